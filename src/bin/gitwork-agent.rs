@@ -1,0 +1,3 @@
+//! The `gitwork` command: parses its arguments and runs the library.
+
+fn main() {}

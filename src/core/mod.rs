@@ -1,0 +1,22 @@
+//! The pure core: `snapshot -> desired -> plan`, and the values that flow between.
+//!
+//! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
+//! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
+
+pub mod config;
+pub mod desired;
+pub mod diagnostic;
+pub mod diff;
+pub mod digest;
+pub mod jsonpath;
+pub mod kinds;
+pub mod layout;
+pub mod manifest;
+pub mod name;
+pub mod observed;
+pub mod plan;
+pub mod rules;
+pub mod sarif;
+pub mod snapshot;
+pub mod work;
+pub mod yaml;

@@ -1,0 +1,262 @@
+//! Names as types, so that one cannot be taken for another.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::limits;
+
+/// Why a name was refused; reads after "the cluster name `X` ".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    #[error("is empty")]
+    Empty,
+    #[error("is {length} characters long; at most {limit} are allowed")]
+    TooLong { length: usize, limit: usize },
+    #[error("has the character {0:?}; only lower-case letters, digits and '-' are allowed")]
+    LabelCharacter(char),
+    #[error("has the character {0:?}; only lower-case letters, digits, '-' and '.' are allowed")]
+    SubdomainCharacter(char),
+    #[error("must start and end with a lower-case letter or a digit")]
+    Edge,
+}
+
+/// Checks a DNS label (RFC 1123) as Kubernetes does for namespaces.
+pub fn check_label(text: &str, limit: usize) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if let Some(bad) = text.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-')) {
+        return Err(NameError::LabelCharacter(bad));
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        return Err(NameError::Edge);
+    }
+    if text.len() > limit {
+        return Err(NameError::TooLong { length: text.len(), limit });
+    }
+    Ok(())
+}
+
+/// Checks a DNS subdomain (RFC 1123) as Kubernetes does for most object names.
+pub fn check_subdomain(text: &str, limit: usize) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if let Some(bad) = text.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-' | '.')) {
+        return Err(NameError::SubdomainCharacter(bad));
+    }
+    if text.split('.').any(|part| part.is_empty() || part.starts_with('-') || part.ends_with('-')) {
+        return Err(NameError::Edge);
+    }
+    if text.len() > limit {
+        return Err(NameError::TooLong { length: text.len(), limit });
+    }
+    Ok(())
+}
+
+macro_rules! text_name {
+    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks and keeps the name.
+            pub fn parse(text: &str) -> Result<Self, NameError> {
+                let check: fn(&str) -> Result<(), NameError> = $check;
+                check(text)?;
+                Ok(Self(text.into()))
+            }
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+text_name! {
+    /// A ManagedCluster's name, which is also its namespace on the hub.
+    ClusterName, |text| check_label(text, 63)
+}
+text_name! {
+    /// A ManifestWork's name.
+    WorkName, |text| check_subdomain(text, limits::WORK_NAME_CHARS_MAX)
+}
+text_name! {
+    /// Which source a ManifestWork belongs to: the value of the label `gitwork.dev/source`.
+    SourceId, |text| check_label(text, 63)
+}
+
+/// One ManifestWork on the hub: cluster namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct WorkKey {
+    pub cluster: ClusterName,
+    pub work: WorkName,
+}
+
+impl fmt::Display for WorkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.cluster, self.work)
+    }
+}
+
+/// A path inside a repository: relative, `/` between parts, no `.` or `..`; empty for the root.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RepoPath(Arc<str>);
+
+impl RepoPath {
+    /// Normalises `text`; `None` for an absolute path or one with `..`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.starts_with('/') || text.split('/').any(|part| part == "..") {
+            return None;
+        }
+        let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty() && *p != ".").collect();
+        Some(Self(parts.join("/").into()))
+    }
+    pub fn root() -> Self {
+        Self::default()
+    }
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The path of `name`, one tree entry, below this path.
+    pub fn join(&self, name: &str) -> Self {
+        if self.is_root() { Self(name.into()) } else { Self(format!("{}/{name}", self.0).into()) }
+    }
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() {
+            return None;
+        }
+        Some(Self(self.0.rsplit_once('/').map_or("", |(parent, _)| parent).into()))
+    }
+    /// The last part, or the empty string for the root.
+    pub fn name(&self) -> &str {
+        self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name)
+    }
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/').filter(|part| !part.is_empty())
+    }
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Serialize for RepoPath {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(if self.is_root() { "." } else { &self.0 })
+    }
+}
+
+impl fmt::Debug for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A Git object id (SHA-1, as libgit2 reads it).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub [u8; 20]);
+
+/// The id of a commit.
+pub type CommitId = ObjectId;
+
+impl ObjectId {
+    /// Reads 40 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 40 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        let mut bytes = [0; 20];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+    /// The first eight digits, for people.
+    pub fn short(&self) -> String {
+        self.to_string().chars().take(8).collect()
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ObjectId({self})")
+    }
+}
+
+impl Serialize for ObjectId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_names_are_namespace_names() {
+        assert!(ClusterName::parse("edge-7").is_ok());
+        assert_eq!(ClusterName::parse(""), Err(NameError::Empty));
+        assert_eq!(ClusterName::parse("Edge"), Err(NameError::LabelCharacter('E')));
+        assert_eq!(ClusterName::parse("a.b"), Err(NameError::LabelCharacter('.')));
+        assert_eq!(ClusterName::parse("-a"), Err(NameError::Edge));
+        assert!(ClusterName::parse(&"a".repeat(63)).is_ok());
+        assert!(ClusterName::parse(&"a".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn work_names_leave_room_for_the_hub_hash() {
+        assert!(WorkName::parse("web.v2").is_ok());
+        assert_eq!(WorkName::parse("web..v2"), Err(NameError::Edge));
+        assert!(WorkName::parse(&"a".repeat(188)).is_ok());
+        assert!(WorkName::parse(&"a".repeat(189)).is_err());
+    }
+
+    #[test]
+    fn repo_paths_are_normal_and_stay_inside() {
+        assert_eq!(RepoPath::parse("./a//b/").map(|p| p.to_string()).as_deref(), Some("a/b"));
+        assert_eq!(RepoPath::parse("a/../b"), None);
+        assert_eq!(RepoPath::parse("/a"), None);
+        assert_eq!(RepoPath::parse("").map(|p| p.is_root()), Some(true));
+        let path = RepoPath::root().join("a").join("b.yaml");
+        assert_eq!((path.name(), path.parent()), ("b.yaml", RepoPath::parse("a")));
+    }
+
+    #[test]
+    fn object_ids_read_what_they_print() {
+        let text = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(ObjectId::parse(text).map(|id| id.to_string()).as_deref(), Some(text));
+        assert_eq!(ObjectId::parse("zz"), None);
+        assert_eq!(ObjectId::parse(&"+1".repeat(20)), None, "no signs in hexadecimal");
+    }
+}

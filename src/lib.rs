@@ -1,0 +1,20 @@
+//! gitwork: GitOps for fleets of Kubernetes clusters through Open Cluster Management.
+//!
+//! `snapshot (Git tree) -> desired`, `(desired, observed, policy, now) -> plan`,
+//! `plan -> effects -> outcomes -> status`: only the third arrow does IO.
+//!
+//! - [`core`]: the pure part. No network, no file system, no clock, no environment.
+//! - [`api`]: OCM's kinds as Rust types, and the CRDs generated from them.
+//! - [`git`]: repositories and directories, read into snapshots.
+//! - [`hub`]: the Kubernetes side of the hub, behind a trait.
+//! - [`daemon`]: the loop that drives the three arrows for ever.
+//! - [`cli`]: the commands of `gitwork`, thin over the same code.
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod cli;
+pub mod core;
+pub mod daemon;
+pub mod git;
+pub mod hub;
+pub mod limits;

@@ -1,0 +1,9 @@
+//! All integration tests in one binary: linking is what costs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests fail by panicking"
+)]
+
+mod tidy;
