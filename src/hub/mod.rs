@@ -1,1 +1,72 @@
-//! hub
+//! The Kubernetes side of the hub, behind a trait: the real one speaks to a kube-apiserver, the simulated
+//! one of the tests lives in memory. One list of contract tests runs on both.
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+
+use crate::core::name::{CommitId, SourceId, WorkKey};
+use crate::core::observed::ObservedWork;
+use crate::core::plan::Effect;
+
+/// A change of what the hub has of one source.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HubEvent {
+    /// The complete state: what is not in here is not there.
+    Listed(Vec<ObservedWork>),
+    /// Created or changed.
+    Changed(ObservedWork),
+    /// Gone, or no longer labelled as this source's.
+    Gone(WorkKey),
+    /// The watch is broken and is being restarted; what is known may be stale, and nothing is absent for it.
+    Interrupted(HubError),
+}
+
+/// Why the hub did not do what was asked. The message names the object and what to do, never a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HubError {
+    /// 409 on create: the name is taken.
+    #[error("{key} exists already")]
+    Exists { key: String },
+    /// 409 on a write with a precondition, or 404 on an object that was there: look again and plan anew.
+    #[error("{key} has changed on the hub in the meantime")]
+    Stale { key: String },
+    /// The cluster namespace does not exist or is being deleted.
+    #[error(
+        "the hub has no namespace {cluster:?} that takes works; is the managed cluster joined and accepted?"
+    )]
+    NoNamespace { cluster: String },
+    /// 401 or 403.
+    #[error("the hub forbids this: {message}")]
+    Forbidden { message: String },
+    /// The hub's API server or an admission webhook refused the object; only a change in Git mends it.
+    #[error("the hub refuses {key}: {message}")]
+    Refused { key: String, message: String },
+    /// The ManifestWork CRD is not installed.
+    #[error(
+        "the hub does not know ManifestWork; install Open Cluster Management, or the CRD that `gitwork crds` prints"
+    )]
+    NoCrd,
+    /// Time-outs, 429, 5xx, no connection: try again later. The write may have taken place.
+    #[error("the hub did not answer: {message}")]
+    Unavailable { message: String, retry_after_seconds: Option<u64> },
+}
+
+/// What gitwork needs of a hub. Every call ends within the implementation's time-out.
+pub trait Hub: Send + Sync + 'static {
+    /// The state of one source's works, then its changes, for ever. Reconnects by itself.
+    fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent>;
+    /// Every ManifestWork of one source, or of all with `None`.
+    fn list<'a>(
+        &'a self,
+        source: Option<&'a SourceId>,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>>;
+    fn get<'a>(&'a self, key: &'a WorkKey)
+    -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+    /// Does one effect. Answers the work as it is afterwards; `None` where it is gone.
+    fn execute<'a>(
+        &'a self,
+        key: &'a WorkKey,
+        effect: &'a Effect,
+        commit: Option<CommitId>,
+    ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+}
