@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::digest::Digest;
+use super::digest::{CanonicalJson, Digest};
 use super::manifest::Identity;
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
 
@@ -45,7 +45,7 @@ pub enum DeleteOption {
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkBody {
     /// `ManifestWork.spec`, with the CRD's defaults filled in, so that what the hub stores is what we sent.
-    pub spec: Value,
+    pub spec: CanonicalJson,
     /// All labels that gitwork sets, its own two included.
     pub labels: BTreeMap<String, String>,
     /// All annotations that gitwork sets but `ANNOTATION_COMMIT` and `ANNOTATION_HASH`.
@@ -55,11 +55,14 @@ pub struct WorkBody {
 impl WorkBody {
     /// Over spec, labels and annotations: equal exactly where there is nothing to write.
     pub fn digest(&self) -> Digest {
-        Digest::of_json(&serde_json::json!({
-            "spec": self.spec,
-            "labels": self.labels,
-            "annotations": self.annotations,
-        }))
+        let annotations = serde_json::json!(self.annotations);
+        let labels = serde_json::json!(self.labels);
+        let spec = self.spec.as_str();
+        // Written out, so that the spec need not be parsed; `tests::the_digest_is_of_canonical_json` ties it down.
+        Digest::of(
+            format!(r#"{{"annotations":{annotations},"labels":{labels},"spec":{spec}}}"#)
+                .as_bytes(),
+        )
     }
 
     /// The whole ManifestWork, as it is created.
@@ -78,7 +81,7 @@ impl WorkBody {
                 "labels": self.labels,
                 "annotations": annotations,
             },
-            "spec": self.spec,
+            "spec": self.spec.value(),
         })
     }
 }
@@ -98,4 +101,23 @@ pub struct DesiredWork {
     pub prune: bool,
     /// `true`: nothing is written for this work while it is set.
     pub suspend: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_is_of_canonical_json() {
+        let spec = serde_json::json!({"workload": {"manifests": [{"kind": "A", "a": "\u{1}\"é"}]}});
+        let labels: BTreeMap<String, String> =
+            [("b".into(), "1".into()), ("a\"".into(), "2".into())].into();
+        let body = WorkBody {
+            spec: CanonicalJson::new(&spec),
+            labels: labels.clone(),
+            annotations: BTreeMap::new(),
+        };
+        let whole = serde_json::json!({"spec": spec, "labels": labels, "annotations": {}});
+        assert_eq!(body.digest(), Digest::of_json(&whole));
+    }
 }
