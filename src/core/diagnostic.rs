@@ -146,6 +146,7 @@ codes! {
     LfsPointer = "GW109", Error, "a Git LFS pointer in place of a manifest", "Store manifests in Git itself: remove the pattern from .gitattributes and commit the file.";
     FileTooLarge = "GW110", Error, "the file is larger than gitwork reads", "Split the file.";
     UnexpectedShape = "GW111", Error, "the document is not a mapping", "A manifest is a mapping with apiVersion, kind and metadata.";
+    MergeOverrides = "GW112", Warning, "a merge key that overrides a key above it", "Put `<<` first in its mapping: kubectl lets it override what stands above it, other readers do not.";
     // 2xx: layout
     BadName = "GW201", Error, "a folder name that cannot be a cluster's or a work's name", "Rename the folder: lower-case letters, digits and '-'.";
     StrayFile = "GW202", Warning, "a file that belongs to no work", "Move it into a work folder, or add it to the `ignore` list of gitwork.yaml.";

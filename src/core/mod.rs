@@ -3,14 +3,12 @@
 //! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
-pub mod config;
 pub mod desired;
 pub mod diagnostic;
 pub mod diff;
 pub mod digest;
 pub mod jsonpath;
 pub mod kinds;
-pub mod layout;
 pub mod manifest;
 pub mod name;
 pub mod observed;

@@ -14,7 +14,7 @@ pub enum HubEvent {
     /// The complete state: what is not in here is not there.
     Listed(Vec<ObservedWork>),
     /// Created or changed.
-    Changed(ObservedWork),
+    Changed(Box<ObservedWork>),
     /// Gone, or no longer labelled as this source's.
     Gone(WorkKey),
     /// The watch is broken and is being restarted; what is known may be stale, and nothing is absent for it.

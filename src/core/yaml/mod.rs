@@ -1,0 +1,154 @@
+//! Reads YAML and JSON as kubectl does: sigs.k8s.io/yaml over go-yaml v2, then JSON. What reaches a cluster
+//! must be what kubectl would have sent; `tests::as_kubectl` is the table of it.
+//!
+//! The parser gives events; composition, the meaning of scalars, merge keys and bounds are ours.
+
+mod compose;
+mod scalar;
+
+use serde_json::Value;
+
+use super::diagnostic::{Code, Diagnostic, Location, Scope, Span};
+use super::name::RepoPath;
+use crate::limits;
+
+/// One document of a file.
+#[derive(Debug)]
+pub struct Document {
+    /// Counts from 1; empty documents count too, but are left out.
+    pub index: u32,
+    pub value: Value,
+    places: Place,
+}
+
+/// Where a node stands, and the nodes in it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Place {
+    pub span: Option<Span>,
+    pub key: Option<Span>,
+    /// By JSON pointer token: a mapping's key or a sequence's index. Sorted for sequences by construction.
+    pub children: Vec<(String, Place)>,
+}
+
+impl Document {
+    /// The document's first line.
+    pub fn span(&self) -> Span {
+        self.places.span.unwrap_or(Span { line: 1, column: 1, length: 1 })
+    }
+
+    /// The value at a JSON pointer, or the nearest thing above it that there is.
+    pub fn span_of(&self, pointer: &str) -> Span {
+        self.find(pointer).and_then(|place| place.span).unwrap_or_else(|| self.span())
+    }
+
+    /// The key of the field at a JSON pointer; the value where there is no key.
+    pub fn key_span_of(&self, pointer: &str) -> Span {
+        self.find(pointer).and_then(|place| place.key.or(place.span)).unwrap_or_else(|| self.span())
+    }
+
+    fn find(&self, pointer: &str) -> Option<&Place> {
+        let mut at = &self.places;
+        for token in pointer.split('/').skip(1) {
+            let name = token.replace("~1", "/").replace("~0", "~");
+            match at.children.iter().find(|(child, _)| *child == name) {
+                Some((_, place)) => at = place,
+                None => break,
+            }
+        }
+        Some(at)
+    }
+}
+
+/// What a file holds, and what is wrong with it.
+#[derive(Debug, Default)]
+pub struct Read {
+    pub documents: Vec<Document>,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads all documents of a file. After a syntax error the documents before it are still there.
+pub fn read(file: &RepoPath, bytes: &[u8], scope: &Scope) -> Read {
+    let text = match text_of(bytes) {
+        Ok(text) => text,
+        Err((code, message)) => {
+            let diagnostic = Diagnostic::new(code, Location::file(file), scope.clone(), message);
+            return Read { documents: Vec::new(), diagnostics: vec![diagnostic] };
+        }
+    };
+    let composed = compose::stream(text);
+    let masked = holds_secret(text);
+    let diagnostics = composed.problems.into_iter().map(|problem| {
+        let message = if masked { problem.code.title().to_owned() } else { problem.message };
+        let mut diagnostic =
+            Diagnostic::new(problem.code, Location::at(file, problem.span), scope.clone(), message);
+        for (span, why) in problem.related {
+            diagnostic = diagnostic.with_related(Location::at(file, span), why);
+        }
+        diagnostic.snippet = snippet(bytes, problem.span);
+        diagnostic
+    });
+    Read { documents: composed.documents, diagnostics: diagnostics.collect() }
+}
+
+/// The file as text: no byte order mark, valid UTF-8, no Git LFS pointer.
+fn text_of(bytes: &[u8]) -> Result<&str, (Code, String)> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if bytes.len() > limits::FILE_BYTES_MAX {
+        let message = format!(
+            "the file has {} bytes; at most {} are read",
+            bytes.len(),
+            limits::FILE_BYTES_MAX
+        );
+        return Err((Code::FileTooLarge, message));
+    }
+    if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
+        return Err((
+            Code::LfsPointer,
+            "this is a Git LFS pointer, not the manifest itself".into(),
+        ));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|why| {
+        let before = bytes.get(..why.valid_up_to()).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        (
+            Code::NotText,
+            format!("the file is not UTF-8: see byte {} (line {line})", why.valid_up_to()),
+        )
+    })?;
+    if text.contains('\0') {
+        return Err((Code::NotText, "the file has NUL bytes: it is not text".into()));
+    }
+    Ok(text)
+}
+
+/// The longest part of a line that a snippet shows, in characters.
+const SNIPPET_CHARS_MAX: usize = 160;
+
+/// The line that a diagnostic points to; without its values where the file holds a Secret.
+pub fn snippet(bytes: &[u8], span: Span) -> Option<String> {
+    let text = std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).ok()?;
+    let line = text.lines().nth(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
+    if holds_secret(text) {
+        let (key, _) = line.split_once(':')?;
+        let plain = key
+            .trim_start()
+            .trim_start_matches("- ")
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_./\"".contains(c));
+        return plain.then(|| format!("{key}: ..."));
+    }
+    Some(line.chars().take(SNIPPET_CHARS_MAX).collect())
+}
+
+/// Whether a text may hold a Secret: it says so anywhere, in YAML or JSON. Too often yes is fine here.
+fn holds_secret(text: &str) -> bool {
+    text.match_indices("Secret").any(|(at, word)| {
+        let before = text.get(..at).unwrap_or_default().trim_end_matches([' ', '\t', '"', '\'']);
+        let after = text.get(at + word.len()..).unwrap_or_default();
+        before.trim_end_matches([' ', '\t', '\n', '\r']).ends_with(':')
+            && !after.starts_with(|c: char| c.is_ascii_alphanumeric() && !after.starts_with("List"))
+    })
+}
+
+#[cfg(test)]
+mod tests;
