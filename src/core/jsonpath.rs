@@ -1,1 +1,7 @@
-//! jsonpath
+//! TEMP
+pub struct JsonPath;
+impl JsonPath {
+    pub fn parse(_: &str) -> Result<Self, String> {
+        Ok(Self)
+    }
+}

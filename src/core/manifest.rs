@@ -36,6 +36,24 @@ pub struct Manifest {
     pub origin: Origin,
 }
 
+impl Identity {
+    /// As OCM's `resourceIdentifier` and orphaning rules have it; `group` and `namespace` are left out where
+    /// they are empty.
+    pub fn to_value(&self) -> serde_json::Value {
+        let fields = [
+            ("group", &self.group),
+            ("resource", &self.resource),
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+        ];
+        fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| (name, value.as_str()))
+            .collect()
+    }
+}
+
 impl fmt::Display for Identity {
     /// As kubectl names it: `deployments.apps/web in namespace shop`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,18 +3,26 @@
 //! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
+pub mod cel;
+pub mod config;
+pub mod configfile;
 pub mod desired;
 pub mod diagnostic;
 pub mod diff;
 pub mod digest;
 pub mod jsonpath;
 pub mod kinds;
+pub mod layout;
 pub mod manifest;
+pub mod manifests;
 pub mod name;
 pub mod observed;
 pub mod plan;
+pub mod render;
 pub mod rules;
 pub mod sarif;
+pub mod schema;
 pub mod snapshot;
+pub mod substitute;
 pub mod work;
 pub mod yaml;

@@ -1,6 +1,6 @@
 //! What gitwork writes to the hub: labels, annotations and the body of one ManifestWork.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::digest::{CanonicalJson, Digest};
 use super::manifest::Identity;
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
+use super::rules;
 
 /// The common label that says which tool manages an object (Kubernetes: recommended labels).
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -41,34 +42,104 @@ pub enum DeleteOption {
     SelectivelyOrphan(Vec<Identity>),
 }
 
+impl DeleteOption {
+    /// Reads a `spec.deleteOption`. What is missing has the CRD's defaults; orphaning rules come out sorted.
+    pub fn from_value(value: &Value) -> Self {
+        match value.get("propagationPolicy").and_then(Value::as_str) {
+            Some("Orphan") => Self::Orphan,
+            Some("SelectivelyOrphan") => {
+                let rules =
+                    value.pointer("/selectivelyOrphans/orphaningRules").and_then(Value::as_array);
+                let rules: BTreeSet<Identity> =
+                    rules.into_iter().flatten().map(orphaning_rule).collect();
+                Self::SelectivelyOrphan(rules.into_iter().collect())
+            }
+            _ => Self::Foreground,
+        }
+    }
+
+    /// As a `spec.deleteOption`. Other fields of `original` (`ttlSecondsAfterFinished`) are kept.
+    pub fn to_value(&self, original: Option<&Value>) -> Value {
+        let mut fields = original.and_then(Value::as_object).cloned().unwrap_or_default();
+        fields.remove("selectivelyOrphans");
+        let policy = match self {
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+            Self::SelectivelyOrphan(rules) => {
+                let rules: Vec<Value> = rules.iter().map(Identity::to_value).collect();
+                fields.insert(
+                    "selectivelyOrphans".into(),
+                    serde_json::json!({ "orphaningRules": rules }),
+                );
+                "SelectivelyOrphan"
+            }
+        };
+        fields.insert("propagationPolicy".into(), policy.into());
+        Value::Object(fields)
+    }
+}
+
+fn orphaning_rule(rule: &Value) -> Identity {
+    let text = |field| rule.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Identity {
+        group: text("group"),
+        resource: text("resource"),
+        namespace: text("namespace"),
+        name: text("name"),
+    }
+}
+
 /// The content of one ManifestWork, as desired.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkBody {
-    /// `ManifestWork.spec`, with the CRD's defaults filled in, so that what the hub stores is what we sent.
+    /// `ManifestWork.spec`, as it is sent.
     pub spec: CanonicalJson,
     /// All labels that gitwork sets, its own two included.
     pub labels: BTreeMap<String, String>,
     /// All annotations that gitwork sets but `ANNOTATION_COMMIT` and `ANNOTATION_HASH`.
     pub annotations: BTreeMap<String, String>,
+    /// Equal to that of what the hub has exactly where there is nothing to write.
+    pub digest: Digest,
+}
+
+/// The digest of a work's content: its spec without defaults, and the labels and annotations that gitwork set.
+pub fn digest(
+    spec: Value,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Digest {
+    Digest::of_json(&serde_json::json!({
+        "spec": rules::without_defaults(spec),
+        "labels": labels,
+        "annotations": annotations,
+    }))
 }
 
 impl WorkBody {
-    /// Over spec, labels and annotations: equal exactly where there is nothing to write.
-    pub fn digest(&self) -> Digest {
-        let annotations = serde_json::json!(self.annotations);
-        let labels = serde_json::json!(self.labels);
-        let spec = self.spec.as_str();
-        // Written out, so that the spec need not be parsed; `tests::the_digest_is_of_canonical_json` ties it down.
-        Digest::of(
-            format!(r#"{{"annotations":{annotations},"labels":{labels},"spec":{spec}}}"#)
-                .as_bytes(),
-        )
+    /// Adds gitwork's own labels and annotations to those of the user.
+    pub fn new(
+        source: &SourceId,
+        path: &RepoPath,
+        spec: Value,
+        mut labels: BTreeMap<String, String>,
+        mut annotations: BTreeMap<String, String>,
+        prune: bool,
+    ) -> Self {
+        labels.insert(LABEL_MANAGED_BY.into(), MANAGER.into());
+        labels.insert(LABEL_SOURCE.into(), source.to_string());
+        annotations.insert(ANNOTATION_PATH.into(), path.to_string());
+        if !prune {
+            annotations.insert(ANNOTATION_PRUNE.into(), "false".into());
+        }
+        let text = CanonicalJson::new(&spec);
+        let digest = digest(spec, &labels, &annotations);
+        Self { spec: text, labels, annotations, digest }
     }
 
     /// The whole ManifestWork, as it is created.
     pub fn to_manifest_work(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
         let mut annotations = self.annotations.clone();
-        annotations.insert(ANNOTATION_HASH.into(), self.digest().to_string());
+        annotations.insert(ANNOTATION_HASH.into(), self.digest.to_string());
         if let Some(commit) = commit {
             annotations.insert(ANNOTATION_COMMIT.into(), commit.to_string());
         }
@@ -94,30 +165,9 @@ pub struct DesiredWork {
     /// The work folder.
     pub path: RepoPath,
     pub body: Arc<WorkBody>,
-    /// `body.digest()`, computed once.
-    pub digest: Digest,
     pub delete_option: DeleteOption,
     /// `false`: once Git drops the work it is released, not deleted.
     pub prune: bool,
     /// `true`: nothing is written for this work while it is set.
     pub suspend: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_digest_is_of_canonical_json() {
-        let spec = serde_json::json!({"workload": {"manifests": [{"kind": "A", "a": "\u{1}\"é"}]}});
-        let labels: BTreeMap<String, String> =
-            [("b".into(), "1".into()), ("a\"".into(), "2".into())].into();
-        let body = WorkBody {
-            spec: CanonicalJson::new(&spec),
-            labels: labels.clone(),
-            annotations: BTreeMap::new(),
-        };
-        let whole = serde_json::json!({"spec": spec, "labels": labels, "annotations": {}});
-        assert_eq!(body.digest(), Digest::of_json(&whole));
-    }
 }

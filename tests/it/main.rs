@@ -6,4 +6,6 @@
     reason = "tests fail by panicking"
 )]
 
+mod memory;
+mod rendering;
 mod tidy;

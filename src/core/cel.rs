@@ -1,0 +1,4 @@
+//! TEMP
+pub fn check(_: &str, _: &[&str]) -> Result<(), String> {
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! The configuration files of a repository as types: `gitwork.yaml`, `cluster.yaml`, `work.yaml` and the
+//! manifest sidecars. The JSON Schemas of `docs/schema/` are generated from these types, and the same
+//! schemas check the files, so that the two cannot differ.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api;
+
+/// `gitwork.yaml` at the source's path: what holds for all works.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SourceFile {
+    /// Settings for every work that does not set them itself.
+    pub defaults: WorkSettings,
+    /// Files and folders that are no manifests: patterns as in .gitignore, from the source's path down.
+    pub ignore: Vec<String>,
+    /// What to do about a Secret whose data stands in Git as plain text.
+    pub secrets: SecretPolicy,
+}
+
+/// What to do about plain Secrets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretPolicy {
+    Allow,
+    #[default]
+    Warn,
+    Refuse,
+}
+
+/// `clusters/<cluster>/cluster.yaml`: what holds for one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ClusterFile {
+    /// Labels that describe the cluster.
+    pub labels: BTreeMap<String, String>,
+    /// The values of `${NAME}` in the manifests of works with `substitute: true`.
+    pub values: BTreeMap<String, Scalar>,
+    /// Settings for every work of this cluster that does not set them itself.
+    pub defaults: WorkSettings,
+}
+
+/// `work.yaml` in a work folder.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct WorkFile {
+    /// The ManifestWork's name, where it is not the folder's.
+    pub name: Option<String>,
+    /// Labels of the ManifestWork.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the ManifestWork.
+    pub annotations: BTreeMap<String, String>,
+    /// What becomes of the objects on the cluster once the work is deleted.
+    #[schemars(schema_with = "delete_option_schema")]
+    pub delete_option: Option<Value>,
+    /// The identity that the agent checks permissions of.
+    #[schemars(schema_with = "executor_schema")]
+    pub executor: Option<Value>,
+    /// OCM's rules for single objects.
+    #[schemars(schema_with = "manifest_configs_schema")]
+    pub manifest_configs: Vec<Value>,
+    /// `false`: once Git drops the work it stays on the hub and on the cluster, and gitwork lets go of it.
+    pub prune: Option<bool>,
+    /// `true`: nothing is written for the work while this is set.
+    pub suspend: Option<bool>,
+    /// `true`: `${NAME}` in manifests is replaced by the cluster's value.
+    pub substitute: Option<bool>,
+}
+
+/// What `gitwork.yaml` and `cluster.yaml` may set for the works below them.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct WorkSettings {
+    /// Labels of the ManifestWork; a lower level adds to them and overrides single ones.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the ManifestWork; a lower level adds to them and overrides single ones.
+    pub annotations: BTreeMap<String, String>,
+    /// What becomes of the objects on the cluster once the work is deleted.
+    #[schemars(schema_with = "delete_option_schema")]
+    pub delete_option: Option<Value>,
+    /// The identity that the agent checks permissions of.
+    #[schemars(schema_with = "executor_schema")]
+    pub executor: Option<Value>,
+    /// OCM's rules for single objects. A lower level overrides single fields of a rule for the same object.
+    #[schemars(schema_with = "manifest_configs_schema")]
+    pub manifest_configs: Vec<Value>,
+    /// `false`: once Git drops the work it stays on the hub and on the cluster, and gitwork lets go of it.
+    pub prune: Option<bool>,
+    /// `true`: nothing is written for the works while this is set.
+    pub suspend: Option<bool>,
+    /// `true`: `${NAME}` in manifests is replaced by the cluster's value.
+    pub substitute: Option<bool>,
+}
+
+/// One document of `<file>.config.yaml`: rules for every object of `<file>`, or for those that `match`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ManifestFile {
+    /// Which objects of the file; all of them where it is absent.
+    #[serde(rename = "match")]
+    pub select: Option<ManifestMatch>,
+    /// The plural of the objects' kind, for a custom kind whose CRD is not in the repository.
+    pub resource: Option<String>,
+    /// `true`: the objects stay on the cluster once the work is deleted or drops them.
+    pub orphan: Option<bool>,
+    /// What the agent reports back of the objects' status.
+    #[schemars(schema_with = "feedback_rules_schema")]
+    pub feedback_rules: Option<Value>,
+    /// How the agent writes the objects.
+    #[schemars(schema_with = "update_strategy_schema")]
+    pub update_strategy: Option<Value>,
+    /// Conditions that the agent derives from the objects.
+    #[schemars(schema_with = "condition_rules_schema")]
+    pub condition_rules: Option<Value>,
+    /// Whether the agent polls or watches the objects for feedback.
+    #[schemars(schema_with = "feedback_scrape_type_schema")]
+    pub feedback_scrape_type: Option<Value>,
+}
+
+/// Which objects of a file. Every field given must hold; `name` and `namespace` may hold `*`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ManifestMatch {
+    pub api_version: Option<String>,
+    pub kind: Option<String>,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+}
+
+/// A value for `${NAME}`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Scalar(pub Value);
+
+impl JsonSchema for Scalar {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Scalar".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "number", "integer", "boolean"] })
+    }
+}
+
+/// The files that gitwork reads beside manifests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileKind {
+    Source,
+    Cluster,
+    Work,
+    Manifest,
+}
+
+impl FileKind {
+    pub const ALL: [FileKind; 4] =
+        [FileKind::Source, FileKind::Cluster, FileKind::Work, FileKind::Manifest];
+
+    /// The name of its schema, as `gitwork schema` takes it.
+    pub fn schema_name(self) -> &'static str {
+        match self {
+            FileKind::Source => "gitwork",
+            FileKind::Cluster => "cluster",
+            FileKind::Work => "work",
+            FileKind::Manifest => "manifest-config",
+        }
+    }
+
+    /// The JSON Schema (draft 2020-12) of the file.
+    pub fn schema(self) -> Value {
+        let settings =
+            schemars::generate::SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
+        let generator = settings.into_generator();
+        let schema = match self {
+            FileKind::Source => generator.into_root_schema_for::<SourceFile>(),
+            FileKind::Cluster => generator.into_root_schema_for::<ClusterFile>(),
+            FileKind::Work => generator.into_root_schema_for::<WorkFile>(),
+            FileKind::Manifest => generator.into_root_schema_for::<ManifestFile>(),
+        };
+        schema.to_value()
+    }
+}
+
+/// Fields that belong to a later version: their presence is an error that says so, never ignored.
+pub const LATER: &[(&str, &str)] = &[
+    ("/dependsOn", "ordering between works"),
+    ("/rollout", "staged rollouts"),
+    ("/budgets", "deletion budgets in the repository"),
+    ("/signers", "signature policies"),
+    ("/defaults/dependsOn", "ordering between works"),
+    ("/defaults/rollout", "staged rollouts"),
+];
+
+fn spec_property(path: &[&str]) -> Schema {
+    let mut at = api::work::manifest_work_spec_schema();
+    for key in path {
+        at = at.get(key).cloned().unwrap_or_default();
+    }
+    Schema::try_from(at).unwrap_or_default()
+}
+
+fn config_property(name: &str) -> Schema {
+    spec_property(&["properties", "manifestConfigs", "items", "properties", name])
+}
+
+fn delete_option_schema(_: &mut SchemaGenerator) -> Schema {
+    spec_property(&["properties", "deleteOption"])
+}
+fn executor_schema(_: &mut SchemaGenerator) -> Schema {
+    spec_property(&["properties", "executor"])
+}
+fn manifest_configs_schema(_: &mut SchemaGenerator) -> Schema {
+    spec_property(&["properties", "manifestConfigs"])
+}
+fn feedback_rules_schema(_: &mut SchemaGenerator) -> Schema {
+    config_property("feedbackRules")
+}
+fn update_strategy_schema(_: &mut SchemaGenerator) -> Schema {
+    config_property("updateStrategy")
+}
+fn condition_rules_schema(_: &mut SchemaGenerator) -> Schema {
+    config_property("conditionRules")
+}
+fn feedback_scrape_type_schema(_: &mut SchemaGenerator) -> Schema {
+    config_property("feedbackScrapeType")
+}

@@ -1,0 +1,107 @@
+//! A repository in memory: paths and texts into a content-addressed store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gitwork::core::desired::{Desired, Renderer};
+use gitwork::core::digest::Digest;
+use gitwork::core::name::{ObjectId, SourceId};
+use gitwork::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+
+/// Trees and blobs by id; equal content has equal ids, as in Git.
+#[derive(Default)]
+pub struct MemoryObjects {
+    trees: BTreeMap<ObjectId, Arc<Tree>>,
+    blobs: BTreeMap<ObjectId, Arc<[u8]>>,
+    /// How many trees and blobs were read: the cost of a pass.
+    pub reads: std::cell::Cell<usize>,
+}
+
+/// One file: its bytes, or where a link points to.
+#[derive(Debug, Clone)]
+pub enum File {
+    Bytes(Vec<u8>),
+    Link(String),
+    Submodule,
+}
+
+impl From<&str> for File {
+    fn from(text: &str) -> Self {
+        File::Bytes(text.as_bytes().to_vec())
+    }
+}
+
+fn id(kind: &str, bytes: &[u8]) -> ObjectId {
+    let digest = Digest::of(&[kind.as_bytes(), b"\0", bytes].concat());
+    ObjectId(digest.0[..20].try_into().unwrap())
+}
+
+impl MemoryObjects {
+    /// Stores the files and answers the id of their tree.
+    pub fn add(&mut self, files: &BTreeMap<String, File>) -> ObjectId {
+        let mut here = Tree::new();
+        let mut below: BTreeMap<String, BTreeMap<String, File>> = BTreeMap::new();
+        for (path, file) in files {
+            if let Some((folder, rest)) = path.split_once('/') {
+                below.entry(folder.into()).or_default().insert(rest.into(), file.clone());
+                continue;
+            }
+            let (kind, bytes) = match file {
+                File::Bytes(bytes) => (EntryKind::Blob, bytes.clone()),
+                File::Link(target) => (EntryKind::Symlink, target.clone().into_bytes()),
+                File::Submodule => (EntryKind::Gitlink, Vec::new()),
+            };
+            let id = id("blob", &bytes);
+            self.blobs.insert(id, bytes.into());
+            here.insert(path.clone(), Entry { kind, id });
+        }
+        for (folder, files) in below {
+            let id = self.add(&files);
+            here.insert(folder, Entry { kind: EntryKind::Tree, id });
+        }
+        let text: String = here
+            .iter()
+            .map(|(name, entry)| format!("{name}\0{:?}{}\n", entry.kind, entry.id))
+            .collect();
+        let id = id("tree", text.as_bytes());
+        self.trees.insert(id, Arc::new(here));
+        id
+    }
+
+    /// Forgets an object, as a damaged repository does.
+    pub fn lose(&mut self, id: ObjectId) {
+        self.trees.remove(&id);
+        self.blobs.remove(&id);
+    }
+}
+
+impl Objects for MemoryObjects {
+    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+        self.reads.set(self.reads.get() + 1);
+        self.trees.get(&id).cloned().ok_or(ObjectError::Missing(id))
+    }
+    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
+        self.reads.set(self.reads.get() + 1);
+        let blob = self.blobs.get(&id).cloned().ok_or(ObjectError::Missing(id))?;
+        if blob.len() > limit {
+            return Err(ObjectError::TooLarge { id, size: blob.len() as u64, limit });
+        }
+        Ok(blob)
+    }
+}
+
+/// A small repository: `(path, text)` pairs.
+pub fn files(pairs: &[(&str, &str)]) -> BTreeMap<String, File> {
+    pairs.iter().map(|(path, text)| ((*path).to_owned(), File::from(*text))).collect()
+}
+
+pub fn source() -> SourceId {
+    SourceId::parse("fleet").unwrap()
+}
+
+/// Renders a repository from nothing.
+pub fn render(files: &BTreeMap<String, File>) -> Desired {
+    let mut objects = MemoryObjects::default();
+    let root = objects.add(files);
+    Renderer::new(source()).render(&Snapshot { commit: None, root, objects: &objects }).unwrap()
+}
