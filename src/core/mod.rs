@@ -6,6 +6,7 @@
 pub mod cel;
 pub mod config;
 pub mod configfile;
+pub mod departed;
 pub mod desired;
 pub mod diagnostic;
 pub mod diff;
@@ -23,6 +24,7 @@ pub mod rules;
 pub mod sarif;
 pub mod schema;
 pub mod snapshot;
+pub mod status;
 pub mod substitute;
 pub mod work;
 pub mod yaml;
