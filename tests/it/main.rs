@@ -9,3 +9,4 @@
 mod memory;
 mod rendering;
 mod tidy;
+mod wire;
