@@ -7,6 +7,7 @@
 )]
 
 mod control_plane;
+mod deploy;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod memory;
