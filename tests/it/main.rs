@@ -13,3 +13,4 @@ mod harness;
 mod memory;
 mod rendering;
 mod tidy;
+mod wire;
