@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use gitwork::api::work::ManifestWork;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config};
@@ -85,6 +86,43 @@ async fn a_service_account_may_do_what_it_is_granted_and_no_more() {
     let elsewhere: Api<Secret> = Api::namespaced(reader, &other);
     let refused = elsewhere.list(&ListParams::default()).await.unwrap_err();
     assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
+}
+
+#[tokio::test]
+async fn an_accepted_cluster_has_a_namespace_and_its_agent_the_rights_that_ocm_gives() {
+    let hub = harness::hub().await;
+    let mut agents = Vec::new();
+    for cluster in ["accepted-1", "accepted-2"] {
+        let kubeconfig = Kubeconfig::read_from(hub.accept_as_file(cluster).await).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        agents.push(Client::try_from(config).unwrap());
+    }
+    let works = |client: &Client, space: &str| -> Api<ManifestWork> {
+        Api::namespaced(client.clone(), space)
+    };
+    let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let work: ManifestWork = object(json!({
+        "apiVersion": "work.open-cluster-management.io/v1",
+        "kind": "ManifestWork",
+        "metadata": {"name": "web"},
+        "spec": {"workload": {"manifests": [manifest]}},
+    }));
+    let params = PostParams::default();
+    works(&hub.client(), "accepted-1").create(&params, &work).await.unwrap();
+
+    let own = works(&agents[0], "accepted-1");
+    own.get("web").await.unwrap();
+    let status = Patch::Merge(json!({"status": {"resourceStatus": {}}}));
+    own.patch_status("web", &PatchParams::default(), &status).await.unwrap();
+    let refused = [
+        own.create(&params, &work).await.unwrap_err(),
+        own.delete("web", &DeleteParams::default()).await.unwrap_err(),
+        works(&agents[1], "accepted-1").get("web").await.unwrap_err(),
+    ];
+    for error in refused {
+        assert!(matches!(&error, kube::Error::Api(status) if status.is_forbidden()), "{error}");
+    }
 }
 
 #[tokio::test]
