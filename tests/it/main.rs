@@ -8,6 +8,7 @@
 
 mod control_plane;
 mod custom_resources;
+mod deploy;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod memory;
