@@ -31,3 +31,6 @@ pub const DIAGNOSTICS_MAX: usize = 10_000;
 /// ManifestWork names: OCM's AppliedManifestWork name is a 64-digit hash, a dash and this name,
 /// within 253 characters (OCM work agent).
 pub const WORK_NAME_CHARS_MAX: usize = 188;
+/// All annotations of one object, as the API server allows (Kubernetes: `TotalAnnotationSizeLimitB`). What the
+/// hub holds beyond is not read.
+pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
