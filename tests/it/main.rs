@@ -6,6 +6,10 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "../contract/mod.rs"]
+mod contract;
 mod memory;
 mod rendering;
+#[path = "../simulation/mod.rs"]
+mod simulation;
 mod tidy;
