@@ -7,8 +7,11 @@ use serde_json::Value;
 
 use crate::contract::{self, Fixture};
 
+mod agents;
 pub mod hub;
 mod patch;
+mod random;
+mod world;
 
 use hub::SimulatedHub;
 
