@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+// Not tokio's channels: those stand still for a task that never yields to the runtime.
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
 use gitwork::api::work::manifest_work_spec_schema;
@@ -13,7 +15,6 @@ use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
 use gitwork::hub::{Hub, HubError, HubEvent};
 use serde_json::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::patch::{json_patch, merge_patch};
 
@@ -303,7 +304,7 @@ impl State {
                 None if was => HubEvent::Gone(key.clone()),
                 None => return !events.is_closed(),
             };
-            events.send(event).is_ok()
+            events.unbounded_send(event).is_ok()
         });
     }
 
@@ -313,7 +314,7 @@ impl State {
     }
 
     fn subscribe(&mut self, source: &SourceId) -> (HubEvent, UnboundedReceiver<HubEvent>) {
-        let (sender, receiver) = unbounded_channel();
+        let (sender, receiver) = unbounded();
         self.watchers.push((source.clone(), sender));
         (HubEvent::Listed(self.listed(Some(source))), receiver)
     }
@@ -327,7 +328,7 @@ impl Hub for SimulatedHub {
                 let (listed, events) = hub.lock().subscribe(&source);
                 return Some((listed, (hub, source, Some(events))));
             };
-            match events.recv().await {
+            match events.next().await {
                 Some(event) => Some((event, (hub, source, Some(events)))),
                 None => {
                     let event = HubEvent::Interrupted(unavailable("the watch was cut"));

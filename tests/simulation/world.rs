@@ -75,6 +75,10 @@ pub fn folder(key: &WorkKey) -> RepoPath {
     RepoPath::parse(&format!("clusters/{}/{}", key.cluster, key.work)).unwrap()
 }
 
+fn lines(plan: &Plan) -> String {
+    plan.steps.iter().map(|step| format!("{step}\n")).collect()
+}
+
 /// Keeps the first object of a work.
 pub fn keep_first(key: &WorkKey) -> DeleteOption {
     DeleteOption::SelectivelyOrphan(vec![identity(&manifest(key, "a", ""))])
@@ -184,13 +188,12 @@ impl World {
         }
     }
 
-    pub fn plan(&self) -> Plan {
-        let desired = self.desired();
+    pub fn plan(&self, desired: &Desired) -> Plan {
         let mut departed = Departed::new();
-        for (key, _) in departed_candidates(&desired, &self.observed) {
+        for (key, _) in departed_candidates(desired, &self.observed) {
             departed.extend(self.dropped.get(&key).map(|last| (key.clone(), last.clone())));
         }
-        plan(&desired, &self.observed, &departed, &self.policy)
+        plan(desired, &self.observed, &departed, &self.policy)
     }
 
     /// Plans over what is known, which may be stale, and executes it. Answers the plan.
@@ -205,8 +208,9 @@ impl World {
         for key in &foreign {
             self.look_again(key).await;
         }
-        let plan = self.plan();
-        self.check_plan(&plan);
+        let desired = self.desired();
+        let plan = self.plan(&desired);
+        self.check_plan(&desired, &plan);
         for (step, effect) in plan.effects() {
             self.execute(&step.key, effect).await;
         }
@@ -237,8 +241,7 @@ impl World {
 
     /// No step is about a work that is neither wanted nor ours; what is frozen or suspended gets no effect; some
     /// work stays where any is deleted.
-    fn check_plan(&self, plan: &Plan) {
-        let desired = self.desired();
+    fn check_plan(&self, desired: &Desired, plan: &Plan) {
         let mut deletes = false;
         for (step, effect) in plan.effects() {
             let there = self.observed.works.get(&step.key);
@@ -265,8 +268,8 @@ impl World {
                 && (desired.works.contains_key(&work.key)
                     || self.frozen.holds(&work.key, work.path.as_deref()))
         });
-        assert!(!deletes || stays || self.policy.allow_delete_all, "deletes all: {plan:?}");
-        assert!(plan.steps.is_sorted_by(|a, b| a.key < b.key), "{plan:?}");
+        assert!(!deletes || stays || self.policy.allow_delete_all, "deletes all:\n{}", lines(plan));
+        assert!(plan.steps.is_sorted_by(|a, b| a.key < b.key), "{}", lines(plan));
     }
 
     /// One write: nothing else changed; nothing foreign changed; a deletion is one that Git asked for, of a work
@@ -276,6 +279,7 @@ impl World {
         for (other, work) in before.iter().filter(|(other, _)| *other != key) {
             assert_eq!(after.get(other), Some(work), "a write to {key} changed {other}");
         }
+        assert!(after.keys().all(|other| other == key || before.contains_key(other)), "{effect:?}");
         let Some(was) = before.get(key) else { return };
         let is = after.get(key);
         if is == Some(was) {
@@ -319,7 +323,8 @@ impl World {
     pub async fn check_rest(&mut self) {
         let writes = self.hub.writes();
         let plan = self.pass().await;
-        assert!(plan.is_empty(), "not at rest: {plan:#?}");
+        let before = lines(&plan);
+        assert!(plan.is_empty(), "not at rest:\n{}", lines(&plan));
         self.restart();
         self.observe();
         let foreign: Vec<WorkKey> = self.hub.objects().into_keys().collect();
@@ -327,7 +332,7 @@ impl World {
             self.look_again(&key).await;
         }
         let plan = self.pass().await;
-        assert!(plan.is_empty(), "a restart costs writes: {plan:#?}");
+        assert!(plan.is_empty(), "a restart costs writes:\n{before}then:\n{}", lines(&plan));
         assert_eq!(self.hub.writes(), writes);
         let objects = self.hub.objects();
         for step in &plan.steps {
