@@ -42,3 +42,6 @@ pub const DIFF_VALUE_BYTES_MAX: usize = 2_048;
 pub const DIFF_ITEMS_MAX: usize = 4_000;
 /// Characters of a pull-request comment: GitHub takes 65,536, and the caller may add some words.
 pub const COMMENT_CHARS_MAX: usize = 60_000;
+/// All annotations of one object, as the API server allows (Kubernetes: `TotalAnnotationSizeLimitB`). What the
+/// hub holds beyond is not read.
+pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;

@@ -10,6 +10,7 @@ pub mod desired;
 pub mod diagnostic;
 pub mod diff;
 pub mod digest;
+pub mod effect;
 pub mod jsonpath;
 pub mod kinds;
 pub mod layout;

@@ -11,7 +11,11 @@ mod custom_resources;
 mod deploy;
 #[path = "../harness/mod.rs"]
 mod harness;
+#[path = "../contract/mod.rs"]
+mod contract;
 mod memory;
 mod rendering;
+#[path = "../simulation/mod.rs"]
+mod simulation;
 mod tidy;
 mod wire;
