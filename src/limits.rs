@@ -1,6 +1,8 @@
 //! Every bound in one place, each with its reason. Input past a bound is a diagnostic, never a
 //! crash and never a silent cut.
 
+use std::time::Duration;
+
 /// One file of a repository. Manifests larger than this would not fit into a ManifestWork.
 pub const FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// All manifest files of one work folder, before rendering.
@@ -31,3 +33,26 @@ pub const DIAGNOSTICS_MAX: usize = 10_000;
 /// ManifestWork names: OCM's AppliedManifestWork name is a 64-digit hash, a dash and this name,
 /// within 253 characters (OCM work agent).
 pub const WORK_NAME_CHARS_MAX: usize = 188;
+
+/// One request to the hub, its answer included. The API server gives admission webhooks (OCM's work webhook: 10 s)
+/// no longer than this either, so what takes longer is not going to succeed.
+pub const HUB_CALL: Duration = Duration::from_secs(10);
+/// Setting up a connection to the hub, TLS included.
+pub const HUB_CONNECT: Duration = Duration::from_secs(5);
+/// How long the hub keeps one watch request open. A connection that died in silence is noticed once this and
+/// `HUB_CALL` have passed; a renewed watch goes on where the last one ended and lists nothing.
+pub const HUB_WATCH: Duration = Duration::from_secs(120);
+/// Works on one page of a list. A page is in memory as text while it is read: 50 MB if each work were as large as
+/// OCM's webhook lets them be, 0.5 MB with usual works.
+pub const HUB_LIST_PAGE: u32 = 100;
+/// Pages of one list: with it an API server that gives continue tokens for ever cannot keep gitwork reading.
+pub const HUB_LIST_PAGES_MAX: usize = 2 * WORKS_MAX / HUB_LIST_PAGE as usize;
+/// Characters kept of a message by the API server or a webhook: it ends up in logs, Events and commit statuses.
+pub const HUB_MESSAGE_CHARS_MAX: usize = 1_000;
+/// Fields named where the hub stored a work differently than it was sent.
+pub const DIFFERING_FIELDS_MAX: usize = 10;
+/// Effects in flight on one hub. The API server takes 200 changing requests at once by default
+/// (`--max-mutating-requests-inflight`) and other clients need their share.
+pub const HUB_IN_FLIGHT: usize = 32;
+/// Effects in flight for one cluster, so that a slow one leaves room for others.
+pub const HUB_IN_FLIGHT_PER_CLUSTER: usize = 8;
