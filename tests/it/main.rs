@@ -6,6 +6,9 @@
     reason = "tests fail by panicking"
 )]
 
+mod control_plane;
+#[path = "../harness/mod.rs"]
+mod harness;
 mod memory;
 mod rendering;
 mod tidy;
