@@ -47,10 +47,24 @@ pub const HUB_WATCH: Duration = Duration::from_secs(120);
 pub const HUB_LIST_PAGE: u32 = 100;
 /// Pages of one list: with it an API server that gives continue tokens for ever cannot keep gitwork reading.
 pub const HUB_LIST_PAGES_MAX: usize = 2 * WORKS_MAX / HUB_LIST_PAGE as usize;
+/// One answer of the hub: a page of works, each as large as etcd stores one by default (1.5 MiB).
+pub const HUB_ANSWER_BYTES_MAX: usize = HUB_LIST_PAGE as usize * 1536 * 1024;
+/// One event of a watch: the API server takes no request over 3 MiB, so no object is larger with its bookkeeping.
+pub const HUB_EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How often a list is started anew within one call because its continue token has expired (410).
+pub const HUB_LIST_ATTEMPTS_MAX: usize = 3;
+/// Credentials that are not accepted are read again, but no more often than this.
+pub const HUB_RECONNECT: Duration = Duration::from_secs(5);
+/// A watch that the hub ends sooner than this without a single event is a failing one, and waited for.
+pub const HUB_WATCH_SHORT: Duration = Duration::from_secs(5);
+/// Tries of one effect within one pass. A hiccup is over by then; the next pass waits longer.
+pub const HUB_ATTEMPTS_MAX: u32 = 3;
+/// The longest wait between those: what needs longer is left to the next pass.
+pub const HUB_RETRY_MAX: Duration = Duration::from_secs(5);
+/// Requests in a row without an answer after which a pass gives up on the rest: the hub is away.
+pub const HUB_UNANSWERED_MAX: usize = 64;
 /// Characters kept of a message by the API server or a webhook: it ends up in logs, Events and commit statuses.
 pub const HUB_MESSAGE_CHARS_MAX: usize = 1_000;
-/// Fields named where the hub stored a work differently than it was sent.
-pub const DIFFERING_FIELDS_MAX: usize = 10;
 /// Effects in flight on one hub. The API server takes 200 changing requests at once by default
 /// (`--max-mutating-requests-inflight`) and other clients need their share.
 pub const HUB_IN_FLIGHT: usize = 32;

@@ -1,6 +1,9 @@
 //! The connection to a hub: from a kubeconfig or from inside a pod, with every time bounded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
 
 use http::{HeaderValue, Request, Response, header};
 use kube::client::{Body, ClientBuilder, DynBody};
@@ -17,6 +20,10 @@ pub const USER_AGENT: &str = concat!("gitwork/", env!("CARGO_PKG_VERSION"));
 
 /// The service that kube builds from a configuration, and a test or a metric may wrap in a layer of its own.
 pub type BaseService = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+/// Makes a client from what the credentials are at the time.
+pub type Connect =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Client, ClientError>> + Send + Sync>;
 
 /// Why there is no connection to a hub. The messages hold nothing of what a kubeconfig keeps secret.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +64,19 @@ pub async fn config(
             in_cluster: in_cluster.to_string(),
         }),
     }
+}
+
+/// Makes clients of [`config`] with the same arguments, reading everything anew each time.
+pub fn connector(kubeconfig: Option<PathBuf>, context: Option<String>) -> Connect {
+    Arc::new(move || {
+        let (kubeconfig, context) = (kubeconfig.clone(), context.clone());
+        Box::pin(async move {
+            let config = config(kubeconfig.as_deref(), context.as_deref()).await?;
+            // A credential plugin is run, and waited for, while the client is made.
+            let made = tokio::task::spawn_blocking(move || client(config)).await;
+            made.unwrap_or_else(|error| Err(ClientError::Setup(error.to_string())))
+        })
+    })
 }
 
 /// A client for `config`. See [`client_with`].
