@@ -70,3 +70,6 @@ pub const HUB_MESSAGE_CHARS_MAX: usize = 1_000;
 pub const HUB_IN_FLIGHT: usize = 32;
 /// Effects in flight for one cluster, so that a slow one leaves room for others.
 pub const HUB_IN_FLIGHT_PER_CLUSTER: usize = 8;
+/// All annotations of one object, as the API server allows (Kubernetes: `TotalAnnotationSizeLimitB`). What the
+/// hub holds beyond is not read.
+pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;

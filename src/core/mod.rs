@@ -11,6 +11,7 @@ pub mod desired;
 pub mod diagnostic;
 pub mod diff;
 pub mod digest;
+pub mod effect;
 pub mod jsonpath;
 pub mod kinds;
 pub mod layout;

@@ -2,7 +2,6 @@
 //! not know is neither lost nor refused.
 
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::BoxStream;
@@ -16,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::answer::{self, Answer, Subject, Verb};
 use super::client::{ClientError, Connect};
 use super::{Hub, HubError, HubEvent, list, transport, watch};
-use crate::core::effect::{self, Patch};
+use crate::core::effect::{self, Request as Write};
 use crate::core::name::{CommitId, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::Effect;
@@ -169,38 +168,15 @@ impl KubeHub {
         }
     }
 
-    async fn create(
+    /// Sends a create or a patch. `body` is what the hub has afterwards, where all of it is known.
+    async fn put(
         &self,
+        question: &Question,
         key: &WorkKey,
-        body: &WorkBody,
-        commit: Option<CommitId>,
+        body: Option<&WorkBody>,
     ) -> Result<Option<ObservedWork>, HubError> {
-        let mut question = Question::about(key, Verb::Create);
-        question.body = body.to_manifest_work(key, commit).to_string().into_bytes();
-        match self.write(&question, key, Some(body)).await {
-            Err(error @ HubError::Exists { .. }) => self.done_before(key, body, error).await,
-            other => other,
-        }
-    }
-
-    async fn patch(
-        &self,
-        key: &WorkKey,
-        effect: &Effect,
-        patch: Patch,
-    ) -> Result<Option<ObservedWork>, HubError> {
-        let mut question = Question::about(key, Verb::Patch);
-        let (content_type, content) = match patch {
-            Patch::Json(content) => ("application/json-patch+json", content),
-            Patch::Merge(content) => ("application/merge-patch+json", content),
-        };
-        (question.content_type, question.body) = (content_type, content.to_string().into_bytes());
-        let body = match effect {
-            Effect::Update { body, .. } | Effect::Adopt { body, .. } => Some(body.as_ref()),
-            _ => None,
-        };
-        match (self.write(&question, key, body).await, body) {
-            (Err(error @ HubError::Stale { .. }), Some(body)) => {
+        match (self.write(question, key, body).await, body) {
+            (Err(error @ (HubError::Exists { .. } | HubError::Stale { .. })), Some(body)) => {
                 self.done_before(key, body, error).await
             }
             (other, _) => other,
@@ -272,16 +248,23 @@ impl Hub for KubeHub {
         commit: Option<CommitId>,
     ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
         async move {
-            match effect {
-                Effect::Create { body } => self.create(key, body, commit).await,
-                Effect::Delete { uid, resource_version } => {
-                    self.delete(key, uid, resource_version).await
+            let (verb, content_type, content) = match effect::request(key, effect, commit) {
+                Write::Create(object) => (Verb::Create, "application/json", object),
+                Write::JsonPatch(patch) => (Verb::Patch, "application/json-patch+json", patch),
+                Write::MergePatch(patch) => (Verb::Patch, "application/merge-patch+json", patch),
+                Write::Delete { uid, resource_version } => {
+                    return self.delete(key, &uid, &resource_version).await;
                 }
-                patched => match effect::patch(patched, commit) {
-                    Some(patch) => self.patch(key, patched, patch).await,
-                    None => self.get_work(key).await,
-                },
-            }
+            };
+            let body = content.to_string().into_bytes();
+            let question = Question { body, content_type, ..Question::about(key, verb) };
+            let wanted = match effect {
+                Effect::Create { body }
+                | Effect::Update { body, .. }
+                | Effect::Adopt { body, .. } => Some(body.as_ref()),
+                _ => None,
+            };
+            self.put(&question, key, wanted).await
         }
         .boxed()
     }

@@ -142,7 +142,7 @@ impl Watch {
         self.ready.push_back(HubEvent::Interrupted(error));
     }
 
-    async fn pause(&self) {
+    async fn pause(&mut self) {
         if let Some(attempt) = self.failures.checked_sub(1) {
             sleep(backoff::delay(attempt, self.setback, fastrand::u64(..))).await;
         }
