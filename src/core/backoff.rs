@@ -1,6 +1,12 @@
 //! How long to wait before an effect is tried again. Pure: the caller counts attempts and knows the time.
 
+use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
+
+use super::digest::Digest;
+use super::name::WorkKey;
+use super::plan::Effect;
 
 /// Why an effect did not succeed, as far as trying again goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +49,11 @@ pub fn delay(attempt: u32, setback: Setback, seed: u64) -> Duration {
         }
         _ => Duration::ZERO,
     };
-    if asked > wait { asked + spread(asked / 4, seed) } else { (wait * 3 / 4 + spread(wait / 2, seed)).max(asked) }
+    if asked > wait {
+        asked + spread(asked / 4, seed)
+    } else {
+        (wait * 3 / 4 + spread(wait / 2, seed)).max(asked)
+    }
 }
 
 /// A part of `range`, chosen by `seed`: SplitMix64's output function over it.
@@ -55,9 +65,127 @@ fn spread(range: Duration, seed: u64) -> Duration {
     range.mul_f64((mixed >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
+/// What a work is to become: a failure to get there says nothing about anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Goal {
+    kind: Discriminant<Effect>,
+    content: Option<Digest>,
+}
+
+impl Goal {
+    fn of(effect: &Effect) -> Self {
+        let content = match effect {
+            Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
+                Some(body.digest)
+            }
+            _ => None,
+        };
+        Self { kind: discriminant(effect), content }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Wait {
+    goal: Goal,
+    failures: u32,
+    due: Duration,
+}
+
+/// Which works failed, and when each is due again. All times are since one fixed moment of the caller's choice. A
+/// newer commit that changes what is to be done is due at once: a fix always goes through.
+#[derive(Debug, Clone, Default)]
+pub struct Backoffs {
+    waits: BTreeMap<WorkKey, Wait>,
+}
+
+impl Backoffs {
+    /// Notes that `effect` failed at `now`; `seed` as for [`delay`].
+    pub fn failed(
+        &mut self,
+        key: &WorkKey,
+        effect: &Effect,
+        setback: Setback,
+        now: Duration,
+        seed: u64,
+    ) {
+        let goal = Goal::of(effect);
+        let before = self.waits.get(key).filter(|wait| wait.goal == goal);
+        let failures = before.map_or(0, |wait| wait.failures);
+        let due = now.saturating_add(delay(failures, setback, seed));
+        self.waits.insert(key.clone(), Wait { goal, failures: failures.saturating_add(1), due });
+    }
+
+    /// Notes that the work is as wanted, or wanted no more.
+    pub fn succeeded(&mut self, key: &WorkKey) {
+        self.waits.remove(key);
+    }
+
+    /// Whether `effect` may be tried at `now`.
+    pub fn is_due(&self, key: &WorkKey, effect: &Effect, now: Duration) -> bool {
+        self.waits.get(key).is_none_or(|wait| wait.due <= now || wait.goal != Goal::of(effect))
+    }
+
+    /// When the first one is due; `None` where nothing waits.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.waits.values().map(|wait| wait.due).min()
+    }
+
+    /// Forgets the works that `keep` does not want: those of which a plan has nothing to do any more.
+    pub fn retain(&mut self, mut keep: impl FnMut(&WorkKey) -> bool) {
+        self.waits.retain(|key, _| keep(key));
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::core::name::{ClusterName, RepoPath, SourceId, WorkName};
+    use crate::core::work::WorkBody;
+
+    fn create(text: &str) -> Effect {
+        let source = SourceId::parse("fleet").unwrap();
+        let spec = json!({"workload": {"manifests": [{"data": text}]}});
+        let (labels, annotations) = (BTreeMap::new(), BTreeMap::new());
+        let body = WorkBody::new(&source, &RepoPath::root(), spec, labels, annotations, true);
+        Effect::Create { body: Arc::new(body) }
+    }
+
+    #[test]
+    fn a_failed_work_waits_ever_longer_and_a_fix_does_not() {
+        let key = WorkKey {
+            cluster: ClusterName::parse("edge").unwrap(),
+            work: WorkName::parse("web").unwrap(),
+        };
+        let at = Duration::from_secs;
+        let (broken, mended) = (create("broken"), create("mended"));
+        let mut backoffs = Backoffs::default();
+        assert!(backoffs.is_due(&key, &broken, at(0)));
+        assert_eq!(backoffs.next_due(), None);
+
+        backoffs.failed(&key, &broken, Setback::Refused, at(100), 1);
+        let first = backoffs.next_due().unwrap();
+        assert!((at(145)..=at(175)).contains(&first), "{first:?}");
+        assert!(!backoffs.is_due(&key, &broken, first - at(1)));
+        assert!(backoffs.is_due(&key, &broken, first));
+        assert!(backoffs.is_due(&key, &mended, at(101)), "a fix goes through");
+
+        backoffs.failed(&key, &broken, Setback::Refused, first, 1);
+        let second = backoffs.next_due().unwrap() - first;
+        assert!((at(90)..=at(150)).contains(&second), "{second:?}");
+        backoffs.failed(&key, &mended, Setback::Refused, at(300), 1);
+        assert!(backoffs.next_due().unwrap() <= at(375), "counted anew");
+
+        backoffs.succeeded(&key);
+        assert!(backoffs.is_due(&key, &mended, at(0)));
+        backoffs.failed(&key, &broken, Setback::Stale, at(0), 1);
+        backoffs.retain(|_| false);
+        assert_eq!(backoffs.next_due(), None);
+    }
 
     fn within(actual: Duration, middle_ms: u64) -> bool {
         let middle = Duration::from_millis(middle_ms);

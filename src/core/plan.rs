@@ -92,25 +92,43 @@ pub enum Reason {
     /// What the hub has is not what gitwork wrote: edited by someone else.
     EditedOnHub,
     /// An operator consented to the take-over.
-    AdoptionAllowed { owner: Option<String> },
+    AdoptionAllowed {
+        owner: Option<String>,
+    },
     /// Git dropped it.
-    RemovedFromGit { by: Option<CommitId> },
+    RemovedFromGit {
+        by: Option<CommitId>,
+    },
     /// Git dropped it and its last word on deleteOption differs from the hub's: that comes first.
-    DeleteOptionFirst { hub: DeleteOption, git: DeleteOption },
+    DeleteOptionFirst {
+        hub: DeleteOption,
+        git: DeleteOption,
+    },
     /// Git dropped it, `prune: false`: released.
-    PruneOff { by: Option<CommitId> },
+    PruneOff {
+        by: Option<CommitId>,
+    },
     // Below here: nothing is done.
     /// As it should be.
     UpToDate,
     /// Git dropped it; the agent has not yet seen the present generation with its deleteOption.
-    WaitingForAgent { generation: i64 },
+    WaitingForAgent {
+        generation: i64,
+    },
     /// Git dropped it and wants objects of it to stay, and the agent has not let go of all of them: it failed
     /// to apply the present generation, or it never will, the work being complete.
-    NotYetOrphaned { generation: i64, complete: bool },
+    NotYetOrphaned {
+        generation: i64,
+        complete: bool,
+    },
     /// The hub is deleting it; it is created anew once it is gone, where Git has it.
-    BeingDeleted { wanted: bool },
+    BeingDeleted {
+        wanted: bool,
+    },
     /// The name is taken by a work of another source or of no gitwork.
-    Conflict { owner: Option<String> },
+    Conflict {
+        owner: Option<String>,
+    },
     /// The hub made something else of what gitwork wrote last, and Git still wants just that: an older CRD drops
     /// a field, or an admission webhook changes one. Written again it would be changed again, for ever.
     StoredDifferently,
@@ -118,7 +136,9 @@ pub enum Reason {
     Frozen,
     Suspended,
     /// The pass would leave no work of those that the source has on the hub; `works` are to be deleted.
-    HeldDeletesAll { works: usize },
+    HeldDeletesAll {
+        works: usize,
+    },
 }
 
 /// All steps, sorted by key; one for each work of desired and of this source on the hub.

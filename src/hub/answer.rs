@@ -104,7 +104,8 @@ pub fn error(answer: &Answer, verb: Verb, subject: Subject<'_>, spec: Option<&Va
 /// Reads a watch event of type `ERROR`; `None` where the watch has to start again from a list.
 pub fn watch_error(object: Value) -> Option<HubError> {
     let status = Status(object);
-    let code = status.0.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    let code =
+        status.0.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
     match code {
         Some(410) => None,
         code => Some(of_status(code.unwrap_or(500), None, &status, Verb::Watch, Subject::Works)),
@@ -121,7 +122,9 @@ fn of_status(
     let refused = || HubError::Refused { key: subject.name(), message: told(code, status) };
     match code {
         401 => HubError::Forbidden {
-            message: "the API server does not accept the credentials (401); are they expired or revoked?".into(),
+            message:
+                "the API server does not accept the credentials (401); are they expired or revoked?"
+                    .into(),
         },
         403 => forbidden(status, verb, subject),
         404 => not_found(status, subject),
@@ -154,9 +157,10 @@ fn forbidden(status: &Status, verb: Verb, subject: Subject<'_>) -> HubError {
     if let (Subject::Work(_), false) = (subject, by_rbac) {
         return HubError::Refused { key: subject.name(), message: told(403, status) };
     }
-    let place = subject
-        .cluster()
-        .map_or_else(|| "in all namespaces".to_owned(), |c| format!("in namespace {:?}", c.as_str()));
+    let place = subject.cluster().map_or_else(
+        || "in all namespaces".to_owned(),
+        |c| format!("in namespace {:?}", c.as_str()),
+    );
     HubError::Forbidden {
         message: format!(
             "{verb} manifestworks.work.open-cluster-management.io {place} ({}); a ClusterRole with the rule \
@@ -187,9 +191,11 @@ fn told(code: u16, status: &Status) -> String {
 
 fn hide_secrets(message: &mut String, spec: &Value) {
     let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
-    let secrets = manifests.into_iter().flatten().filter(|m| m.get("kind") == Some(&"Secret".into()));
+    let secrets =
+        manifests.into_iter().flatten().filter(|m| m.get("kind") == Some(&"Secret".into()));
     for secret in secrets {
-        let maps = ["data", "stringData"].into_iter().filter_map(|field| secret.get(field)?.as_object());
+        let maps =
+            ["data", "stringData"].into_iter().filter_map(|field| secret.get(field)?.as_object());
         for text in maps.flat_map(|map| map.values()).filter_map(Value::as_str) {
             if !text.is_empty() {
                 *message = message.replace(text, "(hidden)");
@@ -207,7 +213,10 @@ mod tests {
     use crate::limits;
 
     fn key() -> WorkKey {
-        WorkKey { cluster: ClusterName::parse("edge").unwrap(), work: WorkName::parse("web").unwrap() }
+        WorkKey {
+            cluster: ClusterName::parse("edge").unwrap(),
+            work: WorkName::parse("web").unwrap(),
+        }
     }
 
     fn secrets() -> Value {
@@ -231,7 +240,8 @@ mod tests {
     #[test]
     fn answers_are_told_apart() {
         let none = json!({});
-        let refused = |message: &str| HubError::Refused { key: "edge/web".into(), message: message.into() };
+        let refused =
+            |message: &str| HubError::Refused { key: "edge/web".into(), message: message.into() };
         let away = |message: &str, after| HubError::Unavailable {
             message: message.into(),
             retry_after_seconds: after,
@@ -241,9 +251,17 @@ mod tests {
         let cases = [
             (404, status("NotFound", "", &json!({"kind": "namespaces"})), no_namespace.clone()),
             (404, status("NotFound", "", &json!({"kind": "manifestworks"})), stale.clone()),
-            (404, status("NotFound", "the server could not find the requested resource", &none), HubError::NoCrd),
+            (
+                404,
+                status("NotFound", "the server could not find the requested resource", &none),
+                HubError::NoCrd,
+            ),
             (404, json!("404 page not found"), HubError::NoCrd),
-            (403, status("Forbidden", "", &json!({"causes": [{"reason": "NamespaceTerminating"}]})), no_namespace),
+            (
+                403,
+                status("Forbidden", "", &json!({"causes": [{"reason": "NamespaceTerminating"}]})),
+                no_namespace,
+            ),
             (403, status("Forbidden", "exceeded quota", &none), refused("exceeded quota")),
             (409, status("AlreadyExists", "", &none), HubError::Exists { key: "edge/web".into() }),
             (409, status("Conflict", "", &none), stale),
@@ -251,7 +269,11 @@ mod tests {
             (413, json!("x"), refused("HTTP status 413")),
             (422, status("Invalid", "spec is wrong", &none), refused("spec is wrong")),
             (429, status("", "slow", &json!({"retryAfterSeconds": 3})), away("slow", Some(3))),
-            (500, status("", "etcdserver: request is too large", &none), refused("etcdserver: request is too large")),
+            (
+                500,
+                status("", "etcdserver: request is too large", &none),
+                refused("etcdserver: request is too large"),
+            ),
             (503, json!("<html>"), away("HTTP status 503", None)),
         ];
         for (code, body, expected) in cases {
@@ -264,7 +286,9 @@ mod tests {
         let message = "manifestworks.work.open-cluster-management.io \"web\" is forbidden: User \"bot\" cannot \
                        patch resource \"manifestworks\" in API group \"work.open-cluster-management.io\"";
         let shown = read(403, &status("Forbidden", message, &json!({})), Verb::Patch).to_string();
-        for part in ["namespace \"edge\"", "verbs: [patch]", "resources: [manifestworks]", "User \"bot\""] {
+        for part in
+            ["namespace \"edge\"", "verbs: [patch]", "resources: [manifestworks]", "User \"bot\""]
+        {
             assert!(shown.contains(part), "{part}: {shown}");
         }
     }
@@ -272,15 +296,23 @@ mod tests {
     #[test]
     fn messages_are_bounded_and_secrets_hidden() {
         let long = "x".repeat(100_000);
-        let HubError::Refused { message, .. } = read(422, &status("", &long, &json!({})), Verb::Create)
+        let HubError::Refused { message, .. } =
+            read(422, &status("", &long, &json!({})), Verb::Create)
         else {
             panic!("is refused")
         };
         assert_eq!(message.chars().count(), limits::HUB_MESSAGE_CHARS_MAX + 1);
 
-        let told = read(422, &status("", &format!("t0ps3cret, dDBw, open{long}"), &json!({})), Verb::Create);
+        let told = read(
+            422,
+            &status("", &format!("t0ps3cret, dDBw, open{long}"), &json!({})),
+            Verb::Create,
+        );
         let shown = told.to_string();
-        assert!(shown.starts_with("the hub refuses edge/web: (hidden), (hidden), openxx"), "{shown}");
+        assert!(
+            shown.starts_with("the hub refuses edge/web: (hidden), (hidden), openxx"),
+            "{shown}"
+        );
     }
 
     #[test]

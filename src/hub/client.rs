@@ -22,8 +22,7 @@ pub const USER_AGENT: &str = concat!("gitwork/", env!("CARGO_PKG_VERSION"));
 pub type BaseService = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 /// Makes a client from what the credentials are at the time.
-pub type Connect =
-    Arc<dyn Fn() -> BoxFuture<'static, Result<Client, ClientError>> + Send + Sync>;
+pub type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, ClientError>> + Send + Sync>;
 
 /// Why there is no connection to a hub. The messages hold nothing of what a kubeconfig keeps secret.
 #[derive(Debug, thiserror::Error)]
@@ -91,8 +90,9 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
 pub fn client_with<L>(config: Config, layer: &L) -> Result<Client, ClientError>
 where
     L: Layer<BaseService>,
-    L::Service:
-        Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
+    L::Service: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError>
+        + Send
+        + 'static,
     <L::Service as Service<Request<Body>>>::Future: Send + 'static,
 {
     Ok(builder(config)?.with_layer(layer).build())
@@ -174,7 +174,11 @@ users:
     #[tokio::test]
     async fn errors_say_what_to_do_and_hold_no_secret() {
         let cases = [
-            (TWO_HUBS, Some("north"), "it has no context \"north\"; `kubectl config get-contexts` lists them"),
+            (
+                TWO_HUBS,
+                Some("north"),
+                "it has no context \"north\"; `kubectl config get-contexts` lists them",
+            ),
             (
                 "users:\n- name: me\n  user: {token: t0ps3cret\nclusters: t0ps3cret",
                 None,

@@ -104,7 +104,10 @@ fn read(answer: &Answer) -> Result<Page, HubError> {
         return Err(answer::error(answer, Verb::List, Subject::Works, None));
     }
     let page: Page = serde_json::from_slice(&answer.body).map_err(|error| {
-        unanswered(format!("the answer is no list of ManifestWorks: {}", bounded(&error.to_string())))
+        unanswered(format!(
+            "the answer is no list of ManifestWorks: {}",
+            bounded(&error.to_string())
+        ))
     })?;
     if page.kind != "ManifestWorkList" || page.metadata.resource_version.is_empty() {
         return Err(unanswered("the answer is no list of ManifestWorks".into()));

@@ -72,9 +72,10 @@ impl HubError {
             Self::Unavailable { retry_after_seconds, .. } => {
                 Setback::Unavailable { retry_after_seconds: *retry_after_seconds }
             }
-            Self::Exists { .. } | Self::NoNamespace { .. } | Self::Forbidden { .. } | Self::NoCrd => {
-                Setback::Blocked
-            }
+            Self::Exists { .. }
+            | Self::NoNamespace { .. }
+            | Self::Forbidden { .. }
+            | Self::NoCrd => Setback::Blocked,
             Self::Refused { .. } => Setback::Refused,
         }
     }

@@ -78,15 +78,17 @@ impl KubeHub {
             let body = body.map_err(|error| unanswered(transport::describe(&error)))?.to_vec();
             Ok(Answer { status, retry_after_seconds, body })
         };
-        let late = |_| Err(unanswered(format!("no answer within {} s", limits::HUB_CALL.as_secs())));
+        let late =
+            |_| Err(unanswered(format!("no answer within {} s", limits::HUB_CALL.as_secs())));
         timeout(limits::HUB_CALL, answer).await.unwrap_or_else(late)
     }
 
     /// Asks for an answer that goes on for long: its head comes within `limits::HUB_CALL`, the rest is the caller's.
+    /// `None`: 410, what was asked for is too long ago.
     pub(super) async fn open(
         &self,
         question: &Question,
-    ) -> Result<axum::body::BodyDataStream, HubError> {
+    ) -> Result<Option<axum::body::BodyDataStream>, HubError> {
         for may_renew in [true, false] {
             let response = timeout(limits::HUB_CALL, self.send(question)).await;
             let late = |_| unanswered(format!("no answer within {} s", limits::HUB_CALL.as_secs()));
@@ -95,15 +97,16 @@ impl KubeHub {
             let retry_after_seconds = answer::retry_after_seconds(response.headers());
             let body = axum::body::Body::new(response.into_body());
             if status.is_success() {
-                return Ok(body.into_data_stream());
+                return Ok(Some(body.into_data_stream()));
+            }
+            if status == StatusCode::GONE {
+                return Ok(None);
             }
             if status == StatusCode::UNAUTHORIZED && may_renew && self.renew().await? {
                 continue;
             }
-            let body = timeout(
-                limits::HUB_CALL,
-                axum::body::to_bytes(body, limits::HUB_EVENT_BYTES_MAX),
-            );
+            let body =
+                timeout(limits::HUB_CALL, axum::body::to_bytes(body, limits::HUB_EVENT_BYTES_MAX));
             let body = body.await.ok().and_then(Result::ok).unwrap_or_default().to_vec();
             let answer = Answer { status, retry_after_seconds, body };
             return Err(answer::error(&answer, question.verb, Subject::Works, None));
@@ -113,8 +116,7 @@ impl KubeHub {
 
     async fn send(&self, question: &Question) -> Result<http::Response<Body>, HubError> {
         let request = question.request().map_err(|error| unanswered(error.to_string()))?;
-        let client =
-            self.connection.client.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = self.connection.client.read().unwrap_or_else(PoisonError::into_inner).clone();
         client.send(request).await.map_err(|error| unanswered(transport::describe(&error)))
     }
 

@@ -107,7 +107,10 @@ mod tests {
         let cases: Vec<(Box<dyn Error + Send + Sync>, &str)> = vec![
             (io::Error::from(ErrorKind::ConnectionRefused).into(), "the connection is refused"),
             (io::Error::from(ErrorKind::ConnectionReset).into(), "the connection broke"),
-            (io::Error::new(ErrorKind::InvalidData, unknown_issuer).into(), "is not accepted (invalid peer"),
+            (
+                io::Error::new(ErrorKind::InvalidData, unknown_issuer).into(),
+                "is not accepted (UnknownIssuer)",
+            ),
             (run.into(), "credential plugin aws failed with exit status: 0"),
             ("something else".into(), "something else"),
         ];

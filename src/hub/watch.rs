@@ -21,8 +21,11 @@ const SHORT: Setback = Setback::Unavailable { retry_after_seconds: None };
 enum Phase {
     /// Nothing is known, or too little: list.
     List,
-    /// Go on after this resourceVersion.
-    Open { resource_version: String },
+    /// Go on after this resourceVersion. `listed`: it is the one of a list, not of an event.
+    Open {
+        resource_version: String,
+        listed: bool,
+    },
     Reading(Box<Reading>),
 }
 
@@ -32,6 +35,8 @@ struct Reading {
     /// What has come and is no complete line yet.
     rest: Vec<u8>,
     resource_version: String,
+    /// The resourceVersion was a list's.
+    listed: bool,
     opened: Instant,
     events: u64,
 }
@@ -75,7 +80,7 @@ impl Watch {
     async fn step(&mut self) {
         match std::mem::replace(&mut self.phase, Phase::List) {
             Phase::List => self.list().await,
-            Phase::Open { resource_version } => self.open(resource_version).await,
+            Phase::Open { resource_version, listed } => self.open(resource_version, listed).await,
             Phase::Reading(reading) => self.read(reading).await,
         }
     }
@@ -85,22 +90,25 @@ impl Watch {
         match list::list(&self.hub, Some(&self.source)).await {
             Ok(listed) => {
                 self.ready.push_back(HubEvent::Listed(listed.works));
-                self.phase = Phase::Open { resource_version: listed.resource_version };
+                let resource_version = listed.resource_version;
+                self.phase = Phase::Open { resource_version, listed: true };
             }
             Err(error) => self.interrupted(error),
         }
     }
 
-    async fn open(&mut self, resource_version: String) {
+    async fn open(&mut self, resource_version: String, listed: bool) {
         let query = format!(
             "watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={resource_version}{}",
             limits::HUB_WATCH.as_secs(),
             selector(Some(&self.source)),
         );
         match self.hub.open(&Question::of_works(Verb::Watch, &query)).await {
-            Ok(body) => {
+            Ok(None) if listed => self.interrupted(expired()),
+            Ok(None) => {}
+            Ok(Some(body)) => {
                 let (rest, opened) = (Vec::new(), Instant::now());
-                let reading = Reading { body, rest, resource_version, opened, events: 0 };
+                let reading = Reading { body, rest, resource_version, listed, opened, events: 0 };
                 self.phase = Phase::Reading(Box::new(reading));
             }
             Err(error) => self.interrupted(error),
@@ -121,8 +129,8 @@ impl Watch {
     async fn ended(&mut self, reading: Reading, end: End) {
         let early = reading.opened.elapsed() < limits::HUB_WATCH_SHORT;
         let error = match end {
-            End::Expired if !early => return,
-            End::Expired => unanswered("the hub forgets at once where a list ended (410)".into()),
+            End::Expired if reading.listed => expired(),
+            End::Expired => return,
             End::Closed => unanswered("the hub ends each watch at once".into()),
             End::Broken(error) => error,
         };
@@ -132,7 +140,8 @@ impl Watch {
         if early {
             sleep(backoff::delay(0, SHORT, fastrand::u64(..))).await;
         }
-        self.phase = Phase::Open { resource_version: reading.resource_version };
+        let resource_version = reading.resource_version;
+        self.phase = Phase::Open { resource_version, listed: false };
     }
 
     fn interrupted(&mut self, error: HubError) {
@@ -147,6 +156,10 @@ impl Watch {
             sleep(backoff::delay(attempt, self.setback, fastrand::u64(..))).await;
         }
     }
+}
+
+fn expired() -> HubError {
+    unanswered("the hub has forgotten already where a list of just now ended (410)".into())
 }
 
 impl Reading {
@@ -190,6 +203,7 @@ impl Reading {
         };
         self.resource_version = version.to_owned();
         self.events += 1;
+        self.listed = false;
         Ok(match kind {
             "ADDED" | "MODIFIED" => reduce(object).map(|work| HubEvent::Changed(Box::new(work))),
             "DELETED" => reduce(object).map(|work| HubEvent::Gone(work.key)),

@@ -25,12 +25,7 @@ pub fn departed_candidates(
 }
 
 /// Plans one pass. Looks at nothing but its arguments; equal arguments give equal plans.
-pub fn plan(
-    desired: &Desired,
-    observed: &Observed,
-    departed: &Departed,
-    policy: &Policy,
-) -> Plan {
+pub fn plan(desired: &Desired, observed: &Observed, departed: &Departed, policy: &Policy) -> Plan {
     let mut steps: Vec<Step> = Vec::with_capacity(desired.works.len());
     for (key, work) in &desired.works {
         let (effect, reason) = decide_wanted(work, observed, desired);
@@ -134,7 +129,8 @@ fn decide_departed(work: &ObservedWork, last: Option<&LastStood>, desired: &Desi
     }
     let git = last.map_or(&work.delete_option, |last| &last.delete_option);
     if *git != work.delete_option {
-        let reason = Reason::DeleteOptionFirst { hub: work.delete_option.clone(), git: git.clone() };
+        let reason =
+            Reason::DeleteOptionFirst { hub: work.delete_option.clone(), git: git.clone() };
         let delete_option = git.clone();
         return (Some(Effect::SetDeleteOption { delete_option, resource_version }), reason);
     }
