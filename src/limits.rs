@@ -73,3 +73,14 @@ pub const HUB_IN_FLIGHT_PER_CLUSTER: usize = 8;
 /// All annotations of one object, as the API server allows (Kubernetes: `TotalAnnotationSizeLimitB`). What the
 /// hub holds beyond is not read.
 pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
+/// Fields that a diff of one object shows. A person reads no more; past it, they are counted.
+pub const DIFF_FIELDS_MAX: usize = 200;
+/// Lines that a diff of one text shows, context included.
+pub const DIFF_LINES_MAX: usize = 200;
+/// Bytes of one value that a diff keeps.
+pub const DIFF_VALUE_BYTES_MAX: usize = 2_048;
+/// Items (or lines) that differ in one list (or text), both sides together, of which the shortest edit is
+/// searched for: it takes up to the square of this many steps.
+pub const DIFF_ITEMS_MAX: usize = 4_000;
+/// Characters of a pull-request comment: GitHub takes 65,536, and the caller may add some words.
+pub const COMMENT_CHARS_MAX: usize = 60_000;

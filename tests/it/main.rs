@@ -12,3 +12,4 @@ mod harness;
 mod memory;
 mod rendering;
 mod tidy;
+mod wire;
