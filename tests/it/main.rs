@@ -6,10 +6,17 @@
     reason = "tests fail by panicking"
 )]
 
+<<<<<<< HEAD
 mod control_plane;
 #[path = "../harness/mod.rs"]
 mod harness;
+=======
+#[path = "../contract/mod.rs"]
+mod contract;
+>>>>>>> plan
 mod memory;
 mod rendering;
+#[path = "../simulation/mod.rs"]
+mod simulation;
 mod tidy;
 mod wire;
