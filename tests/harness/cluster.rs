@@ -207,6 +207,11 @@ impl Cluster {
         self.server().as_ref().expect("the API server was killed").id()
     }
 
+    /// The process ids of what runs beside the API server.
+    pub fn pids_of_workloads(&self) -> Vec<u32> {
+        self.workloads.as_ref().map(Workloads::ids).unwrap_or_default()
+    }
+
     /// Ends the API server as a crash would: without a word to those connected. What etcd took
     /// stays.
     pub fn kill(&self) {

@@ -47,6 +47,7 @@
     reason = "what is for tests fails by panicking"
 )]
 
+mod apply;
 pub mod binaries;
 mod cluster;
 mod control_plane;
@@ -57,6 +58,7 @@ pub mod requests;
 mod wait;
 mod workloads;
 
+pub use apply::apply;
 pub use cluster::{Cluster, ClusterOptions};
 pub use control_plane::ControlPlane;
 pub use requests::tally;

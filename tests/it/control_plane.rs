@@ -216,18 +216,22 @@ async fn nothing_outlives_a_process_that_is_killed() {
     let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
     let line = lines.find_map(|line| line.unwrap().strip_prefix("running: ").map(str::to_owned));
     let line = line.expect("it says what runs before it ends");
-    let (port, folder) = line.split_once(' ').unwrap();
-    let port: u16 = port.parse().unwrap();
+    let (folder, numbers) = line.split_once(' ').unwrap();
+    let mut numbers = numbers.split(' ').map(|number| number.parse::<u32>().unwrap());
+    let port = u16::try_from(numbers.next().unwrap()).unwrap();
+    let pids: Vec<u32> = numbers.collect();
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
     assert!(Path::new(folder).join("etcd").is_dir());
+    assert_eq!(pids.len(), 5, "etcd, API server, controllers, scheduler, kwok");
 
     parent.kill().unwrap();
     parent.wait().unwrap();
-    eventually("the API server and the folder to go", DEADLINE, || async {
+    eventually("the programs and the folder to go", DEADLINE, || async {
         let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
         let there = Path::new(folder).exists();
-        if listens || there {
-            Err(format!("listens: {listens}, {folder}: {there}"))
+        let running: Vec<_> = pids.iter().copied().filter(|&pid| runs(pid)).collect();
+        if listens || there || !running.is_empty() {
+            Err(format!("listens: {listens}, {folder}: {there}, running: {running:?}"))
         } else {
             Ok(())
         }
@@ -236,13 +240,41 @@ async fn nothing_outlives_a_process_that_is_killed() {
     .unwrap();
 }
 
+/// Where there is no `/proc`, nothing does: there the port has to tell.
+fn runs(pid: u32) -> bool {
+    // Empty for one that ended and that nobody has asked about.
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
 #[allow(clippy::print_stdout, reason = "that is how the parent learns what to look at")]
 async fn run_until_killed() {
     let plane = ControlPlane::shared().await;
-    let port = plane.hub().await.config().cluster_url.port_u16().unwrap();
-    println!("\nrunning: {port} {}", plane.folder().display());
+    let cluster = plane.managed().await;
+    let port = cluster.config().cluster_url.port_u16().unwrap();
+    let mut numbers = vec![u32::from(port), plane.pid(), cluster.pid()];
+    numbers.extend(cluster.pids_of_workloads());
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    println!("\nrunning: {} {}", plane.folder().display(), numbers.join(" "));
     // Ends with the parent, should that die first.
     let _ = stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn without_go_and_without_assets_the_tests_fail_and_say_what_to_install() {
+    let cache = tempfile::tempdir().unwrap();
+    let test = "control_plane::the_hub_serves_manifestworks_with_a_status_of_their_own";
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env_clear()
+        .env("GITWORK_TEST_CACHE", cache.path())
+        .env("PATH", cache.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout);
+    for part in ["there is no `go`", "install Go", "KUBEBUILDER_ASSETS"] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
 }
 
 #[test]

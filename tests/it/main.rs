@@ -8,6 +8,7 @@
 
 <<<<<<< HEAD
 mod control_plane;
+mod deploy;
 #[path = "../harness/mod.rs"]
 mod harness;
 =======
