@@ -5,12 +5,14 @@ use serde_json::json;
 
 /// What a hub serves.
 pub fn hub() -> Vec<CustomResourceDefinition> {
-    vec![definition("work.open-cluster-management.io", "ManifestWork", "Namespaced")]
+    let is_hubs = |crd: &CustomResourceDefinition| crd.spec.names.kind != "AppliedManifestWork";
+    gitwork::api::crds::all().into_iter().filter(is_hubs).collect()
 }
 
 /// What a managed cluster serves.
 pub fn managed() -> Vec<CustomResourceDefinition> {
-    vec![definition("work.open-cluster-management.io", "AppliedManifestWork", "Cluster")]
+    let is_managed = |crd: &CustomResourceDefinition| crd.spec.names.kind == "AppliedManifestWork";
+    gitwork::api::crds::all().into_iter().filter(is_managed).collect()
 }
 
 /// A kind of any content with a status subresource.

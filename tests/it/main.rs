@@ -6,15 +6,14 @@
     reason = "tests fail by panicking"
 )]
 
-<<<<<<< HEAD
+#[path = "../contract/mod.rs"]
+mod contract;
 mod control_plane;
 mod deploy;
 #[path = "../harness/mod.rs"]
 mod harness;
-=======
-#[path = "../contract/mod.rs"]
-mod contract;
->>>>>>> plan
+mod hub;
+mod hub_contract;
 mod memory;
 mod rendering;
 #[path = "../simulation/mod.rs"]
