@@ -6,13 +6,15 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "../contract/mod.rs"]
+mod contract;
 mod control_plane;
 mod custom_resources;
 mod deploy;
 #[path = "../harness/mod.rs"]
 mod harness;
-#[path = "../contract/mod.rs"]
-mod contract;
+mod hub;
+mod hub_contract;
 mod memory;
 mod rendering;
 #[path = "../simulation/mod.rs"]
