@@ -161,9 +161,9 @@ impl Walk {
     }
 
     fn list(&mut self, before: &[Value], after: &[Value]) {
-        let keyed = ITEM_KEYS.iter().find_map(|key| {
-            Some((*key, labels(before, key)?, labels(after, key)?))
-        });
+        let keyed = ITEM_KEYS
+            .iter()
+            .find_map(|key| Some((*key, labels(before, key)?, labels(after, key)?)));
         match keyed {
             Some((key, old, new)) => self.keyed_list(key, (before, &old), (after, &new)),
             None => self.plain_list(before, after),
@@ -447,7 +447,9 @@ impl FieldChange {
         let path = if self.path.is_empty() { "(the whole)" } else { &self.path };
         let one = |paint, text: String| vec![(paint, text)];
         match &self.change {
-            Change::Added { after } => one(Some(Paint::Good), format!("+ {path}: {}", brief(after))),
+            Change::Added { after } => {
+                one(Some(Paint::Good), format!("+ {path}: {}", brief(after)))
+            }
             Change::Removed { before } => {
                 one(Some(Paint::Bad), format!("- {path}: {}", brief(before)))
             }
@@ -545,7 +547,11 @@ mod tests {
                 json!({"t": [{"key": "a", "effect": "y"}]}),
                 &["- t[0]: {\"effect\":\"x\",\"key\":\"a\"}"],
             ),
-            (json!({"args": ["a", "b", "c"]}), json!({"args": ["a", "x", "c"]}), &["~ args[1]: b -> x"]),
+            (
+                json!({"args": ["a", "b", "c"]}),
+                json!({"args": ["a", "x", "c"]}),
+                &["~ args[1]: b -> x"],
+            ),
             (json!({"args": ["a", "b"]}), json!({"args": ["0", "a", "b"]}), &["+ args[0]: \"0\""]),
             (
                 json!([{"resourceIdentifier": {"resource": "pods", "name": "x"}, "a": 1}]),
@@ -580,9 +586,7 @@ mod tests {
 
     #[test]
     fn a_secret_never_shows_what_it_holds() {
-        let secret = |data: Value| {
-            json!({"kind": "Secret", "metadata": {"name": "s", "annotations": {LAST_APPLIED: data.to_string()}}, "data": data, "stringData": {"t": "canary\ncanary"}})
-        };
+        let secret = |data: Value| json!({"kind": "Secret", "metadata": {"name": "s", "annotations": {LAST_APPLIED: data.to_string()}}, "data": data, "stringData": {"t": "canary\ncanary"}});
         let before = secret(json!({"a": "canary1", "b": "canary2", "o": {"x": "canary"}}));
         let after = secret(json!({"a": "canary3", "c": "canary4"}));
         assert_eq!(
@@ -604,7 +608,10 @@ mod tests {
             (list(before.clone()), list(after)),
             (list(before.clone()), list(config_map.clone())),
             (config_map, before),
-            (json!({"kind": "Secret", "data": "canary"}), json!({"kind": "Secret", "data": ["canary"]})),
+            (
+                json!({"kind": "Secret", "data": "canary"}),
+                json!({"kind": "Secret", "data": ["canary"]}),
+            ),
         ] {
             let found = diff(&before, &after);
             assert!(!found.is_empty());
@@ -634,7 +641,10 @@ mod tests {
 
     #[test]
     fn nothing_from_the_repository_commands_the_terminal() {
-        let shown = lines(&json!({"a\u{1b}": "\u{1b}[2J"}), &json!({"a\u{1b}": "\u{202e}\nb", "\r": [{"name": "\u{7}"}]}));
+        let shown = lines(
+            &json!({"a\u{1b}": "\u{1b}[2J"}),
+            &json!({"a\u{1b}": "\u{202e}\nb", "\r": [{"name": "\u{7}"}]}),
+        );
         assert!(!shown.concat().chars().any(super::super::report::is_dangerous), "{shown:?}");
     }
 }

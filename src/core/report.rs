@@ -138,7 +138,10 @@ pub fn write_one(out: &mut String, diagnostic: &Diagnostic, style: Style) {
         Severity::Info => ("note", Paint::Note),
     };
     let head = style.paint(paint, format_args!("{word}[{}]", diagnostic.code.id()));
-    out.push_str(&format!("{head}: {}\n", style.paint(Paint::Strong, harmless(&diagnostic.message))));
+    out.push_str(&format!(
+        "{head}: {}\n",
+        style.paint(Paint::Strong, harmless(&diagnostic.message))
+    ));
     let span = diagnostic.location.span;
     let number = span.map_or(String::new(), |span| span.line.to_string());
     let margin = " ".repeat(number.len().max(1));
@@ -312,6 +315,11 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// For `serde(serialize_with)`: diagnostics in the form that `json` gives them.
+pub fn entries<S: serde::Serializer>(all: &[Diagnostic], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(Entry::of))
+}
+
 /// One JSON object: `diagnostics`, a list, and `summary`, their counts. A diagnostic has `code`, `severity`
 /// (`error`, `warning`, `info`), `title`, `message`, `help`, `file`; where there is one `line`, `column`,
 /// `length`, `field`, `cluster`, `work`, `snippet`; and `related`, a list of places with a `message` each.
@@ -460,6 +468,10 @@ mod tests {
         let path = RepoPath::parse("x").unwrap();
         let one = Diagnostic::new(Code::BadName, Location::file(&path), Scope::Source, "m");
         let shown = text(&vec![one; limits::DIAGNOSTICS_MAX + 2], Style::Plain);
-        assert!(shown.ends_with("... and 2 problems more\n\n10002 errors in the source\n"), "{}", &shown[shown.len() - 90..]);
+        assert!(
+            shown.ends_with("... and 2 problems more\n\n10002 errors in the source\n"),
+            "{}",
+            &shown[shown.len() - 90..]
+        );
     }
 }

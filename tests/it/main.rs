@@ -8,4 +8,6 @@
 
 mod memory;
 mod rendering;
+mod report;
+mod review;
 mod tidy;
