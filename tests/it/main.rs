@@ -19,5 +19,7 @@ mod memory;
 mod rendering;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod report;
+mod review;
 mod tidy;
 mod wire;
