@@ -18,3 +18,4 @@ pub mod daemon;
 pub mod git;
 pub mod hub;
 pub mod limits;
+pub mod source;

@@ -84,3 +84,6 @@ pub const DIFF_VALUE_BYTES_MAX: usize = 2_048;
 pub const DIFF_ITEMS_MAX: usize = 4_000;
 /// Characters of a pull-request comment: GitHub takes 65,536, and the caller may add some words.
 pub const COMMENT_CHARS_MAX: usize = 60_000;
+/// From SIGTERM to the end: writes in flight are waited for this long, which leaves a second of the ten that
+/// Kubernetes operators expect (spec: graceful shutdown in 10 s).
+pub const SHUTDOWN: Duration = Duration::from_secs(8);

@@ -13,7 +13,7 @@ use crate::core::name::{CommitId, NameError, RepoPath, SourceId, WorkKey};
 use crate::core::plan::{Departed, LastStood};
 use crate::core::snapshot::{ObjectError, Objects, Snapshot};
 use crate::git::{
-    Ancestry, Directory, FetchError, Mirror, MirrorError, MirrorLimits, Reference, Remote,
+    Ancestry, Directory, FetchError, LocalRepository, Mirror, MirrorError, MirrorLimits, Reference, Remote,
 };
 
 /// What is needed to read a source.
@@ -86,7 +86,11 @@ pub fn default_id(
     let hash = Digest::of(format!("{repository}\n{reference}\n{path}").as_bytes()).to_string();
     let hash = hash.get(..8).unwrap_or_default();
     let slug = slug.trim_matches('-');
-    SourceId::parse(&if slug.is_empty() { format!("source-{hash}") } else { format!("{slug}-{hash}") })
+    SourceId::parse(&if slug.is_empty() {
+        format!("source-{hash}")
+    } else {
+        format!("{slug}-{hash}")
+    })
 }
 
 /// The folder of a repository's mirror below the cache.
@@ -141,6 +145,38 @@ impl Source {
         let read = Read { desired, name, rewound_from };
         self.last = Some(read.clone());
         Ok(read)
+    }
+
+    /// Reads one revision, as `git rev-parse` names it, of the repository that the source is in.
+    pub fn read_revision(
+        &mut self,
+        revision: &str,
+        cancel: &AtomicBool,
+    ) -> Result<Desired, ReadError> {
+        let mut renderer = Renderer::new(self.config.id.clone());
+        match &mut self.origin {
+            Origin::Mirror { mirror, reference } => {
+                if self.last.is_none() {
+                    mirror.fetch(reference, cancel)?;
+                }
+                let commit = mirror.resolve(revision)?;
+                let objects = mirror.snapshot(commit, &self.config.path)?;
+                let root = objects.root();
+                Ok(renderer.render(&Snapshot { commit: Some(commit), root, objects: &objects })?)
+            }
+            Origin::Directory(directory) => {
+                let repository = LocalRepository::discover(directory.folder())?;
+                let commit = repository.resolve(revision)?;
+                let path = self
+                    .config
+                    .path
+                    .parts()
+                    .fold(repository.folder().clone(), |at, part| at.join(part));
+                let objects = repository.snapshot(commit, &path)?;
+                let root = objects.root();
+                Ok(renderer.render(&Snapshot { commit: Some(commit), root, objects: &objects })?)
+            }
+        }
     }
 
     /// Renders one commit, or the folder as it is with `None`.

@@ -47,7 +47,7 @@ pub fn schema(args: &SchemaArgs) -> Result<Exit, Failure> {
 }
 
 pub fn crds() -> Result<Exit, Failure> {
-    output::print(&crds::to_yaml())?;
+    output::print(&crds::to_yaml().map_err(Failure::new)?)?;
     Ok(Exit::Done)
 }
 

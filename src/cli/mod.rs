@@ -103,7 +103,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // A closed pipe is no failure of ours.
             let _printed = error.print();
-            return ExitCode::from(if error.use_stderr() { Exit::Usage } else { Exit::Done }.code());
+            return ExitCode::from(
+                if error.use_stderr() { Exit::Usage } else { Exit::Done }.code(),
+            );
         }
     };
     let result = match cli.command {

@@ -3,11 +3,11 @@
 
 use std::io::{ErrorKind, Write};
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 
 use super::Failure;
 use crate::core::diagnostic::Diagnostic;
-use crate::core::report;
+use crate::core::report::{self, Style};
 
 /// Writes data to stdout.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -28,13 +28,13 @@ pub fn note(text: &str) {
 
 /// Tells why the command failed.
 pub fn error(message: &str) {
-    let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    let red = AnsiColor::Red.on_default().bold();
     note(&format!("{red}error{red:#}: {message}"));
 }
 
 /// Tells what is wrong with a repository.
 pub fn diagnostics(diagnostics: &[Diagnostic]) {
     if !diagnostics.is_empty() {
-        note(report::text(diagnostics).trim_end());
+        note(report::text(diagnostics, Style::Coloured).trim_end());
     }
 }

@@ -10,8 +10,10 @@ use serde_json::Value;
 use super::source_args::{FilterArgs, SourceArgs};
 use super::{Exit, Failure, output};
 use crate::core::desired::Desired;
+use crate::core::name::RepoPath;
+use crate::core::report::{self, Style};
 use crate::core::work::DesiredWork;
-use crate::core::{report, sarif, yaml};
+use crate::core::{sarif, yaml};
 use crate::source::{Source, SourceConfig};
 
 #[derive(Debug, Args)]
@@ -53,7 +55,9 @@ enum ReportFormat {
 
 /// Reads a source once, with every place told from the repository's root.
 pub fn read(config: SourceConfig) -> Result<std::sync::Arc<Desired>, Failure> {
-    if std::io::stderr().is_terminal() && matches!(config.repository, crate::source::Repository::Git { .. }) {
+    if std::io::stderr().is_terminal()
+        && matches!(config.repository, crate::source::Repository::Git { .. })
+    {
         output::note("fetching …");
     }
     let path = config.path.clone();
@@ -83,9 +87,12 @@ pub fn render(args: &RenderArgs) -> Result<Exit, Failure> {
 pub fn validate(args: &ValidateArgs) -> Result<Exit, Failure> {
     let desired = read(args.source.config()?)?;
     let text = match args.output {
-        ReportFormat::Text => report::text(&desired.diagnostics) + &report::summary(&desired) + "\n",
-        ReportFormat::Json => report::json(&desired),
-        ReportFormat::Sarif => sarif::sarif(&desired.diagnostics),
+        ReportFormat::Text => report::text(&desired.diagnostics, Style::Coloured),
+        ReportFormat::Json => report::json(&desired.diagnostics),
+        // Every place is told from the repository's root already.
+        ReportFormat::Sarif => {
+            format!("{:#}\n", sarif::sarif(&desired.diagnostics, &RepoPath::root()))
+        }
     };
     output::print(&text)?;
     Ok(exit(&desired))
@@ -99,7 +106,11 @@ fn manifest_work(work: &DesiredWork, desired: &Desired) -> Value {
     work.body.to_manifest_work(&work.key, desired.commit)
 }
 
-fn print_out(works: &[&DesiredWork], desired: &Desired, format: RenderFormat) -> Result<(), Failure> {
+fn print_out(
+    works: &[&DesiredWork],
+    desired: &Desired,
+    format: RenderFormat,
+) -> Result<(), Failure> {
     if format == RenderFormat::Json {
         let items: Vec<Value> = works.iter().map(|work| manifest_work(work, desired)).collect();
         let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });

@@ -22,7 +22,7 @@ use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
 use crate::git::watch as folder_watch;
 use crate::hub::execute::ExecuteOptions;
-use crate::hub::{Hub, client as hub_client, server::KubeHub};
+use crate::hub::{Hub, KubeHub, client as hub_client};
 use crate::limits;
 use crate::source::{Repository, Source, SourceConfig};
 
@@ -73,7 +73,8 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     };
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
-        let connect = hub_client::connector(setup.hub.kubeconfig.clone(), setup.hub.context.clone());
+        let connect =
+            hub_client::connector(setup.hub.kubeconfig.clone(), setup.hub.context.clone());
         let hub: Arc<dyn Hub> = Arc::new(KubeHub::connect(connect).await.map_err(Failure::new)?);
         if args.once { once(setup, hub).await } else { serve(setup, hub).await }
     });
@@ -97,7 +98,8 @@ fn start_log(format: LogFormat) {
     // An error says that a log is installed already, which only a test does.
     let _installed = match format {
         LogFormat::Text => {
-            let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+            let colour =
+                anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
             log.with_ansi(colour).with_target(false).try_init()
         }
         LogFormat::Json => log.json().flatten_event(true).with_target(false).try_init(),
@@ -233,9 +235,9 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         engines.spawn(engine.run(hinted, stop.clone()));
     }
     if let Some(address) = setup.listen {
-        let listener = http::bind(address).await.map_err(|why| {
-            Failure::new(format!("cannot listen on {address}: {why}"))
-        })?;
+        let listener = http::bind(address)
+            .await
+            .map_err(|why| Failure::new(format!("cannot listen on {address}: {why}")))?;
         tracing::info!(address = %listener.local_addr().map_err(Failure::new)?, "listening");
         tokio::spawn(http::serve(listener, metrics, health, stop));
     }

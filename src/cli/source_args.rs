@@ -220,9 +220,8 @@ impl Credentials {
 
 /// Whether a repository is named by a URL, or by ssh's short form `user@host:path`.
 pub fn is_url(repo: &str) -> bool {
-    let short_form = repo.split_once(':').is_some_and(|(host, _)| {
-        host.contains('@') && !host.contains('/')
-    });
+    let short_form =
+        repo.split_once(':').is_some_and(|(host, _)| host.contains('@') && !host.contains('/'));
     repo.contains("://") || short_form
 }
 
@@ -232,7 +231,8 @@ fn is_bare(folder: &Path) -> bool {
 
 /// Where mirrors are kept unless told otherwise (XDG base directories).
 pub fn default_cache() -> Result<PathBuf, Failure> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
         .map(|folder| folder.join("gitwork"))

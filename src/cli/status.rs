@@ -62,15 +62,14 @@ pub fn status(args: &StatusArgs) -> Result<Exit, Failure> {
 }
 
 fn admits(filter: &Filter, work: &WorkStatus) -> bool {
-    let key = ClusterName::parse(&work.cluster).and_then(|cluster| {
-        Ok(WorkKey { cluster, work: WorkName::parse(&work.work)? })
-    });
+    let key = ClusterName::parse(&work.cluster)
+        .and_then(|cluster| Ok(WorkKey { cluster, work: WorkName::parse(&work.work)? }));
     key.is_ok_and(|key| filter.admits(&key))
 }
 
 fn table(works: &[WorkStatus], wide: bool, now: Timestamp) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     if std::io::stdout().is_terminal() {
         table.set_content_arrangement(ContentArrangement::Dynamic);
     }

@@ -259,13 +259,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    pub const ALL: [FileKind; 5] = [
-        FileKind::Source,
-        FileKind::Cluster,
-        FileKind::Work,
-        FileKind::Manifest,
-        FileKind::Daemon,
-    ];
+    pub const ALL: [FileKind; 5] =
+        [FileKind::Source, FileKind::Cluster, FileKind::Work, FileKind::Manifest, FileKind::Daemon];
 
     /// The name of its schema, as `gitwork schema` takes it.
     pub fn schema_name(self) -> &'static str {

@@ -81,8 +81,10 @@ impl<'a> Overlay<'a> {
     }
 
     fn add(&mut self, tree: Tree) -> Entry {
-        let text: Vec<String> =
-            tree.iter().map(|(name, entry)| format!("{name}\0{:?}\0{}", entry.kind, entry.id)).collect();
+        let text: Vec<String> = tree
+            .iter()
+            .map(|(name, entry)| format!("{name}\0{:?}\0{}", entry.kind, entry.id))
+            .collect();
         let digest = Digest::of(format!("made by an overlay\0{}", text.join("\n")).as_bytes());
         let mut id = ObjectId([0; 20]);
         id.0.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);

@@ -105,7 +105,8 @@ impl<'a> Conditions<'a> {
         self.all.iter().find(|condition| {
             text(condition, "/type") == Some(kind)
                 && (self.generation.is_none()
-                    || condition.get("observedGeneration").and_then(Value::as_i64) == self.generation)
+                    || condition.get("observedGeneration").and_then(Value::as_i64)
+                        == self.generation)
         })
     }
     fn is(&self, kind: &str, status: &str) -> Option<&'a Value> {
@@ -118,11 +119,8 @@ pub fn of_work(object: &Value, unreachable: &BTreeSet<ClusterName>) -> WorkStatu
     let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
     let conditions = Conditions::of(object.get("status"), generation);
     let deleted = text(object, "/metadata/deletionTimestamp");
-    let (state, condition) = if deleted.is_some() {
-        (State::Deleting, None)
-    } else {
-        judge(&conditions)
-    };
+    let (state, condition) =
+        if deleted.is_some() { (State::Deleting, None) } else { judge(&conditions) };
     let owned = |text: &str| text.chars().take(MESSAGE_CHARS_MAX).collect::<String>();
     let field = |condition: Option<&Value>, name: &str| {
         condition.and_then(|condition| text(condition, name)).map(owned)
@@ -193,7 +191,8 @@ fn manifests(object: &Value) -> (usize, usize) {
 fn failure(object: &Value) -> Option<String> {
     manifest_statuses(object).iter().find_map(|manifest| {
         let failed = Conditions::of(Some(manifest), None).is("Applied", "False")?;
-        let name = |field: &str| text(manifest, &format!("/resourceMeta/{field}")).unwrap_or_default();
+        let name =
+            |field: &str| text(manifest, &format!("/resourceMeta/{field}")).unwrap_or_default();
         let namespace = name("namespace");
         let slash = if namespace.is_empty() { "" } else { "/" };
         let message = text(failed, "/message").unwrap_or_default();
@@ -287,9 +286,18 @@ mod tests {
             (json!([condition("Applied", "False", 1)]), State::Pending),
             (json!([condition("Applied", "True", 2)]), State::Applied),
             (json!([condition("Applied", "False", 2)]), State::Failed),
-            (json!([condition("Applied", "True", 2), condition("Available", "True", 1)]), State::Applied),
-            (json!([condition("Applied", "True", 2), condition("Available", "True", 2)]), State::Available),
-            (json!([condition("Applied", "True", 2), condition("Available", "False", 2)]), State::Progressing),
+            (
+                json!([condition("Applied", "True", 2), condition("Available", "True", 1)]),
+                State::Applied,
+            ),
+            (
+                json!([condition("Applied", "True", 2), condition("Available", "True", 2)]),
+                State::Available,
+            ),
+            (
+                json!([condition("Applied", "True", 2), condition("Available", "False", 2)]),
+                State::Progressing,
+            ),
             (
                 json!([
                     condition("Applied", "True", 2),
@@ -298,8 +306,14 @@ mod tests {
                 ]),
                 State::Progressing,
             ),
-            (json!([condition("Applied", "True", 2), condition("Degraded", "True", 2)]), State::Degraded),
-            (json!([condition("Applied", "True", 2), condition("Complete", "True", 2)]), State::Complete),
+            (
+                json!([condition("Applied", "True", 2), condition("Degraded", "True", 2)]),
+                State::Degraded,
+            ),
+            (
+                json!([condition("Applied", "True", 2), condition("Complete", "True", 2)]),
+                State::Complete,
+            ),
         ];
         for (conditions, expected) in cases {
             let status = of_work(&work("edge-1", &conditions), &BTreeSet::new());
@@ -325,9 +339,13 @@ mod tests {
     fn one_line_tells_the_whole() {
         let of = |cluster: &str, kind: &str, status: &str| {
             let conditions = json!([condition("Applied", "True", 2), condition(kind, status, 2)]);
-            of_work(&work(cluster, &conditions), &BTreeSet::from([ClusterName::parse("gone").unwrap()]))
+            of_work(
+                &work(cluster, &conditions),
+                &BTreeSet::from([ClusterName::parse("gone").unwrap()]),
+            )
         };
-        let failed = of_work(&work("edge-7", &json!([condition("Applied", "False", 2)])), &BTreeSet::new());
+        let failed =
+            of_work(&work("edge-7", &json!([condition("Applied", "False", 2)])), &BTreeSet::new());
         let works = [
             of("edge-1", "Available", "True"),
             of("edge-2", "Progressing", "True"),
@@ -343,7 +361,8 @@ mod tests {
 
     #[test]
     fn hostile_objects_do_no_harm() {
-        for object in [json!(null), json!([]), json!({"status": {"conditions": 7}, "metadata": []})] {
+        for object in [json!(null), json!([]), json!({"status": {"conditions": 7}, "metadata": []})]
+        {
             assert_eq!(of_work(&object, &BTreeSet::new()).state, State::Pending);
         }
     }

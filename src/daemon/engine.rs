@@ -412,7 +412,9 @@ fn tell_read(source: &SourceId, read: &Read) {
     }
     let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
     tracing::info!(%source, at = read.name, %commit, works = desired.works.len(), errors, "read");
-    for found in desired.diagnostics.iter().filter(|found| found.severity != Severity::Info).take(100) {
+    for found in
+        desired.diagnostics.iter().filter(|found| found.severity != Severity::Info).take(100)
+    {
         let span = found.location.span.map(|s| format!(":{}:{}", s.line, s.column));
         let place = format!("{}{}", found.location.file, span.unwrap_or_default());
         if found.is_error() {

@@ -165,10 +165,13 @@ impl State {
         match &outcome.result {
             Ok(Some(work)) => {
                 self.retries.remove(key);
-                if let (Some(observed), Some(body)) = (&mut self.observed, body(&outcome.task.effect)) {
+                if let (Some(observed), Some(body)) =
+                    (&mut self.observed, body(&outcome.task.effect))
+                {
                     observed.note_write(body, work);
                 }
-                let ours = self.desired.as_ref().is_some_and(|desired| work.is_ours(&desired.source));
+                let ours =
+                    self.desired.as_ref().is_some_and(|desired| work.is_ours(&desired.source));
                 if ours { self.set_work(work.clone()) } else { self.forget(key) }
             }
             Ok(None) => {

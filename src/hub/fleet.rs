@@ -25,7 +25,9 @@ pub enum FleetError {
          one with --context"
     )]
     NoCrd,
-    #[error("listing ManifestWorks is forbidden ({0}); ask for `list` on manifestworks in all namespaces")]
+    #[error(
+        "listing ManifestWorks is forbidden ({0}); ask for `list` on manifestworks in all namespaces"
+    )]
     Forbidden(String),
     #[error("cannot list the hub's ManifestWorks: {0}")]
     Other(String),
@@ -35,7 +37,9 @@ impl From<kube::Error> for FleetError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.code == 404 => Self::NoCrd,
-            kube::Error::Api(status) if status.code == 403 => Self::Forbidden(status.message.clone()),
+            kube::Error::Api(status) if status.code == 403 => {
+                Self::Forbidden(status.message.clone())
+            }
             kube::Error::Api(status) => Self::Other(status.message.clone()),
             other => Self::Other(transport::describe(&other)),
         }
@@ -84,7 +88,8 @@ async fn list(
     let mut all = Vec::new();
     loop {
         let page = timeout(limits::HUB_CALL, api.list(&params)).await;
-        let late = |_| FleetError::Other(format!("no answer within {} s", limits::HUB_CALL.as_secs()));
+        let late =
+            |_| FleetError::Other(format!("no answer within {} s", limits::HUB_CALL.as_secs()));
         let page = page.map_err(late)??;
         let values = page.items.into_iter().filter_map(|item| serde_json::to_value(item).ok());
         all.extend(values);

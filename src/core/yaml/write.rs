@@ -129,15 +129,38 @@ fn text(string: &str, out: &mut String) {
 
 /// Characters that YAML does not take as they are, or that readers take for line breaks.
 fn must_escape(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 fn is_plain(string: &str) -> bool {
     let Some(first) = string.bytes().next() else { return false };
     let safe_start = first.is_ascii_alphanumeric() || matches!(first, b'/' | b'_' | b'$');
     let safe = |b: u8| {
-        b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-' | b'.' | b' ' | b'+' | b'=' | b'@' | b'$' | b'(' | b')' | b';' | b'~' | b'^' | b'<' | b'>' | b'?' | b'!' | b'&' | b'*' | b'%' | b'|')
+        b.is_ascii_alphanumeric()
+            || matches!(
+                b,
+                b'/' | b'_'
+                    | b'-'
+                    | b'.'
+                    | b' '
+                    | b'+'
+                    | b'='
+                    | b'@'
+                    | b'$'
+                    | b'('
+                    | b')'
+                    | b';'
+                    | b'~'
+                    | b'^'
+                    | b'<'
+                    | b'>'
+                    | b'?'
+                    | b'!'
+                    | b'&'
+                    | b'*'
+                    | b'%'
+                    | b'|'
+            )
     };
     let colons_inside = string.match_indices(':').all(|(at, _)| {
         string.as_bytes().get(at + 1).is_some_and(|next| !matches!(next, b' ' | b':'))
