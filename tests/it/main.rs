@@ -6,6 +6,11 @@
     reason = "tests fail by panicking"
 )]
 
+mod control_plane;
+mod custom_resources;
+#[path = "../harness/mod.rs"]
+mod harness;
 mod memory;
 mod rendering;
 mod tidy;
+mod wire;
