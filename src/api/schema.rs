@@ -127,6 +127,9 @@ fn never_null(schema: &mut Value) {
             fields.insert("type".into(), single);
         }
     }
+    if let Some(Value::Array(values)) = fields.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
     if let Some(Value::Array(choices)) = fields.get_mut("anyOf") {
         choices.retain(|choice| choice.get("type").is_none_or(|name| name != "null"));
         if let [Value::Object(single)] = choices.as_slice() {
