@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt;
+use gitwork::api::cluster::ManagedCluster;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -143,6 +144,8 @@ async fn the_service_account_writes_works_and_reads_no_secrets() {
     let mut events = all.watch(&everywhere, "0").await.unwrap().boxed();
     let first = events.next().await.unwrap().unwrap();
     assert!(matches!(first, WatchEvent::Added(_)), "{first:?}");
+    hub.accept("deploy-accepted").await;
+    Api::<ManagedCluster>::all(gitwork.clone()).get("deploy-accepted").await.unwrap();
     mine.delete("created", &DeleteParams::default()).await.unwrap();
     let names = mine.list(&ListParams::default()).await.unwrap().items;
     let names: Vec<_> = names.into_iter().filter_map(|work| work.metadata.name).collect();
