@@ -11,6 +11,7 @@ mod agents;
 pub mod hub;
 mod patch;
 mod random;
+mod stories;
 mod world;
 
 use hub::SimulatedHub;
