@@ -10,6 +10,7 @@ use crate::contract::{self, Fixture};
 mod agents;
 pub mod hub;
 mod patch;
+mod properties;
 mod random;
 mod stories;
 mod world;
