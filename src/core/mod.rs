@@ -3,6 +3,7 @@
 //! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
+pub mod backoff;
 pub mod cel;
 pub mod config;
 pub mod configfile;
@@ -20,6 +21,8 @@ pub mod name;
 pub mod observed;
 pub mod plan;
 pub mod render;
+pub mod report;
+pub mod review;
 pub mod rules;
 pub mod sarif;
 pub mod schema;

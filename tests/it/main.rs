@@ -8,8 +8,18 @@
 
 #[path = "../contract/mod.rs"]
 mod contract;
+mod control_plane;
+mod custom_resources;
+mod deploy;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod hub;
+mod hub_contract;
 mod memory;
 mod rendering;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod report;
+mod review;
 mod tidy;
+mod wire;
