@@ -6,8 +6,10 @@
     reason = "tests fail by panicking"
 )]
 
+mod catalogue;
 mod memory;
 mod rendering;
 mod report;
 mod review;
+mod schemas;
 mod tidy;
