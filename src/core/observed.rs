@@ -248,3 +248,116 @@ fn agent_view(metadata: &Value, status: &Value) -> AgentView {
         complete: is_true(condition("Complete")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work() -> Value {
+        json!({
+            "metadata": {
+                "namespace": "edge-1", "name": "web", "uid": "u", "resourceVersion": "7", "generation": 3,
+                "labels": {"gitwork.dev/source": "fleet", "app.kubernetes.io/managed-by": "gitwork", "team": "a"},
+                "annotations": {
+                    "gitwork.dev/keys": r#"{"labels":["team"]}"#,
+                    "gitwork.dev/path": "clusters/edge-1/web",
+                    "gitwork.dev/prune": "false",
+                },
+                "finalizers": [AGENT_FINALIZER],
+            },
+            "spec": {"deleteOption": {"propagationPolicy": "Orphan"}},
+            "status": {"conditions": [
+                {"type": "Available", "status": "False", "observedGeneration": 9},
+                {"type": "Applied", "status": "True", "observedGeneration": 3},
+            ]},
+        })
+    }
+
+    fn read(work: Value) -> ObservedWork {
+        ObservedWork::from_manifest_work(work).unwrap()
+    }
+
+    #[test]
+    fn a_work_is_read() {
+        let work = read(work());
+        assert_eq!(work.key.to_string(), "edge-1/web");
+        assert_eq!((work.generation, work.prune, work.deleting), (3, false, false));
+        assert_eq!(work.delete_option, DeleteOption::Orphan);
+        assert_eq!(work.owned.labels, ["team".to_owned()].into());
+        assert!(work.agent.seen && work.agent.has_settled(3) && work.agent.has_orphaned(3));
+        assert!(!work.agent.has_settled(4) && !work.agent.has_orphaned(4));
+    }
+
+    #[test]
+    fn the_digest_covers_what_gitwork_set_and_nothing_else() {
+        let before = read(work()).digest;
+        let changed = |pointer: &str, key: &str, value: Value| {
+            let mut work = work();
+            work.pointer_mut(pointer).unwrap()[key] = value;
+            read(work).digest != before
+        };
+        for (pointer, key, expected) in [
+            ("/spec", "executor", true),
+            ("/metadata/labels", "team", true),
+            ("/metadata/labels", "app.kubernetes.io/managed-by", true),
+            ("/metadata/labels", "foreign", false),
+            ("/metadata/annotations", "foreign", false),
+            ("/metadata/annotations", "gitwork.dev/path", true),
+            ("/metadata/annotations", "gitwork.dev/keys", true),
+            ("/metadata/annotations", "gitwork.dev/commit", false),
+            ("/metadata/annotations", "gitwork.dev/content-hash", false),
+            ("/metadata/annotations", "gitwork.dev/adopt", false),
+            ("/metadata", "finalizers", false),
+            ("/status", "conditions", false),
+        ] {
+            assert_eq!(changed(pointer, key, "x".into()), expected, "{pointer}/{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_manifest_work_is_told() {
+        for (field, value, expected) in [
+            ("namespace", json!(null), "a ManifestWork on the hub has no metadata.namespace"),
+            ("uid", json!(1), "a ManifestWork on the hub has no metadata.uid"),
+            (
+                "name",
+                json!("A"),
+                "a ManifestWork on the hub has the metadata.name \"A\", which has the character 'A'; only \
+                 lower-case letters, digits, '-' and '.' are allowed",
+            ),
+        ] {
+            let mut work = work();
+            work["metadata"][field] = value;
+            let why = ObservedWork::from_manifest_work(work).unwrap_err();
+            assert_eq!(why.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn hostile_annotations_count_as_not_set() {
+        let huge = "x".repeat(limits::ANNOTATION_BYTES_MAX + 1);
+        for (key, value) in [
+            ("gitwork.dev/keys", huge.as_str()),
+            ("gitwork.dev/keys", "{\"labels\": 1}"),
+            ("gitwork.dev/keys", &"[".repeat(10_000)),
+            ("gitwork.dev/path", &huge),
+            ("gitwork.dev/commit", &huge),
+            ("gitwork.dev/adopt", &huge),
+            ("gitwork.dev/content-hash", &huge),
+        ] {
+            let mut work = work();
+            work["metadata"]["annotations"][key] = value.into();
+            let read = read(work);
+            let unset = match key {
+                "gitwork.dev/keys" => read.owned == OwnedKeys::default(),
+                "gitwork.dev/path" => read.path.is_none(),
+                "gitwork.dev/commit" => read.commit.is_none(),
+                "gitwork.dev/adopt" => read.adopt.is_none(),
+                _ => read.written.is_none(),
+            };
+            assert!(unset, "{key}");
+        }
+    }
+}

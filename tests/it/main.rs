@@ -15,11 +15,13 @@ mod deploy;
 mod harness;
 mod hub;
 mod hub_contract;
+mod catalogue;
 mod memory;
 mod rendering;
 mod report;
 mod review;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod schemas;
 mod tidy;
 mod wire;

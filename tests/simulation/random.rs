@@ -2,7 +2,6 @@
 
 use super::hub::Faults;
 use super::world::World;
-use super::*;
 
 /// Says which seed it was when a test fails.
 struct Seed(u64);

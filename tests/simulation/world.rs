@@ -16,7 +16,7 @@ use gitwork::hub::{Hub, HubError, HubEvent};
 use serde_json::{Value, json};
 
 use super::agents::{Agents, identity};
-use super::hub::{SimulatedHub, generation, is_deleting};
+use super::hub::{SimulatedHub, is_deleting};
 use super::key;
 
 pub const CLUSTERS: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
@@ -308,6 +308,9 @@ impl World {
         let option = DeleteOption::from_value(&was["spec"]["deleteOption"]);
         assert_eq!(option, last.delete_option, "Git's last word on {key}");
         let uid = was["metadata"]["uid"].as_str().unwrap();
+        if option == DeleteOption::Foreground {
+            self.agents.check_owned(uid, was);
+        }
         let stays = |object: &super::agents::Object| match &option {
             DeleteOption::Foreground => false,
             DeleteOption::Orphan => true,
