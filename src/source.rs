@@ -9,11 +9,13 @@ use std::sync::atomic::AtomicBool;
 use crate::core::departed::{self, Removal};
 use crate::core::desired::{Desired, Renderer};
 use crate::core::digest::Digest;
-use crate::core::name::{CommitId, NameError, RepoPath, SourceId, WorkKey};
+use crate::core::name::{CommitId, NameError, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::core::plan::{Departed, LastStood};
-use crate::core::snapshot::{ObjectError, Objects, Snapshot};
+use crate::core::snapshot::ObjectError;
+use crate::git::directory::DirectoryError;
 use crate::git::{
-    Ancestry, Directory, FetchError, LocalRepository, Mirror, MirrorError, MirrorLimits, Reference, Remote,
+    self, Ancestry, Directory, FetchError, LocalRepository, Mirror, MirrorError, MirrorLimits, Reference, Remote,
+    history,
 };
 
 /// What is needed to read a source.
@@ -41,8 +43,10 @@ pub enum ReadError {
     Mirror(#[from] MirrorError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    #[error("the repository has no folder {path:?} at {at}; nothing is changed or deleted")]
-    NoPath { path: String, at: String },
+    #[error(transparent)]
+    Repository(#[from] git::ReadError),
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     #[error(transparent)]
     Objects(#[from] ObjectError),
 }
@@ -55,6 +59,7 @@ pub struct Read {
     pub name: String,
     /// The commit read before this one is not among its ancestors: the branch was force-pushed or moved back.
     pub rewound_from: Option<CommitId>,
+    root: ObjectId,
 }
 
 /// An opened source. Keeps the mirror, and what was rendered last.
@@ -108,7 +113,9 @@ impl Source {
                 let mirror = Mirror::open(&folder, remote.clone(), MirrorLimits::default())?;
                 Origin::Mirror { mirror: Box::new(mirror), reference: reference.clone() }
             }
-            Repository::Directory(folder) => Origin::Directory(Directory::new(folder)),
+            Repository::Directory(folder) => {
+                Origin::Directory(Directory::new(&folder.join(config.path.as_str())))
+            }
         };
         let renderer = Renderer::new(config.id.clone());
         Ok(Self { config, origin, renderer, last: None })
@@ -119,30 +126,38 @@ impl Source {
     }
 
     /// Fetches and renders. What did not change since the last time is not read again.
-    pub fn read(&mut self, cancel: &AtomicBool) -> Result<Read, ReadError> {
-        let (commit, name) = match &mut self.origin {
+    pub fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<Read, ReadError> {
+        let read = match &mut self.origin {
             Origin::Mirror { mirror, reference } => {
                 let fetched = mirror.fetch(reference, cancel)?;
-                (Some(fetched.commit), fetched.name)
+                if let Some(last) = &self.last
+                    && last.desired.commit == Some(fetched.commit)
+                {
+                    return Ok(Read { rewound_from: None, name: fetched.name, ..last.clone() });
+                }
+                let snapshot = mirror.snapshot(fetched.commit, &self.config.path)?;
+                let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
+                let before = self.last.as_ref().and_then(|last| last.desired.commit);
+                let rewound_from = match before {
+                    Some(before) if mirror.is_ancestor(before, fetched.commit)? != Ancestry::Yes => {
+                        Some(before)
+                    }
+                    _ => None,
+                };
+                Read { desired, name: fetched.name, rewound_from, root: snapshot.root }
             }
-            Origin::Directory(directory) => (None, directory.folder().display().to_string()),
-        };
-        if let Some(last) = &self.last
-            && commit.is_some()
-            && last.desired.commit == commit
-        {
-            return Ok(Read { rewound_from: None, name, ..last.clone() });
-        }
-        let desired = Arc::new(self.render(commit)?);
-        let before = self.last.as_ref().and_then(|last| last.desired.commit);
-        let rewound_from = match (&self.origin, before, commit) {
-            (Origin::Mirror { mirror, .. }, Some(before), Some(now)) => {
-                let ancestry = mirror.is_ancestor(before, now)?;
-                (ancestry != Ancestry::Yes).then_some(before)
+            Origin::Directory(directory) => {
+                let snapshot = directory.snapshot()?;
+                if let Some(last) = &self.last
+                    && last.root == snapshot.root
+                {
+                    return Ok(last.clone());
+                }
+                let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
+                let name = directory.root().display().to_string();
+                Read { desired, name, rewound_from: None, root: snapshot.root }
             }
-            _ => None,
         };
-        let read = Read { desired, name, rewound_from };
         self.last = Some(read.clone());
         Ok(read)
     }
@@ -151,54 +166,23 @@ impl Source {
     pub fn read_revision(
         &mut self,
         revision: &str,
-        cancel: &AtomicBool,
+        cancel: &Arc<AtomicBool>,
     ) -> Result<Desired, ReadError> {
-        let mut renderer = Renderer::new(self.config.id.clone());
-        match &mut self.origin {
+        let snapshot = match &mut self.origin {
             Origin::Mirror { mirror, reference } => {
                 if self.last.is_none() {
                     mirror.fetch(reference, cancel)?;
                 }
-                let commit = mirror.resolve(revision)?;
-                let objects = mirror.snapshot(commit, &self.config.path)?;
-                let root = objects.root();
-                Ok(renderer.render(&Snapshot { commit: Some(commit), root, objects: &objects })?)
+                mirror.snapshot(mirror.resolve(revision)?, &self.config.path)?
             }
             Origin::Directory(directory) => {
-                let repository = LocalRepository::discover(directory.folder())?;
-                let commit = repository.resolve(revision)?;
-                let path = self
-                    .config
-                    .path
-                    .parts()
-                    .fold(repository.folder().clone(), |at, part| at.join(part));
-                let objects = repository.snapshot(commit, &path)?;
-                let root = objects.root();
-                Ok(renderer.render(&Snapshot { commit: Some(commit), root, objects: &objects })?)
+                let local = LocalRepository::discover(directory.root())?;
+                let commit = local.repository().resolve(revision)?;
+                local.repository().snapshot(commit, local.path())?
             }
-        }
-    }
-
-    /// Renders one commit, or the folder as it is with `None`.
-    fn render(&mut self, commit: Option<CommitId>) -> Result<Desired, ReadError> {
-        match (&mut self.origin, commit) {
-            (Origin::Mirror { mirror, .. }, Some(commit)) => {
-                let snapshot = mirror.snapshot(commit, &self.config.path)?;
-                let objects: &dyn Objects = &snapshot;
-                let root = snapshot.root();
-                Ok(self.renderer.render(&Snapshot { commit: Some(commit), root, objects })?)
-            }
-            (Origin::Directory(directory), _) => {
-                let read = directory.snapshot(&self.config.path)?;
-                let root = read.root();
-                let snapshot = Snapshot { commit: None, root, objects: &read };
-                Ok(self.renderer.render(&snapshot)?)
-            }
-            (Origin::Mirror { .. }, None) => Err(ReadError::NoPath {
-                path: self.config.path.to_string(),
-                at: "no commit".into(),
-            }),
-        }
+        };
+        // What was rendered last is a good start: most works of two revisions are the same.
+        Ok(self.renderer.clone().render(&snapshot.snapshot())?)
     }
 
     /// Git's last word on works that `desired` does not have. Works without known history are left out.
@@ -206,6 +190,7 @@ impl Source {
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, Option<RepoPath>)],
+        cancel: &AtomicBool,
     ) -> Result<Departed, ReadError> {
         let (Origin::Mirror { mirror, .. }, Some(head)) = (&self.origin, desired.commit) else {
             return Ok(Departed::new());
@@ -225,7 +210,7 @@ impl Source {
         }
         let in_repository: BTreeSet<RepoPath> =
             folders.keys().map(|path| self.in_repository(path)).collect();
-        let removals = mirror.last_stood(head, &in_repository)?;
+        let removals = history::last_stood(mirror.repository(), head, &in_repository, cancel)?;
         for (path, key) in folders {
             let Some(removal) = removals.get(&self.in_repository(&path)) else { continue };
             let before = mirror.snapshot(removal.last_in, &self.config.path)?;
@@ -234,8 +219,8 @@ impl Source {
                 key: &key,
                 folder: &path,
                 removed_by: removal.removed_by,
-                before: before.root(),
-                after: after.map(|after| after.root()),
+                before: before.root,
+                after: after.map(|after| after.root),
                 objects: &before,
             };
             if let Some(word) = departed::last_stood(&self.config.id, &removal)? {
@@ -250,12 +235,13 @@ impl Source {
         &self,
         head: CommitId,
         folders: &BTreeSet<RepoPath>,
+        cancel: &AtomicBool,
     ) -> Result<BTreeMap<RepoPath, CommitId>, ReadError> {
         let mut found: BTreeMap<RepoPath, CommitId> =
             folders.iter().map(|folder| (folder.clone(), head)).collect();
         if let Origin::Mirror { mirror, .. } = &self.origin {
             let paths = folders.iter().map(|folder| self.in_repository(folder)).collect();
-            let known = mirror.last_changed(head, &paths)?;
+            let known = history::last_changed(mirror.repository(), head, &paths, cancel)?;
             for (folder, commit) in &mut found {
                 if let Some(known) = known.get(&self.in_repository(folder)) {
                     *commit = *known;

@@ -71,7 +71,7 @@ fn between_revisions(
     let config = args.source.config()?;
     let path = config.path.clone();
     let mut source = Source::open(config).map_err(Failure::new)?;
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let head = match &args.head {
         Some(head) => source.read_revision(head, &cancel).map_err(Failure::new)?,
         None => Arc::unwrap_or_clone(source.read(&cancel).map_err(Failure::new)?.desired),
@@ -100,7 +100,8 @@ fn narrowed(mut desired: Desired, path: &RepoPath, filter: &Filter) -> Desired {
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool), Failure> {
     let mut source = Source::open(args.source.config()?).map_err(Failure::new)?;
-    let desired = source.read(&AtomicBool::new(false)).map_err(Failure::new)?.desired;
+    let cancel = Arc::new(AtomicBool::new(false));
+    let desired = source.read(&cancel).map_err(Failure::new)?.desired;
     output::diagnostics(&desired.diagnostics);
     let works = runtime()?.block_on(async {
         let client = super::run::client(&args.hub).await?;
@@ -114,7 +115,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool),
         }
     }
     let candidates = plan::departed_candidates(&desired, &observed);
-    let departed = source.departed(&desired, &candidates).map_err(Failure::new)?;
+    let departed = source.departed(&desired, &candidates, &cancel).map_err(Failure::new)?;
     let policy = Policy { allow_delete_all: args.allow_delete_all };
     let mut plan = plan::plan(&desired, &observed, &departed, &policy);
     plan.steps.retain(|step| filter.admits(&step.key));

@@ -83,8 +83,9 @@ struct Failure {
 }
 
 impl Failure {
-    fn new(error: impl std::fmt::Display) -> Self {
-        Self { exit: Exit::Failed, message: error.to_string() }
+    /// An error with all of its causes.
+    fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { exit: Exit::Failed, message: crate::error::with_causes(&*error.into()) }
     }
     fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, message: message.into() }

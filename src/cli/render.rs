@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, ValueEnum};
@@ -54,7 +55,7 @@ enum ReportFormat {
 }
 
 /// Reads a source once, with every place told from the repository's root.
-pub fn read(config: SourceConfig) -> Result<std::sync::Arc<Desired>, Failure> {
+pub fn read(config: SourceConfig) -> Result<Arc<Desired>, Failure> {
     if std::io::stderr().is_terminal()
         && matches!(config.repository, crate::source::Repository::Git { .. })
     {
@@ -62,10 +63,10 @@ pub fn read(config: SourceConfig) -> Result<std::sync::Arc<Desired>, Failure> {
     }
     let path = config.path.clone();
     let mut source = Source::open(config).map_err(Failure::new)?;
-    let read = source.read(&AtomicBool::new(false)).map_err(Failure::new)?;
+    let read = source.read(&Arc::new(AtomicBool::new(false))).map_err(Failure::new)?;
     let mut desired = read.desired;
     if !path.is_root() {
-        let desired = std::sync::Arc::make_mut(&mut desired);
+        let desired = Arc::make_mut(&mut desired);
         desired.diagnostics.iter_mut().for_each(|found| found.below(&path));
     }
     Ok(desired)

@@ -20,11 +20,14 @@ use crate::core::plan::Policy;
 use crate::daemon::engine::{Engine, EngineOptions};
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
-use crate::git::watch as folder_watch;
+use crate::git::watch::Watch;
 use crate::hub::execute::ExecuteOptions;
 use crate::hub::{Hub, KubeHub, client as hub_client};
 use crate::limits;
 use crate::source::{Repository, Source, SourceConfig};
+
+/// A folder is read once nothing has changed in it for so long: an editor or `git checkout` writes many files.
+const QUIET: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -225,7 +228,11 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     for (config, options) in setup.sources {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
-            watches.push(folder_watch::watch(folder, hint.clone()).map_err(Failure::new)?);
+            let hint = hint.clone();
+            // A full channel means that a hint is waiting already.
+            let hint = move || drop(hint.try_send(()));
+            let folder = folder.join(config.path.as_str());
+            watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
         hints.push(hint);
         let source = Source::open(config).map_err(Failure::new)?;

@@ -18,6 +18,7 @@ use crate::core::diagnostic::Severity;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::{Plan, Policy, Reason};
+use crate::error::with_causes;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
 use crate::hub::{Hub, HubError, HubEvent};
 use crate::limits;
@@ -188,7 +189,7 @@ impl Engine {
                 self.options.interval.mul_f64(0.9 + 0.2 * (seed as f64 / u64::MAX as f64))
             }
             Err(error) => {
-                tracing::error!(source = %self.id, %error, "the source cannot be read; the hub stays as it is");
+                tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
                 self.metrics.fetched(&self.id, false);
                 let setback = Setback::Unavailable { retry_after_seconds: None };
                 let wait = backoff::delay(looped.failed_fetches, setback, seed);
@@ -293,8 +294,8 @@ impl Engine {
         if candidates.is_empty() {
             return Ok(());
         }
-        let (wanted, of) = (candidates.clone(), desired.clone());
-        match self.with_source(move |source| source.departed(&of, &wanted)).await? {
+        let (wanted, of, cancel) = (candidates.clone(), desired.clone(), self.cancel.clone());
+        match self.with_source(move |source| source.departed(&of, &wanted, &cancel)).await? {
             Some(Ok(found)) => self.state.set_departed(&candidates, found),
             Some(Err(error)) => {
                 tracing::error!(
@@ -316,7 +317,9 @@ impl Engine {
         folders: BTreeSet<RepoPath>,
     ) -> Result<BTreeMap<RepoPath, CommitId>, EngineError> {
         let Some(head) = head.filter(|_| !folders.is_empty()) else { return Ok(BTreeMap::new()) };
-        match self.with_source(move |source| source.last_changed(head, &folders)).await? {
+        let cancel = self.cancel.clone();
+        let changed = self.with_source(move |source| source.last_changed(head, &folders, &cancel));
+        match changed.await? {
             Some(Ok(found)) => Ok(found),
             Some(Err(error)) => {
                 tracing::warn!(source = %self.id, %error, "the history of the works cannot be read");

@@ -22,6 +22,7 @@ mod report;
 mod review;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod sync;
 mod schemas;
 mod tidy;
 mod wire;

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::harness::git_server::{GitServer, Repo};
+use crate::git_server::{GitServer, Repo};
 use crate::harness::{self, Cluster, eventually};
 
 /// The agent's finalizer (OCM work agent).
