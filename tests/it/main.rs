@@ -17,9 +17,9 @@ mod hub;
 mod hub_contract;
 mod memory;
 mod rendering;
-#[path = "../simulation/mod.rs"]
-mod simulation;
 mod report;
 mod review;
+#[path = "../simulation/mod.rs"]
+mod simulation;
 mod tidy;
 mod wire;
