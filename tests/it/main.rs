@@ -6,6 +6,9 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "../harness/git_server/mod.rs"]
+mod git_server;
+mod git_servers;
 mod memory;
 mod rendering;
 mod tidy;
