@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod git_fetch;
 #[path = "../harness/git_server/mod.rs"]
 mod git_server;
 mod git_servers;
