@@ -1,8 +1,9 @@
 //! One bare mirror for each repository: fetched whole, since questions about removed folders need the history,
 //! and made anew when it is damaged, belongs to somebody else or has grown past its budget.
 //!
-//! In the mirror's folder: `lock`, held as long as a [`Mirror`] lives, `mirror.git`, and for moments
-//! `new.git` and `old.git`, out of which a new mirror replaces an old one.
+//! In the mirror's folder: `lock`, held as long as a [`Mirror`] lives, `mirror-<number>.git`, and `new.git` while
+//! a new mirror is fetched, which then gets the next number. Numbers are not used again, since libgit2 keeps
+//! packs open by their path for the whole process.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -22,6 +23,8 @@ use crate::limits;
 
 /// The key in the mirror's configuration under which its repository's URL is kept.
 const URL_KEY: &str = "gitwork.url";
+/// Where a new mirror is made.
+const NEW: &str = "new.git";
 /// Where a detached HEAD and commits fetched by id are kept, so that they count as had.
 const PIN: &str = "refs/gitwork/pin";
 
@@ -67,6 +70,7 @@ pub struct Mirror {
     limits: MirrorLimits,
     repository: Repository,
     damaged: Arc<AtomicBool>,
+    number: u64,
     /// Held, never read.
     _lock: File,
 }
@@ -81,23 +85,41 @@ impl Mirror {
         }
         create_private(folder)?;
         let lock = lock(folder)?;
-        for leftover in ["new.git", "old.git"] {
-            remove(&folder.join(leftover))?;
-        }
-        let path = folder.join("mirror.git");
-        let damaged = Arc::new(AtomicBool::new(false));
-        let git = match usable(&path, &remote.url) {
-            Some(git) => git,
+        remove(&folder.join(NEW))?;
+        let mut numbers = numbers(folder)?;
+        let last = numbers.pop();
+        let git = last.and_then(|number| usable(folder, number, &remote.url));
+        let (number, git) = match git {
+            Some(git) => (last.unwrap_or_default(), git),
             None => {
-                let new = folder.join("new.git");
-                create(&new, &remote.url)?;
-                replace(folder)?;
-                reopen(&path)?
+                let number = last.map_or(0, |last| last + 1);
+                create(&folder.join(NEW), &remote.url)?;
+                (number, install(folder, number)?)
             }
         };
+        let mirror = Self::with(folder, remote, limits, number, git, lock);
+        mirror.remove_others()?;
+        Ok(mirror)
+    }
+
+    fn with(
+        folder: &Path,
+        remote: Remote,
+        limits: MirrorLimits,
+        number: u64,
+        git: git2::Repository,
+        lock: File,
+    ) -> Self {
+        let damaged = Arc::new(AtomicBool::new(false));
         let repository = Repository::new(git, Arc::clone(&damaged));
         let folder = folder.to_owned();
-        Ok(Self { folder, remote, limits, repository, damaged, _lock: lock })
+        Self { folder, remote, limits, repository, damaged, number, _lock: lock }
+    }
+
+    /// Removes the mirrors that came before this one.
+    fn remove_others(&self) -> Result<(), MirrorError> {
+        let others = numbers(&self.folder)?.into_iter().filter(|number| *number != self.number);
+        others.into_iter().try_for_each(|number| remove(&numbered(&self.folder, number)))
     }
 
     /// What of the repository has been fetched so far.
@@ -112,6 +134,7 @@ impl Mirror {
         reference: &Reference,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Fetched, FetchError> {
+        self.remove_others()?;
         if self.damaged.load(Ordering::Relaxed) || self.is_worn()? {
             return self.rebuild(reference, cancel);
         }
@@ -142,7 +165,7 @@ impl Mirror {
 
     /// Bytes on disk.
     pub fn size(&self) -> Result<u64, MirrorError> {
-        folder_size(&self.folder.join("mirror.git"), &mut |_| {})
+        folder_size(&numbered(&self.folder, self.number), &mut |_| {})
     }
 
     fn bounds(&self, bytes_max: u64) -> Bounds {
@@ -153,20 +176,20 @@ impl Mirror {
     /// Whether it has grown past its budget or into too many pieces.
     fn is_worn(&self) -> Result<bool, MirrorError> {
         let mut packs = 0;
-        let size = folder_size(&self.folder.join("mirror.git"), &mut |path| {
+        let size = folder_size(&numbered(&self.folder, self.number), &mut |path| {
             packs += usize::from(path.extension().is_some_and(|e| e == "pack"));
         })?;
         Ok(size > self.limits.mirror_bytes_max || packs > limits::MIRROR_PACKS_MAX)
     }
 
-    /// Fetches into a new mirror and, once that has worked, puts it in the place of the old one. Snapshots
-    /// taken before go on to read: libgit2 looks packs up anew by their path.
+    /// Fetches into a new mirror and, once that has worked, puts it in the place of the old one, which stays on
+    /// disk until the next fetch for the snapshots that were taken of it.
     fn rebuild(
         &mut self,
         reference: &Reference,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Fetched, FetchError> {
-        let new = self.folder.join("new.git");
+        let new = self.folder.join(NEW);
         remove(&new)?;
         let git = create(&new, &self.remote.url)?;
         let budget = self.limits.fetch_bytes_max.min(self.limits.mirror_bytes_max);
@@ -178,8 +201,8 @@ impl Mirror {
             return Err(FetchError::OverBudget { url: self.remote.url.clone(), size, limit });
         }
         drop(git);
-        replace(&self.folder)?;
-        let git = reopen(&self.folder.join("mirror.git"))?;
+        let git = install(&self.folder, self.number + 1)?;
+        self.number += 1;
         self.damaged = Arc::default();
         self.repository = Repository::new(git, Arc::clone(&self.damaged));
         Ok(fetched)
@@ -442,12 +465,35 @@ fn lock(folder: &Path) -> Result<File, MirrorError> {
     }
 }
 
-/// The mirror at a path if it is one of this repository, readable and ours.
-fn usable(path: &Path, url: &str) -> Option<git2::Repository> {
+/// The mirror of a number if it is one of this repository, readable and ours.
+fn usable(folder: &Path, number: u64, url: &str) -> Option<git2::Repository> {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = numbered(folder, number);
+    // libgit2's own check can be turned off in the user's configuration.
+    let ours = tempfile::tempfile_in(folder).ok()?.metadata().ok()?.uid();
+    if fs::metadata(&path).ok()?.uid() != ours {
+        return None;
+    }
     let git = git2::Repository::open_bare(path).ok()?;
     let recorded = git.config().and_then(|mut c| c.snapshot()?.get_string(URL_KEY)).ok()?;
     let readable = git.references().is_ok() && git.odb().is_ok() && !git.is_shallow();
     (recorded == url && readable).then_some(git)
+}
+
+fn numbered(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("mirror-{number}.git"))
+}
+
+/// The numbers of the mirrors in a folder, in order.
+fn numbers(folder: &Path) -> Result<Vec<u64>, MirrorError> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|e| io_error("list", folder, e))? {
+        let name = entry.map_err(|e| io_error("list", folder, e))?.file_name();
+        let number = name.to_str().and_then(|n| n.strip_prefix("mirror-")?.strip_suffix(".git"));
+        numbers.extend(number.and_then(|n| n.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 fn create(path: &Path, url: &str) -> Result<git2::Repository, MirrorError> {
@@ -460,23 +506,12 @@ fn create(path: &Path, url: &str) -> Result<git2::Repository, MirrorError> {
     Ok(git)
 }
 
-fn reopen(path: &Path) -> Result<git2::Repository, MirrorError> {
-    git2::Repository::open_bare(path)
-        .map_err(|source| MirrorError::Git { folder: path.to_owned(), source })
-}
-
-/// Puts `new.git` in the place of `mirror.git`.
-fn replace(folder: &Path) -> Result<(), MirrorError> {
-    let [mirror, new, old] = ["mirror.git", "new.git", "old.git"].map(|name| folder.join(name));
-    remove(&old)?;
-    match fs::rename(&mirror, &old) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(io_error("move aside", &mirror, e));
-        }
-        _ => {}
-    }
-    fs::rename(&new, &mirror).map_err(|source| io_error("move into place", &new, source))?;
-    remove(&old)
+/// Makes the new mirror the one of a number.
+fn install(folder: &Path, number: u64) -> Result<git2::Repository, MirrorError> {
+    let (new, path) = (folder.join(NEW), numbered(folder, number));
+    remove(&path)?;
+    fs::rename(&new, &path).map_err(|source| io_error("move into place", &new, source))?;
+    git2::Repository::open_bare(&path).map_err(|source| MirrorError::Git { folder: path, source })
 }
 
 /// Removes a folder, or whatever else has its name.

@@ -7,6 +7,7 @@
 )]
 
 mod git_fetch;
+mod git_history;
 #[path = "../harness/git_server/mod.rs"]
 mod git_server;
 mod git_servers;
