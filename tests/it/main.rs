@@ -13,3 +13,4 @@ mod report;
 mod review;
 mod schemas;
 mod tidy;
+mod yaml_oracle;
