@@ -46,8 +46,7 @@ fn is_same(ours: &Value, theirs: &Value) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter().zip(b).all(|((k, a), (l, b))| k == l && is_same(a, b))
+            a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && is_same(a, b))
         }
         _ => ours == theirs,
     }
@@ -58,11 +57,18 @@ fn difference(case: &Case) -> Option<String> {
     let answer = read_text(&case.input);
     let errors: Vec<&Diagnostic> = answer.diagnostics.iter().filter(|d| d.is_error()).collect();
     let documents: Vec<&Value> = answer.documents.iter().map(|d| &d.value).collect();
-    let said: Vec<String> = errors.iter().map(|d| format!("{}: {}", d.code.id(), d.message)).collect();
+    let said: Vec<String> =
+        errors.iter().map(|d| format!("{}: {}", d.code.id(), d.message)).collect();
     match (case.ours.as_str(), case.error.as_str()) {
-        ("", "") if !errors.is_empty() => Some(format!("kubectl reads {:?}; gitwork says {said:?}", case.documents)),
-        ("", "") if documents.len() != case.documents.len()
-            || !documents.iter().zip(&case.documents).all(|(ours, theirs)| is_same(ours, theirs)) =>
+        ("", "") if !errors.is_empty() => {
+            Some(format!("kubectl reads {:?}; gitwork says {said:?}", case.documents))
+        }
+        ("", "")
+            if documents.len() != case.documents.len()
+                || !documents
+                    .iter()
+                    .zip(&case.documents)
+                    .all(|(ours, theirs)| is_same(ours, theirs)) =>
         {
             Some(format!("kubectl reads {:?}; gitwork reads {documents:?}", case.documents))
         }
@@ -76,7 +82,9 @@ fn difference(case: &Case) -> Option<String> {
         }
         ("accepts", _) => None,
         (code, error) if !error.is_empty() || !errors.iter().any(|d| d.code.id() == code) => {
-            Some(format!("must be what only gitwork refuses, with {code}; kubectl {error:?}, gitwork {said:?} {documents:?}"))
+            Some(format!(
+                "must be what only gitwork refuses, with {code}; kubectl {error:?}, gitwork {said:?} {documents:?}"
+            ))
         }
         _ => None,
     }

@@ -91,7 +91,8 @@ impl<'a> Composer<'a> {
                 Event::DocumentStart(explicit, ..) => {
                     index += 1;
                     if index > 1 && !explicit {
-                        let message = "kubectl ignores what follows `...`; begin a document with `---`";
+                        let message =
+                            "kubectl ignores what follows `...`; begin a document with `---`";
                         return Err(self.stop(Code::YamlSyntax, place(&span), message));
                     }
                     self.anchors.clear();
@@ -342,7 +343,11 @@ impl<'a> Composer<'a> {
             Value::Number(_)
                 if plain.as_ref().is_some_and(|text| scalar::number_key(text).is_none()) =>
             {
-                self.say(Code::UnexpectedShape, span, "a number like this cannot be a key; quote it");
+                self.say(
+                    Code::UnexpectedShape,
+                    span,
+                    "a number like this cannot be a key; quote it",
+                );
                 String::new()
             }
             Value::Bool(_) | Value::Number(_) if plain.is_some() => {

@@ -151,7 +151,9 @@ impl<'a> Lines<'a> {
                 .trim_start_matches("- ")
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "-_./\"".contains(c));
-            return plain.then(|| format!("{}: ...", key.chars().take(SNIPPET_CHARS_MAX).collect::<String>()));
+            return plain.then(|| {
+                format!("{}: ...", key.chars().take(SNIPPET_CHARS_MAX).collect::<String>())
+            });
         }
         Some(line.chars().take(SNIPPET_CHARS_MAX).collect())
     }
