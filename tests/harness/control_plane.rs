@@ -1,0 +1,154 @@
+//! The etcd that all clusters of one test process share.
+
+use std::env;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+
+use super::binaries::{Binaries, Program};
+use super::cluster::{Cluster, ClusterOptions};
+use super::crds;
+use super::process::{Folder, Port, Process};
+use super::wait::eventually;
+
+/// It takes 0.1 s on an idle machine.
+const ETCD_START: Duration = Duration::from_secs(60);
+
+static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
+
+/// The programs, a running etcd, and the clusters that tests share.
+pub struct ControlPlane {
+    etcd: Arc<Etcd>,
+    clusters_started: AtomicU32,
+    hub: OnceCell<Cluster>,
+    managed: OnceCell<Cluster>,
+}
+
+/// One running etcd. It ends, and its folder goes, with the last cluster that is on it.
+pub(super) struct Etcd {
+    process: Process,
+    url: String,
+    pub(super) binaries: Binaries,
+    folder: Folder,
+    _ports: [Port; 2],
+}
+
+impl ControlPlane {
+    /// The control plane of this process, started by the first caller.
+    ///
+    /// # Panics
+    /// When it cannot be had, with what to install.
+    pub async fn shared() -> &'static ControlPlane {
+        SHARED.get_or_try_init(ControlPlane::boot).await.unwrap_or_else(|e| fail(&e))
+    }
+
+    /// A control plane of one's own, for a program that ends it before it ends itself. Finds the
+    /// programs, or builds them if they were never built, which takes minutes; starts etcd.
+    pub async fn boot() -> Result<ControlPlane> {
+        let binaries = tokio::task::spawn_blocking(|| Binaries::find(|name| env::var_os(name)));
+        let etcd = Arc::new(Etcd::start(binaries.await??).await?);
+        Ok(ControlPlane {
+            etcd,
+            clusters_started: AtomicU32::new(0),
+            hub: OnceCell::new(),
+            managed: OnceCell::new(),
+        })
+    }
+
+    /// The hub that tests share, with the kinds of a hub: use a namespace of your own on it.
+    pub async fn hub(&self) -> &Cluster {
+        let options = || ClusterOptions { crds: crds::hub(), ..ClusterOptions::default() };
+        self.hub.get_or_init(|| self.start("hub", options())).await
+    }
+
+    /// A managed cluster that tests share, where Deployments roll out.
+    pub async fn managed(&self) -> &Cluster {
+        let options = || ClusterOptions {
+            controller_manager: true,
+            scheduler_and_kwok: true,
+            crds: crds::managed(),
+        };
+        self.managed.get_or_init(|| self.start("managed", options())).await
+    }
+
+    /// A cluster of one's own: for tests that stop it, or that need it empty. It ends when
+    /// it is dropped.
+    ///
+    /// # Panics
+    /// When it does not become ready, with the last lines of the log that tells why.
+    pub async fn start(&self, name: &str, options: ClusterOptions) -> Cluster {
+        self.launch(name, options).await.unwrap_or_else(|error| fail(&error))
+    }
+
+    /// [`ControlPlane::start`] for programs that report an error themselves.
+    pub async fn launch(&self, name: &str, options: ClusterOptions) -> Result<Cluster> {
+        let number = self.clusters_started.fetch_add(1, Ordering::Relaxed);
+        Cluster::start(self.etcd.clone(), &format!("{name}-{number}"), options).await
+    }
+
+    /// Where etcd, the API servers and the rest have their files and logs.
+    pub fn folder(&self) -> &Path {
+        self.etcd.folder.path()
+    }
+
+    /// The process id of etcd.
+    pub fn pid(&self) -> u32 {
+        self.etcd.process.id()
+    }
+}
+
+impl Etcd {
+    async fn start(binaries: Binaries) -> Result<Etcd> {
+        let ports = [Port::reserve()?, Port::reserve()?];
+        let [url, peer_url] =
+            [0, 1].map(|n: usize| format!("http://127.0.0.1:{}", ports[n].number()));
+        let folder = Folder::create()?;
+        let mut command = binaries.command(Program::Etcd)?;
+        command
+            .arg("--name=etcd")
+            .arg(format!("--data-dir={}", folder.path().join("etcd").display()))
+            .arg(format!("--listen-client-urls={url}"))
+            .arg(format!("--advertise-client-urls={url}"))
+            .arg(format!("--listen-peer-urls={peer_url}"))
+            .arg(format!("--initial-advertise-peer-urls={peer_url}"))
+            .arg(format!("--initial-cluster=etcd={peer_url}"))
+            .args(["--socket-reuse-port", "--log-level=warn"])
+            // The data is thrown away: there is no crash of the machine to be safe from, and a
+            // disk flush for each write would be what tests wait for.
+            .arg("--unsafe-no-fsync")
+            // Entries of the raft log are kept in memory until a snapshot.
+            .arg("--snapshot-count=5000");
+        let mut process = Process::start(command, "etcd", folder.path())?;
+        let port = ports[0].number();
+        let probe = || {
+            let death = process.death();
+            async move {
+                match (death, TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await) {
+                    (Some(death), _) => Ok(Err(anyhow!(death))),
+                    (None, Ok(_)) => Ok(Ok(())),
+                    (None, Err(error)) => Err(error.to_string()),
+                }
+            }
+        };
+        eventually("etcd to listen", ETCD_START, probe).await??;
+        Ok(Etcd { process, url, binaries, folder, _ports: ports })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn fail(error: &anyhow::Error) -> ! {
+    panic!("{error:#}")
+}
