@@ -29,4 +29,5 @@ mod review;
 mod simulation;
 mod schemas;
 mod tidy;
+mod yaml_oracle;
 mod wire;
