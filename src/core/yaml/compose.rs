@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use granit_parser::{Event, Options, Parser, ScalarStyle, Tag};
+use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, Tag};
 use serde_json::{Map, Value};
 
 use super::scalar::{self, Scalar, Surprise};
@@ -98,8 +98,14 @@ impl<'a> Composer<'a> {
                     column: number(marker.col() + 1),
                     length: 1,
                 };
-                let message = why.info();
-                Err(self.stop(Code::YamlSyntax, span, message))
+                let (code, message) = match why.kind() {
+                    ErrorKind::RecursionLimitExceeded => (
+                        Code::YamlLimit,
+                        format!("more than {} levels deep", limits::YAML_DEPTH_MAX),
+                    ),
+                    _ => (Code::YamlSyntax, why.info()),
+                };
+                Err(self.stop(code, span, message))
             }
         }
     }
