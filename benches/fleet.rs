@@ -207,7 +207,10 @@ async fn steady(hub: &Cluster, folder: &Path) {
     let (client, resource) = works(hub);
     assert_eq!(all(hub).await, MANY);
 
-    let child = command(hub, &repo, SOURCE).args(["--interval", "86400", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+    let child = command(hub, &repo, SOURCE)
+        .args(["--interval", "86400", "--listen", "127.0.0.1:0"])
+        .spawn()
+        .unwrap();
     let gitwork = Gitwork(child);
     idle(&gitwork).await;
     let (now, most) = gitwork.memory();
@@ -231,7 +234,8 @@ async fn steady(hub: &Cluster, folder: &Path) {
         (gitwork.cpu() - cpu).as_millis()
     );
 
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace(4_321 % CLUSTERS), &resource);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client, &namespace(4_321 % CLUSTERS), &resource);
     let mut latencies = Vec::new();
     let cpu = gitwork.cpu();
     let rounds = 10;
@@ -272,7 +276,8 @@ async fn all(hub: &Cluster) -> usize {
     // A list with a selector does not tell how many are left, so it is read to its end.
     let (client, resource) = works(hub);
     let api: Api<DynamicObject> = Api::all_with(client, &resource);
-    let mut params = ListParams::default().labels(&format!("gitwork.dev/source={SOURCE}")).limit(500);
+    let mut params =
+        ListParams::default().labels(&format!("gitwork.dev/source={SOURCE}")).limit(500);
     let mut found = 0;
     loop {
         let page = api.list_metadata(&params).await.unwrap();
@@ -317,5 +322,8 @@ fn plan_without_hub(folder: &Path) {
         times.push(start.elapsed());
     }
     times.sort();
-    println!("| `plan` between two commits of {MANY} works, no hub | {} ms |", times[1].as_millis());
+    println!(
+        "| `plan` between two commits of {MANY} works, no hub | {} ms |",
+        times[1].as_millis()
+    );
 }

@@ -14,8 +14,8 @@ use crate::core::plan::{Departed, LastStood};
 use crate::core::snapshot::ObjectError;
 use crate::git::directory::DirectoryError;
 use crate::git::{
-    self, Ancestry, Directory, FetchError, LocalRepository, Mirror, MirrorError, MirrorLimits, Reference, Remote,
-    history,
+    self, Ancestry, Directory, FetchError, LocalRepository, Mirror, MirrorError, MirrorLimits,
+    Reference, Remote, history,
 };
 
 /// What is needed to read a source.
@@ -63,7 +63,6 @@ pub struct Read {
 }
 
 /// An opened source. Keeps the mirror, and what was rendered last.
-#[derive(Debug)]
 pub struct Source {
     config: SourceConfig,
     origin: Origin,
@@ -71,7 +70,6 @@ pub struct Source {
     last: Option<Read>,
 }
 
-#[derive(Debug)]
 enum Origin {
     Mirror { mirror: Box<Mirror>, reference: Reference },
     Directory(Directory),
@@ -139,7 +137,9 @@ impl Source {
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
                 let before = self.last.as_ref().and_then(|last| last.desired.commit);
                 let rewound_from = match before {
-                    Some(before) if mirror.is_ancestor(before, fetched.commit)? != Ancestry::Yes => {
+                    Some(before)
+                        if mirror.is_ancestor(before, fetched.commit)? != Ancestry::Yes =>
+                    {
                         Some(before)
                     }
                     _ => None,

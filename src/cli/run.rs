@@ -230,7 +230,9 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         if let Repository::Directory(folder) = &config.repository {
             let hint = hint.clone();
             // A full channel means that a hint is waiting already.
-            let hint = move || drop(hint.try_send(()));
+            let hint = move || {
+                let _sent = hint.try_send(());
+            };
             let folder = folder.join(config.path.as_str());
             watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
@@ -279,7 +281,9 @@ async fn until_signal(hints: &[mpsc::Sender<()>]) -> Result<(), Failure> {
             _ = hang_up.recv() => {
                 tracing::info!("SIGHUP: fetching now");
                 // A full channel means that a hint is waiting already.
-                hints.iter().for_each(|hint| drop(hint.try_send(())));
+                for hint in &hints[..] {
+                    let _sent = hint.try_send(());
+                }
                 continue;
             }
         }

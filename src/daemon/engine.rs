@@ -90,7 +90,7 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> Self {
         let id = source.config().id.clone();
-        let state = State::new(options.policy.clone());
+        let state = State::new(id.clone(), options.policy.clone());
         let cancel = Arc::new(AtomicBool::new(false));
         let (source, told, on_ready) = (Some(source), BTreeMap::new(), None);
         Self { id, hub, source, state, options, metrics, cancel, told, on_ready }

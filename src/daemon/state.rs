@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::core::backoff::{self, Setback};
 use crate::core::desired::Desired;
 use crate::core::digest::Digest;
-use crate::core::name::{CommitId, RepoPath, WorkKey};
+use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
 use crate::hub::execute::{ExecuteError, Outcome};
@@ -17,6 +17,7 @@ use crate::source::Read;
 /// One source's state.
 #[derive(Debug)]
 pub struct State {
+    source: SourceId,
     policy: Policy,
     /// What Git wants; `None` before the first commit was read.
     desired: Option<Arc<Desired>>,
@@ -47,8 +48,9 @@ struct Retry {
 }
 
 impl State {
-    pub fn new(policy: Policy) -> Self {
+    pub fn new(source: SourceId, policy: Policy) -> Self {
         Self {
+            source,
             policy,
             desired: None,
             observed: None,
@@ -87,50 +89,29 @@ impl State {
         match event {
             HubEvent::Listed(works) => self.set_listed(works),
             HubEvent::Changed(work) => self.set_work(*work),
-            HubEvent::Gone(key) => self.forget(&key),
+            HubEvent::Gone(key) => self.set_gone(&key),
             HubEvent::Interrupted(_) => {}
         }
     }
 
-    /// Takes over a complete list. What is known of foreign works, which no list of ours holds, stays.
+    /// Takes over a complete list.
     pub fn set_listed(&mut self, works: Vec<ObservedWork>) {
-        let mut before = self.observed.take().unwrap_or_default();
-        let mut now: BTreeMap<WorkKey, ObservedWork> =
-            works.into_iter().map(|work| (work.key.clone(), work)).collect();
-        for (key, work) in std::mem::take(&mut before.works) {
-            match now.get_mut(&key) {
-                Some(listed) if is_newer(&work, listed) => *listed = work,
-                None if self.is_foreign(&work) => drop(now.insert(key, work)),
-                _ => {}
-            }
-        }
-        before.works = now;
-        self.observed = Some(before);
+        self.observed.get_or_insert_default().listed(&self.source, works);
         self.dirty = true;
-    }
-
-    fn is_foreign(&self, work: &ObservedWork) -> bool {
-        self.desired.as_ref().is_some_and(|desired| !work.is_ours(&desired.source))
     }
 
     fn set_work(&mut self, work: ObservedWork) {
         let Some(observed) = &mut self.observed else { return };
-        if let Some(before) = observed.works.get(&work.key) {
-            if is_newer(before, &work) {
-                return;
-            }
-            let waited_for = self.asked.contains(&work.key);
-            self.dirty |= waited_for || !plans_alike(before, &work);
-        } else {
-            self.dirty = true;
-        }
-        observed.works.insert(work.key.clone(), work);
+        let waited_for = self.asked.contains(&work.key);
+        let before = observed.works.get(&work.key);
+        self.dirty |= waited_for || !before.is_some_and(|before| plans_alike(before, &work));
+        observed.changed(work);
     }
 
-    fn forget(&mut self, key: &WorkKey) {
+    fn set_gone(&mut self, key: &WorkKey) {
         if let Some(observed) = &mut self.observed {
-            self.dirty |= observed.works.remove(key).is_some();
-            self.lookups.remove(key);
+            observed.gone(&self.source, key);
+            self.dirty = true;
         }
     }
 
@@ -143,19 +124,20 @@ impl State {
         seed: u64,
     ) {
         self.lookups.remove(key);
+        self.dirty = true;
         match looked_up {
-            Ok(Some(work)) => {
-                let foreign = self.is_foreign(&work);
-                self.set_work(work);
-                if foreign {
-                    // No watch shows when the name is free again: look again later.
+            Ok(found) => {
+                // No watch shows when a name is free again that another has: look again later.
+                let taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));
+                if let Some(observed) = &mut self.observed {
+                    observed.looked_up(key, found);
+                }
+                if taken {
                     self.retry(key, Setback::Blocked, None, now, seed);
                 }
             }
-            Ok(None) => self.forget(key),
             Err(error) => self.retry(key, error.setback(), None, now, seed),
         }
-        self.dirty = true;
     }
 
     /// Takes over what became of an effect.
@@ -163,20 +145,11 @@ impl State {
         let key = &outcome.task.key;
         self.dirty = true;
         match &outcome.result {
-            Ok(Some(work)) => {
+            Ok(answer) => {
                 self.retries.remove(key);
-                if let (Some(observed), Some(body)) =
-                    (&mut self.observed, body(&outcome.task.effect))
-                {
-                    observed.note_write(body, work);
+                if let Some(observed) = &mut self.observed {
+                    observed.answered(key, &outcome.task.effect, answer.clone());
                 }
-                let ours =
-                    self.desired.as_ref().is_some_and(|desired| work.is_ours(&desired.source));
-                if ours { self.set_work(work.clone()) } else { self.forget(key) }
-            }
-            Ok(None) => {
-                self.retries.remove(key);
-                self.forget(key);
             }
             Err(ExecuteError::Hub(error)) => {
                 if matches!(error, HubError::Exists { .. } | HubError::Stale { .. }) {
@@ -208,12 +181,10 @@ impl State {
     /// Works to be looked up now.
     pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
         let mut keys = std::mem::take(&mut self.lookups);
-        let (Some(observed), Some(desired)) = (&self.observed, &self.desired) else {
-            return keys.into_iter().collect();
-        };
+        let Some(observed) = &self.observed else { return keys.into_iter().collect() };
         let due = self.retries.iter().filter(|(_, retry)| retry.due <= now).map(|(key, _)| key);
         let foreign = |key: &&WorkKey| {
-            observed.works.get(*key).is_some_and(|work| !work.is_ours(&desired.source))
+            observed.works.get(*key).is_some_and(|work| !work.is_ours(&self.source))
         };
         keys.extend(due.filter(foreign).cloned());
         keys.into_iter().collect()
@@ -311,13 +282,4 @@ fn plans_alike(a: &ObservedWork, b: &ObservedWork) -> bool {
         && a.source == b.source
         && a.adopt == b.adopt
         && a.deleting == b.deleting
-}
-
-/// Whether `a` is a later state of the same object. Resource versions of one API server are numbers that grow.
-fn is_newer(a: &ObservedWork, b: &ObservedWork) -> bool {
-    let number = |work: &ObservedWork| work.resource_version.parse::<u64>().ok();
-    match (number(a), number(b)) {
-        (Some(a), Some(b)) => a > b,
-        _ => false,
-    }
 }

@@ -25,7 +25,11 @@ async fn applied(sync: &Sync, work_yaml: Option<&str>) -> super::fixture::Runnin
 async fn until_deleting(sync: &Sync) -> gitwork::api::work::ManifestWork {
     sync.until(0, "web", |work| {
         let work = work.ok_or("it is gone")?;
-        if work.metadata.deletion_timestamp.is_some() { Ok(work) } else { Err("not deleted".into()) }
+        if work.metadata.deletion_timestamp.is_some() {
+            Ok(work)
+        } else {
+            Err("not deleted".into())
+        }
     })
     .await
 }
@@ -63,10 +67,17 @@ async fn a_delete_option_set_before_the_removal_is_seen_by_the_agent_before_the_
     let web = sync
         .until(0, "web", |work| {
             let work = work.ok_or("it is gone")?;
-            if delete_option(&work).as_deref() == Some("Orphan") { Ok(work) } else { Err("not set".into()) }
+            if delete_option(&work).as_deref() == Some("Orphan") {
+                Ok(work)
+            } else {
+                Err("not set".into())
+            }
         })
         .await;
-    assert!(web.metadata.deletion_timestamp.is_none(), "not deleted before the agent has seen the option");
+    assert!(
+        web.metadata.deletion_timestamp.is_none(),
+        "not deleted before the agent has seen the option"
+    );
 
     // A restart in between changes nothing of it.
     running.stop().await;
@@ -111,11 +122,19 @@ async fn prune_off_lets_go_of_the_work_and_deletes_nothing() {
     let web = sync
         .until(0, "web", |work| {
             let work = work.ok_or("it is gone")?;
-            if work.labels().contains_key(LABEL_SOURCE) { Err("it is ours".into()) } else { Ok(work) }
+            if work.labels().contains_key(LABEL_SOURCE) {
+                Err("it is ours".into())
+            } else {
+                Ok(work)
+            }
         })
         .await;
     assert!(web.metadata.deletion_timestamp.is_none());
-    assert!(web.annotations().keys().all(|key| !key.starts_with("gitwork.dev/")), "{:?}", web.annotations());
+    assert!(
+        web.annotations().keys().all(|key| !key.starts_with("gitwork.dev/")),
+        "{:?}",
+        web.annotations()
+    );
     running.stop().await;
 }
 
@@ -147,7 +166,10 @@ async fn deleting_everything_goes_through_where_it_is_allowed() {
     let running = sync.start();
     sync.until_there(0, "web").await;
     running.stop().await;
-    sync.repo.commit("main", &[(&sync.path(0, "web"), None), (&sync.path(0, "cluster.yaml"), Some("{}\n"))]);
+    sync.repo.commit(
+        "main",
+        &[(&sync.path(0, "web"), None), (&sync.path(0, "cluster.yaml"), Some("{}\n"))],
+    );
     let hub = std::sync::Arc::new(gitwork::hub::KubeHub::new(sync.hub.client()));
     let mut options = sync.options();
     options.policy.allow_delete_all = true;

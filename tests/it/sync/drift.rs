@@ -1,7 +1,7 @@
 //! What others do on the hub: edits, deletions, names that are taken.
 
-use gitwork::core::work::{ANNOTATION_ADOPT, ANNOTATION_COMMIT, LABEL_SOURCE};
 use gitwork::api::work::ManifestWork;
+use gitwork::core::work::{ANNOTATION_ADOPT, ANNOTATION_COMMIT, LABEL_SOURCE};
 use kube::ResourceExt;
 use kube::api::PostParams;
 use serde_json::json;
@@ -16,19 +16,27 @@ async fn an_edit_on_the_hub_is_put_back_and_keeps_the_commit() {
     sync.until_value(0, "web", "one").await;
     let manifest = json!({ "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": { "name": "web", "namespace": "default" }, "data": { "value": "edited" } });
-    let edited = sync
-        .edit(0, "web", json!({ "spec": { "workload": { "manifests": [manifest] } } }))
-        .await;
+    let edited =
+        sync.edit(0, "web", json!({ "spec": { "workload": { "manifests": [manifest] } } })).await;
     assert_eq!(value_of(&edited).as_deref(), Some("edited"));
     let web = sync.until_value(0, "web", "one").await;
     assert_eq!(annotation(&web, ANNOTATION_COMMIT), Some(first.to_string().as_str()));
 
     // Taking our label off takes the work out of our watch, and is put back all the same.
-    sync.edit(0, "web", json!({ "metadata": { "annotations": { "gitwork.dev/path": "elsewhere" } } })).await;
+    sync.edit(
+        0,
+        "web",
+        json!({ "metadata": { "annotations": { "gitwork.dev/path": "elsewhere" } } }),
+    )
+    .await;
     let path = sync.path(0, "web");
     sync.until(0, "web", |work| {
         let work = work.ok_or("it is not there")?;
-        if annotation(&work, "gitwork.dev/path") == Some(&path) { Ok(()) } else { Err("edited".into()) }
+        if annotation(&work, "gitwork.dev/path") == Some(&path) {
+            Ok(())
+        } else {
+            Err("edited".into())
+        }
     })
     .await;
     running.stop().await;
@@ -99,10 +107,7 @@ async fn works_of_nobody_are_never_touched() {
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     let running = sync.start();
     sync.until_value(0, "web", "one").await;
-    sync.commit(&[
-        (0, "web", None),
-        (0, "db/cm.yaml", Some(&config_map("db", "one"))),
-    ]);
+    sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "one")))]);
     running.hint();
     sync.until_gone(0, "web").await;
     let there = sync.until_there(0, "not-ours").await;

@@ -94,7 +94,8 @@ impl Sync {
         };
         let cache = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
         let repository = Repository::Git { remote, reference, cache };
-        Source::open(SourceConfig { id: self.id.clone(), repository, path: RepoPath::root() }).unwrap()
+        Source::open(SourceConfig { id: self.id.clone(), repository, path: RepoPath::root() })
+            .unwrap()
     }
 
     pub fn options(&self) -> EngineOptions {
@@ -159,7 +160,11 @@ impl Sync {
         self.until(cluster, name, |work| {
             let work = work.ok_or("it is not there")?;
             let there = value_of(&work);
-            if there.as_deref() == Some(value) { Ok(work) } else { Err(format!("it has {there:?}")) }
+            if there.as_deref() == Some(value) {
+                Ok(work)
+            } else {
+                Err(format!("it has {there:?}"))
+            }
         })
         .await
     }

@@ -1,6 +1,6 @@
 //! The program itself: as a subprocess, with the rights that `deploy/` grants, on signals.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -36,7 +36,8 @@ impl Drop for Running {
 
 impl Running {
     fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status().unwrap();
+        let sent =
+            Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
@@ -95,7 +96,10 @@ async fn a_single_pass_tells_by_its_exit_code_whether_the_hub_is_as_git_wants_it
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     sync.until_value(0, "web", "one").await;
 
-    sync.commit(&[(0, "db/cm.yaml", Some("kind: [")), (0, "web/cm.yaml", Some(&config_map("web", "two")))]);
+    sync.commit(&[
+        (0, "db/cm.yaml", Some("kind: [")),
+        (0, "web/cm.yaml", Some(&config_map("web", "two"))),
+    ]);
     let output = once();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(text(&output).contains("1 errors in Git"), "{}", text(&output));
@@ -112,7 +116,13 @@ async fn several_sources_from_a_file_are_synced_and_probed() {
     let cache = first.folder.path().join("cache");
     let sources: String = [&first, &second]
         .iter()
-        .map(|sync| format!("- {{id: {}, repo: {:?}, branch: main}}\n", sync.id, sync.server.url("fleet.git")))
+        .map(|sync| {
+            format!(
+                "- {{id: {}, repo: {:?}, branch: main}}\n",
+                sync.id,
+                sync.server.url("fleet.git")
+            )
+        })
         .collect();
     let config = format!("listen: 127.0.0.1:0\ncache: {}\nsources:\n{sources}", cache.display());
     std::fs::write(&file, config).unwrap();
@@ -155,12 +165,15 @@ async fn several_sources_from_a_file_are_synced_and_probed() {
 }
 
 /// One plain HTTP request; the answer as it comes.
-async fn get(address: std::net::SocketAddr, path: &str) -> String {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+async fn get(address: std::net::SocketAddr, path: &'static str) -> String {
+    let ask = move || {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap().unwrap()
 }

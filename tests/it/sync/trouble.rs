@@ -11,8 +11,8 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::fixture::{Sync, config_map, works};
-use crate::harness::faults::{Fault, Faults, Seen};
 use crate::git_server::Access;
+use crate::harness::faults::{Fault, Faults, Seen};
 use crate::harness::{ClusterOptions, ControlPlane, crds, eventually};
 
 fn faulty(sync: &Sync, faults: &Faults) -> Arc<KubeHub> {
@@ -130,10 +130,13 @@ async fn one_failing_cluster_does_not_hold_up_another() {
     let bad = format!("/namespaces/{}/", sync.clusters[0]);
     faults.next(usize::MAX, Fault::Stall, move |seen| is_write(seen) && seen.path.contains(&bad));
     let text = config_map("cm", "one");
-    let files: Vec<(usize, String)> =
-        (0..2).flat_map(|cluster| (0..20).map(move |i| (cluster, format!("work-{i}/cm.yaml")))).collect();
-    let files: Vec<_> =
-        files.iter().map(|(cluster, path)| (*cluster, path.as_str(), Some(text.as_str()))).collect();
+    let files: Vec<(usize, String)> = (0..2)
+        .flat_map(|cluster| (0..20).map(move |i| (cluster, format!("work-{i}/cm.yaml"))))
+        .collect();
+    let files: Vec<_> = files
+        .iter()
+        .map(|(cluster, path)| (*cluster, path.as_str(), Some(text.as_str())))
+        .collect();
     sync.commit(&files);
     let running = sync.start_with(faulty(&sync, &faults));
     for i in 0..20 {
@@ -157,7 +160,8 @@ async fn a_missing_cluster_namespace_is_reported_and_tried_again() {
     ]);
     let running = sync.start();
     sync.until_value(0, "web", "one").await;
-    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(sync.hub.client());
+    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
+        kube::Api::all(sync.hub.client());
     assert!(namespaces.get_opt(&missing).await.unwrap().is_none(), "it is not made by gitwork");
     sync.hub.create_namespace(&missing).await;
     sync.until_value(1, "web", "one").await;
@@ -190,7 +194,7 @@ async fn a_force_pushed_branch_is_followed_with_a_warning() {
     let first = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     let second = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]);
     let mut source = sync.source();
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     let read = source.read(&cancel).unwrap();
     assert_eq!((read.desired.commit, read.rewound_from), (Some(second), None));
 
@@ -217,7 +221,7 @@ async fn credentials_are_read_anew_and_a_refusal_changes_nothing() {
     std::fs::write(&password_file, "first\n").unwrap();
     let auth = Auth::Basic { username: "deploy".into(), password_file: password_file.clone() };
     let mut source = sync.source_of(Reference::Head, auth);
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     source.read(&cancel).unwrap();
 
     sync.server.set_access(access("ZGVwbG95OnNlY29uZA=="));
@@ -236,7 +240,7 @@ async fn a_branch_that_is_gone_deletes_nothing() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     let mut source = sync.source();
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
     source.read(&cancel).unwrap();
     sync.repo.commit("other", &[("README.md", Some("x"))]);
     sync.repo.set_head("other");

@@ -46,7 +46,8 @@ async fn a_restart_writes_nothing() {
     let sync = Sync::new(1).await;
     let text: Vec<(String, String)> =
         (0..20).map(|i| (format!("work-{i}/cm.yaml"), config_map("cm", &i.to_string()))).collect();
-    let files: Vec<_> = text.iter().map(|(path, text)| (0, path.as_str(), Some(text.as_str()))).collect();
+    let files: Vec<_> =
+        text.iter().map(|(path, text)| (0, path.as_str(), Some(text.as_str()))).collect();
     sync.commit(&files);
     let running = sync.start();
     for i in 0..20 {
