@@ -20,8 +20,8 @@ const RIGHTS: Duration = Duration::from_secs(60);
 const WORK_ROLE: &str = "open-cluster-management:managedcluster:work";
 
 impl Cluster {
-    /// Makes the cluster namespace of a managed cluster, if it is not there, and gives the
-    /// kubeconfig of its agent: a client certificate for the group that OCM's registration gives
+    /// Makes an accepted ManagedCluster and its cluster namespace, if they are not there, and
+    /// gives the kubeconfig of its agent: a client certificate for the group that OCM's registration gives
     /// it, with the rights that OCM binds to that group in this namespace. Those do not include
     /// creating or deleting a ManifestWork, or reading a Secret.
     ///
@@ -58,6 +58,10 @@ fn acceptance(cluster: &str) -> Vec<Value> {
     let label = json!({"open-cluster-management.io/cluster-name": cluster});
     let works = "work.open-cluster-management.io";
     vec![
+        json!({
+            "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+            "metadata": {"name": cluster}, "spec": {"hubAcceptsClient": true},
+        }),
         json!({
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": cluster, "labels": label},

@@ -135,10 +135,14 @@ impl Cluster {
         self.credentials.token_kubeconfig(&self.url(), namespace, &token).unwrap()
     }
 
+    /// The configuration of [`Cluster::client_for`], to be changed or wrapped.
+    pub async fn config_for(&self, namespace: &str, service_account: &str) -> Config {
+        config(&self.kubeconfig_for(namespace, service_account).await).await.unwrap()
+    }
+
     /// A client of a ServiceAccount, as [`Cluster::kubeconfig_for`].
     pub async fn client_for(&self, namespace: &str, service_account: &str) -> Client {
-        let kubeconfig = self.kubeconfig_for(namespace, service_account).await;
-        Client::try_from(config(&kubeconfig).await.unwrap()).unwrap()
+        Client::try_from(self.config_for(namespace, service_account).await).unwrap()
     }
 
     /// The file of [`Cluster::kubeconfig`], for `gitwork --kubeconfig` and the like.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt;
+use gitwork::api::cluster::ManagedCluster;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -14,12 +15,12 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::Client;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
     WatchParams,
 };
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, Config};
 use serde_json::json;
 
 use crate::harness::{self, apply, eventually};
@@ -34,11 +35,22 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The shared hub with gitwork installed, as its ServiceAccount sees it.
-async fn installed_hub() -> Client {
+/// gitwork's ServiceAccount on the shared hub, once its rights count there.
+pub async fn installed() -> Config {
     let hub = harness::hub().await;
     apply(hub.client(), &read("deploy/gitwork.yaml")).await.unwrap();
-    hub.client_for("gitwork", "gitwork").await
+    let config = hub.config_for("gitwork", "gitwork").await;
+    let client = Client::try_from(config.clone()).unwrap();
+    let home = || async {
+        let granted = granted(client.clone(), "gitwork").await;
+        if granted == granted_at_home() { Ok(()) } else { Err(format!("granted: {granted:?}")) }
+    };
+    eventually("exactly the rights of the manifests to count", DEADLINE, home).await.unwrap();
+    config
+}
+
+async fn installed_hub() -> Client {
+    Client::try_from(installed().await).unwrap()
 }
 
 fn works(client: Client, namespace: &str) -> Api<DynamicObject> {
@@ -91,26 +103,26 @@ fn rules(group: &str, resource: &str, verbs: &[&str]) -> Vec<String> {
     verbs.iter().map(|verb| format!("{verb} {group}/{resource}")).collect()
 }
 
+fn granted_everywhere() -> BTreeSet<String> {
+    let everywhere = [
+        rules(WORK, "manifestworks", &["get", "list", "watch", "create", "patch", "delete"]),
+        rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
+        rules("events.k8s.io", "events", &["create", "patch"]),
+    ];
+    everywhere.concat().into_iter().collect()
+}
+
+fn granted_at_home() -> BTreeSet<String> {
+    let leases = rules("coordination.k8s.io", "leases", &["get", "create", "update", "patch"]);
+    granted_everywhere().into_iter().chain(leases).collect()
+}
+
+/// `installed` sees to what is granted in its own namespace.
 #[tokio::test]
 async fn the_service_account_is_granted_what_gitwork_does_and_nothing_else() {
     let gitwork = installed_hub().await;
     let cluster_namespace = harness::hub().await.namespace("granted-edge").await;
-    let everywhere: BTreeSet<String> = [
-        rules(WORK, "manifestworks", &["get", "list", "watch", "create", "patch", "delete"]),
-        rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
-        rules("events.k8s.io", "events", &["create", "patch"]),
-    ]
-    .concat()
-    .into_iter()
-    .collect();
-    let leases = rules("coordination.k8s.io", "leases", &["get", "create", "update", "patch"]);
-    let at_home = everywhere.iter().cloned().chain(leases).collect();
-    let installed = || async {
-        let found = granted(gitwork.clone(), "gitwork").await;
-        if found == at_home { Ok(()) } else { Err(format!("granted are {found:?}")) }
-    };
-    eventually("the grants to count", DEADLINE, installed).await.unwrap();
-    assert_eq!(granted(gitwork, &cluster_namespace).await, everywhere);
+    assert_eq!(granted(gitwork, &cluster_namespace).await, granted_everywhere());
 }
 
 #[tokio::test]
@@ -120,10 +132,7 @@ async fn the_service_account_writes_works_and_reads_no_secrets() {
     let namespace = hub.namespace("deploy-edge").await;
     let mine = works(gitwork.clone(), &namespace);
     let params = PostParams::default();
-    let create = || async {
-        mine.create(&params, &work("created")).await.map(|_| ()).map_err(|e| e.to_string())
-    };
-    eventually("the grants to count", DEADLINE, create).await.unwrap();
+    mine.create(&params, &work("created")).await.unwrap();
     let field_manager = PatchParams::apply("gitwork");
     let applied = work("applied");
     mine.patch("applied", &field_manager, &Patch::Apply(&applied)).await.unwrap();
@@ -135,6 +144,8 @@ async fn the_service_account_writes_works_and_reads_no_secrets() {
     let mut events = all.watch(&everywhere, "0").await.unwrap().boxed();
     let first = events.next().await.unwrap().unwrap();
     assert!(matches!(first, WatchEvent::Added(_)), "{first:?}");
+    hub.accept("deploy-accepted").await;
+    Api::<ManagedCluster>::all(gitwork.clone()).get("deploy-accepted").await.unwrap();
     mine.delete("created", &DeleteParams::default()).await.unwrap();
     let names = mine.list(&ListParams::default()).await.unwrap().items;
     let names: Vec<_> = names.into_iter().filter_map(|work| work.metadata.name).collect();

@@ -8,9 +8,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use crate::contract::{self, Fixture};
-use crate::harness;
+use crate::{deploy, harness};
 
-/// The admin of a real hub, with one cluster namespace.
+/// A real hub as gitwork's ServiceAccount sees it, and its admin, with one cluster namespace.
 struct RealHub {
     hub: KubeHub,
     client: kube::Client,
@@ -74,10 +74,11 @@ impl Fixture for RealHub {
     }
 }
 
+/// With the rights of `deploy/gitwork.yaml`: no more are needed.
 #[tokio::test]
 async fn a_real_hub_keeps_the_contract() {
     let cluster = harness::hub().await;
-    let hub = KubeHub::new(client::client(cluster.config()).unwrap());
+    let hub = KubeHub::new(client::client(deploy::installed().await).unwrap());
     let name = ClusterName::parse(&cluster.namespace("contract").await).unwrap();
     contract::all(&RealHub { hub, client: cluster.client(), cluster: name }).await;
 }

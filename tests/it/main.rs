@@ -15,11 +15,19 @@ mod deploy;
 mod harness;
 mod hub;
 mod hub_contract;
+mod catalogue;
+mod git_fetch;
+mod git_history;
+#[path = "../harness/git_server/mod.rs"]
+mod git_server;
+mod git_servers;
 mod memory;
 mod rendering;
 mod report;
 mod review;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod schemas;
 mod tidy;
+mod yaml_oracle;
 mod wire;

@@ -159,9 +159,9 @@ fn changed_words(diff: &WorkDiff) -> String {
         if words.is_empty() { String::new() } else { format!("changes {}", words.join(", ")) };
     match diff.suspend {
         None => change,
-        // The suspension itself is said in the headline of every suspended work.
-        Some(true) if words.is_empty() => "is suspended by this change".into(),
-        Some(true) => format!("{change}, and is suspended by this change"),
+        // That it is suspended stands in the headline of every suspended work.
+        Some(true) if words.is_empty() => "no other change".into(),
+        Some(true) => change,
         Some(false) if words.is_empty() => "is resumed by this change".into(),
         Some(false) => format!("{change}, and is resumed by this change"),
     }
