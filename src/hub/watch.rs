@@ -273,6 +273,16 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_goes_silent_is_given_up() {
+        let silence = stream::pending::<Result<Vec<u8>, std::io::Error>>();
+        let body = axum::body::Body::from_stream(silence).into_data_stream();
+        let mut reading = Reading { body, ..reading(Vec::new()) };
+        let end = reading.next(&mut VecDeque::new()).await;
+        assert!(matches!(end, Err(End::Broken(HubError::Unavailable { .. }))));
+        assert_eq!(reading.opened.elapsed(), limits::HUB_WATCH + limits::HUB_CALL);
+    }
+
     #[tokio::test]
     async fn what_is_no_watch_ends_it_and_too_old_asks_for_a_list() {
         let too_old = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}\n";
