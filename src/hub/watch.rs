@@ -262,7 +262,7 @@ mod tests {
             + &event("DELETED", "web", "4")
             + &event("ADDED", &"x".repeat(250), "5")
             + "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n"
-            + &event("ADDED", "cut off", "10").trim_end();
+            + event("ADDED", "cut off", "10").trim_end();
         let expected = ["edge/web at 2", "edge/web at 3", "edge/web gone"];
         for size in [1, 7, 100, text.len()] {
             let chunks = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
