@@ -177,7 +177,6 @@ fn example(code: Code) -> Files {
     }
 }
 
-
 /// What the example's repository says about the code.
 fn found(code: Code) -> Vec<Diagnostic> {
     render(&example(code)).diagnostics.into_iter().filter(|d| d.code == code).collect()

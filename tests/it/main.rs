@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod catalogue;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;
@@ -15,14 +16,13 @@ mod deploy;
 mod harness;
 mod hub;
 mod hub_contract;
-mod catalogue;
 mod memory;
 mod rendering;
 mod report;
 mod review;
+mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
-mod schemas;
 mod tidy;
-mod yaml_oracle;
 mod wire;
+mod yaml_oracle;
