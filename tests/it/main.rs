@@ -16,6 +16,12 @@ mod deploy;
 mod harness;
 mod hub;
 mod hub_contract;
+mod catalogue;
+mod git_fetch;
+mod git_history;
+#[path = "../harness/git_server/mod.rs"]
+mod git_server;
+mod git_servers;
 mod memory;
 mod rendering;
 mod report;
