@@ -12,16 +12,15 @@ mod contract;
 mod control_plane;
 mod custom_resources;
 mod deploy;
-#[path = "../harness/mod.rs"]
-mod harness;
-mod hub;
-mod hub_contract;
-mod catalogue;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
 mod git_server;
 mod git_servers;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod hub;
+mod hub_contract;
 mod memory;
 mod rendering;
 mod report;
