@@ -462,12 +462,17 @@ fn ssh_host_keys_are_checked_before_anything_is_said() {
         fetch_knowing(&server.known_hosts(kind)).unwrap();
     }
     let error = fetch_knowing("").unwrap_err();
-    let FetchError::HostKeyUnknown { fingerprint, line, host, .. } = &error else {
-        panic!("{error}")
-    };
-    assert!(fingerprint.starts_with("SHA256:"), "{error}");
-    assert_eq!(host, &format!("127.0.0.1:{}", server.port()));
-    fetch_knowing(line).unwrap();
+    let FetchError::HostKeyUnknown { key: offered } = &error else { panic!("{error}") };
+    assert_eq!(offered.host, format!("127.0.0.1:{}", server.port()));
+    let kind = ["ed25519", "ecdsa", "rsa"].into_iter().find(|kind| offered.kind.contains(kind));
+    let listed = std::process::Command::new("ssh-keygen")
+        .arg("-lf")
+        .arg(server.host_key(kind.unwrap()))
+        .output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    assert!(listed.contains(&offered.fingerprint), "{listed} {error}");
+    assert!(error.to_string().contains(&offered.line), "says what to add: {error}");
+    fetch_knowing(&offered.line).unwrap();
 
     let other = keygen(world.folder.path(), "other", "ed25519", "");
     let public = fs::read_to_string(other.with_extension("pub")).unwrap();
