@@ -525,7 +525,9 @@ fn silent_servers_are_given_up_on() {
         assert!(matches!(error, FetchError::Stalled { .. }), "{}", text(&error));
         assert!(!error.is_permanent());
     }
+    drop(mirror);
     server.set_fault(Fault::None);
+    let mut mirror = world.mirror(remote(server.url("fleet.git")));
     assert_eq!(fetch(&mut mirror, &Reference::Head).unwrap().commit, world.commit);
     drop(mirror);
 
@@ -615,7 +617,8 @@ fn a_mirror_past_its_budget_is_made_anew() {
 fn damaged_mirrors_are_made_anew() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
-    let damages: [(&str, &dyn Fn(&Path)); 6] = [
+    type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
+    let damages: [Damage<'_>; 6] = [
         ("no HEAD", &|cache| fs::remove_file(cache.join("HEAD")).unwrap()),
         ("bad config", &|cache| fs::write(cache.join("config"), "[core\n").unwrap()),
         ("no objects", &|cache| fs::remove_dir_all(cache.join("objects")).unwrap()),
