@@ -16,6 +16,11 @@ mod harness;
 mod hub;
 mod hub_contract;
 mod catalogue;
+mod git_fetch;
+mod git_history;
+#[path = "../harness/git_server/mod.rs"]
+mod git_server;
+mod git_servers;
 mod memory;
 mod rendering;
 mod report;
@@ -24,4 +29,5 @@ mod review;
 mod simulation;
 mod schemas;
 mod tidy;
+mod yaml_oracle;
 mod wire;
