@@ -80,6 +80,8 @@ struct Loop {
     pass: Option<Pass>,
     next_fetch: Instant,
     failed_fetches: u32,
+    /// A hint came while a fetch was under way, which may have been too early for what it hints at.
+    hinted: bool,
 }
 
 impl Engine {
@@ -108,8 +110,13 @@ impl Engine {
         mut stop: watch::Receiver<bool>,
     ) -> Result<(), EngineError> {
         let mut events = self.hub.watch(&self.id);
-        let mut looped =
-            Loop { fetch: None, pass: None, next_fetch: Instant::now(), failed_fetches: 0 };
+        let mut looped = Loop {
+            fetch: None,
+            pass: None,
+            next_fetch: Instant::now(),
+            failed_fetches: 0,
+            hinted: false,
+        };
         while !*stop.borrow() {
             let now = Instant::now();
             if self.state.is_ready()
@@ -118,6 +125,7 @@ impl Engine {
                 call();
             }
             if looped.fetch.is_none() && looped.next_fetch <= now {
+                looped.hinted = false;
                 looped.fetch = self.begin_fetch();
             }
             if looped.pass.is_none() && self.state.wants_plan(now) {
@@ -135,7 +143,10 @@ impl Engine {
                         self.on_hub_event(event);
                     }
                 }
-                Some(()) = hints.recv() => looped.next_fetch = Instant::now(),
+                Some(()) = hints.recv() => {
+                    looped.next_fetch = Instant::now();
+                    looped.hinted = true;
+                }
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
@@ -197,6 +208,7 @@ impl Engine {
                 wait.max(Duration::from_secs(1))
             }
         };
+        let wait = if looped.hinted { Duration::ZERO } else { wait };
         looped.next_fetch = Instant::now() + wait;
     }
 

@@ -156,10 +156,16 @@ impl State {
                     self.lookups.insert(key.clone());
                 }
                 let content = body(&outcome.task.effect).map(|body| body.digest);
-                self.retry(key, error.setback(), content, now, seed);
+                // Whose the name is, a look at the hub tells; where it is taken, that sets the longer wait.
+                let setback = match error {
+                    HubError::Exists { .. } => Setback::Stale,
+                    other => other.setback(),
+                };
+                self.retry(key, setback, content, now, seed);
             }
             Err(ExecuteError::AfterFailedWrite { .. }) => {
-                self.retry(key, Setback::Blocked, None, now, seed);
+                // A write that goes on failing holds a deletion up for seconds, not for ever.
+                self.retry(key, Setback::Stale, None, now, seed);
             }
             Err(ExecuteError::Stopped) => {}
         }

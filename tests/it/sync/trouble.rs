@@ -25,9 +25,10 @@ fn is_write(seen: &Seen) -> bool {
 
 /// Commits `value` to all ten works, or takes the odd ones away.
 fn commit(sync: &Sync, value: &str, with_odd: bool) {
-    let text = config_map("cm", value);
+    let texts: Vec<String> = (0..10).map(|i| config_map(&format!("cm-{i}"), value)).collect();
     let files: Vec<(String, Option<&str>)> = (0..10)
         .map(|i| {
+            let text = &texts[i];
             if i % 2 == 1 && !with_odd {
                 (format!("work-{i}"), None)
             } else {
@@ -129,13 +130,17 @@ async fn one_failing_cluster_does_not_hold_up_another() {
     let faults = Faults::none();
     let bad = format!("/namespaces/{}/", sync.clusters[0]);
     faults.next(usize::MAX, Fault::Stall, move |seen| is_write(seen) && seen.path.contains(&bad));
-    let text = config_map("cm", "one");
-    let files: Vec<(usize, String)> = (0..2)
-        .flat_map(|cluster| (0..20).map(move |i| (cluster, format!("work-{i}/cm.yaml"))))
+    let files: Vec<(usize, String, String)> = (0..2)
+        .flat_map(|cluster| {
+            (0..20).map(move |i| {
+                let text = config_map(&format!("cm-{i}"), "one");
+                (cluster, format!("work-{i}/cm.yaml"), text)
+            })
+        })
         .collect();
     let files: Vec<_> = files
         .iter()
-        .map(|(cluster, path)| (*cluster, path.as_str(), Some(text.as_str())))
+        .map(|(cluster, path, text)| (*cluster, path.as_str(), Some(text.as_str())))
         .collect();
     sync.commit(&files);
     let running = sync.start_with(faulty(&sync, &faults));

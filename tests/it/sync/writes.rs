@@ -44,8 +44,9 @@ async fn a_commit_becomes_works_and_the_next_one_changes_just_what_it_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_writes_nothing() {
     let sync = Sync::new(1).await;
-    let text: Vec<(String, String)> =
-        (0..20).map(|i| (format!("work-{i}/cm.yaml"), config_map("cm", &i.to_string()))).collect();
+    let text: Vec<(String, String)> = (0..20)
+        .map(|i| (format!("work-{i}/cm.yaml"), config_map(&format!("cm-{i}"), &i.to_string())))
+        .collect();
     let files: Vec<_> =
         text.iter().map(|(path, text)| (0, path.as_str(), Some(text.as_str()))).collect();
     sync.commit(&files);
