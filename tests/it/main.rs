@@ -17,6 +17,12 @@ mod example;
 mod harness;
 mod hub;
 mod hub_contract;
+mod catalogue;
+mod git_fetch;
+mod git_history;
+#[path = "../harness/git_server/mod.rs"]
+mod git_server;
+mod git_servers;
 mod memory;
 mod rendering;
 mod report;
@@ -25,4 +31,5 @@ mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
 mod tidy;
+mod yaml_oracle;
 mod wire;

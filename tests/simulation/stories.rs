@@ -238,10 +238,16 @@ async fn what_the_hub_stores_differently_is_not_written_for_ever() {
     assert_eq!(world.sync(&web()).await, "hold StoredDifferently");
     assert_eq!(world.hub.writes(), writes, "and what it wrote changed nothing");
 
+    world.drop_work(&web(), None);
+    assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
+    for _ in 0..3 {
+        assert_eq!(world.sync(&web()).await, "hold StoredDifferently", "never deleted without it");
+    }
+    assert_eq!(world.hub.writes(), writes);
     world.hub.forget_fields(&[]);
     world.restart();
-    assert_eq!(world.sync(&web()).await, "update EditedOnHub", "the hub was upgraded");
-    assert_eq!(world.sync(&web()).await, "keep UpToDate");
+    assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
+    assert_eq!(world.sync(&web()).await, "delete RemovedFromGit");
 }
 
 #[tokio::test]
