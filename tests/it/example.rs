@@ -45,7 +45,7 @@ fn works() -> Vec<DesiredWork> {
 }
 
 /// The documents of a YAML file.
-fn documents(path: &str, file: &File) -> Vec<Value> {
+pub fn documents(path: &str, file: &File) -> Vec<Value> {
     let File::Bytes(bytes) = file else { panic!("{path} is no plain file") };
     let read = yaml::read(&RepoPath::parse(path).unwrap(), bytes, &Scope::Source);
     assert_eq!(read.diagnostics, Vec::<Diagnostic>::new());
@@ -100,7 +100,7 @@ fn the_example_renders_without_a_complaint() {
 }
 
 /// Which kind of file a path is, if it is one that gitwork reads beside manifests.
-fn kind_of(path: &str) -> Option<FileKind> {
+pub fn kind_of(path: &str) -> Option<FileKind> {
     let name = path.rsplit('/').next().unwrap_or_default();
     match (path.matches('/').count(), name) {
         (0, "gitwork.yaml") => Some(FileKind::Source),

@@ -6,12 +6,12 @@
     reason = "tests fail by panicking"
 )]
 
-mod catalogue;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;
 mod custom_resources;
 mod deploy;
+mod docs;
 mod example;
 #[path = "../harness/mod.rs"]
 mod harness;
@@ -27,9 +27,9 @@ mod memory;
 mod rendering;
 mod report;
 mod review;
-mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod schemas;
 mod tidy;
 mod yaml_oracle;
 mod wire;
