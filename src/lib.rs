@@ -15,6 +15,8 @@ pub mod api;
 pub mod cli;
 pub mod core;
 pub mod daemon;
+pub mod error;
 pub mod git;
 pub mod hub;
 pub mod limits;
+pub mod source;

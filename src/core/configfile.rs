@@ -127,6 +127,7 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<Problem> {
     let settings = match kind {
         FileKind::Work | FileKind::Manifest => "",
         FileKind::Source | FileKind::Cluster => "/defaults",
+        FileKind::Daemon => return schema::check(value, schema, &[]),
     };
     let ours: Vec<String> = OCM_FIELDS.iter().map(|field| format!("{settings}{field}")).collect();
     let elsewhere: Vec<&str> =

@@ -61,7 +61,7 @@ impl CrdNames {
 }
 
 /// All kinds that are known for one repository.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct KindIndex {
     crds: BTreeMap<(String, String), (String, bool)>,
 }

@@ -1,1 +1,6 @@
-//! daemon
+//! The loop that keeps a hub in step with Git, one engine for each source.
+
+pub mod engine;
+pub mod http;
+pub mod metrics;
+pub mod state;

@@ -20,8 +20,6 @@ pub enum MirrorError {
     Git { folder: PathBuf, source: git2::Error },
     #[error(transparent)]
     Url(#[from] UrlError),
-    #[error("{0}; set it to {1}")]
-    Setting(&'static str, &'static str),
 }
 
 /// Why a repository's URL was refused. The URL is shown without what may be a secret.
@@ -35,6 +33,21 @@ pub enum UrlError {
     Malformed { shown: String, problem: &'static str },
     #[error("the proxy URL {shown} {problem}")]
     Proxy { shown: String, problem: &'static str },
+}
+
+/// A host key that was offered and refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostKey {
+    /// `host:port`.
+    pub host: String,
+    /// As in `ssh-ed25519`.
+    pub kind: String,
+    /// `SHA256:` and the digest, as OpenSSH prints it.
+    pub fingerprint: String,
+    /// What to add to the file if the key is the right one.
+    pub line: String,
+    /// The `known_hosts` file.
+    pub file: PathBuf,
 }
 
 /// What to do about a failed fetch.
@@ -66,39 +79,29 @@ pub enum FetchError {
     #[error("the proxy {proxy} answered {status} to a connection to {host}{}", proxy_hint(*.status))]
     Proxy { proxy: String, host: String, status: u16 },
     #[error("no secure connection to {host}: {source}{}", tls_hint(.source))]
-    Tls { host: String, source: rustls::Error },
+    Tls { host: String, source: Box<rustls::Error> },
     #[error("cannot use the file {file} ({purpose}): {problem}")]
     CredentialFile { file: PathBuf, purpose: &'static str, problem: String },
     #[error("{url} refused {credentials}{hint}")]
     AuthRefused { url: String, credentials: &'static str, hint: &'static str },
     #[error(
-        "the SSH host key of {host} is not known: it offered {kind} {fingerprint}; compare that with what \
-         the host's operator publishes, then add the line `{line}` to {file}"
+        "the SSH host key of {} is not known: it offered {} {}; compare that with what the host's operator \
+         publishes, then add the line `{}` to {}",
+        .key.host, .key.kind, .key.fingerprint, .key.line, .key.file.display()
     )]
-    HostKeyUnknown { host: String, kind: String, fingerprint: String, line: String, file: PathBuf },
+    HostKeyUnknown { key: Box<HostKey> },
     #[error(
-        "the SSH host key of {host} is not the known one: it offered {kind} {fingerprint}, but line \
-         {known_line} of {file} has another key; somebody may be in between, or the host has new keys: compare \
-         the fingerprint with what its operator publishes, then replace that line by `{line}`"
+        "the SSH host key of {} is not the known one: it offered {} {}, but line {known_line} of {} has another \
+         key; somebody may be in between, or the host has new keys: compare the fingerprint with what its \
+         operator publishes, then replace that line by `{}`",
+        .key.host, .key.kind, .key.fingerprint, .key.file.display(), .key.line
     )]
-    HostKeyChanged {
-        host: String,
-        kind: String,
-        fingerprint: String,
-        line: String,
-        file: PathBuf,
-        known_line: usize,
-    },
+    HostKeyChanged { key: Box<HostKey>, known_line: usize },
     #[error(
-        "the SSH host key of {host}, {kind} {fingerprint}, is revoked by line {known_line} of {file}"
+        "the SSH host key of {}, {} {}, is revoked by line {known_line} of {}",
+        .key.host, .key.kind, .key.fingerprint, .key.file.display()
     )]
-    HostKeyRevoked {
-        host: String,
-        kind: String,
-        fingerprint: String,
-        file: PathBuf,
-        known_line: usize,
-    },
+    HostKeyRevoked { key: Box<HostKey>, known_line: usize },
     #[error("SSH with {host} failed: {problem}")]
     Ssh { host: String, problem: String },
     #[error("{url} redirects to {target}; {why}")]

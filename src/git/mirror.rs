@@ -193,7 +193,8 @@ impl Mirror {
         remove(&new)?;
         let git = create(&new, &self.remote.url)?;
         let budget = self.limits.fetch_bytes_max.min(self.limits.mirror_bytes_max);
-        let fetched = fetch_into(&git, &self.remote, self.bounds(budget), reference, cancel)?;
+        let fetched = fetch_into(&git, &self.remote, self.bounds(budget), reference, cancel)
+            .inspect_err(|_| drop(remove(&new)))?;
         let size = folder_size(&new, &mut |_| {})?;
         if size > self.limits.mirror_bytes_max {
             remove(&new)?;

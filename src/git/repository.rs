@@ -146,6 +146,10 @@ impl Repository {
             revision: revision.to_owned(),
             hint: self.hint(),
         };
+        // libgit2 takes C strings.
+        if revision.contains('\0') || revision.len() > limits::PATH_BYTES_MAX {
+            return Err(missing());
+        }
         let object = self.git.revparse_single(revision).map_err(|e| match e.code() {
             ErrorCode::NotFound | ErrorCode::InvalidSpec | ErrorCode::Ambiguous => missing(),
             _ => self.failed(e),

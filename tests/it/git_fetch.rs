@@ -462,12 +462,17 @@ fn ssh_host_keys_are_checked_before_anything_is_said() {
         fetch_knowing(&server.known_hosts(kind)).unwrap();
     }
     let error = fetch_knowing("").unwrap_err();
-    let FetchError::HostKeyUnknown { fingerprint, line, host, .. } = &error else {
-        panic!("{error}")
-    };
-    assert!(fingerprint.starts_with("SHA256:"), "{error}");
-    assert_eq!(host, &format!("127.0.0.1:{}", server.port()));
-    fetch_knowing(line).unwrap();
+    let FetchError::HostKeyUnknown { key: offered } = &error else { panic!("{error}") };
+    assert_eq!(offered.host, format!("127.0.0.1:{}", server.port()));
+    let kind = ["ed25519", "ecdsa", "rsa"].into_iter().find(|kind| offered.kind.contains(kind));
+    let listed = std::process::Command::new("ssh-keygen")
+        .arg("-lf")
+        .arg(server.host_key(kind.unwrap()))
+        .output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    assert!(listed.contains(&offered.fingerprint), "{listed} {error}");
+    assert!(error.to_string().contains(&offered.line), "says what to add: {error}");
+    fetch_knowing(&offered.line).unwrap();
 
     let other = keygen(world.folder.path(), "other", "ed25519", "");
     let public = fs::read_to_string(other.with_extension("pub")).unwrap();
@@ -520,7 +525,9 @@ fn silent_servers_are_given_up_on() {
         assert!(matches!(error, FetchError::Stalled { .. }), "{}", text(&error));
         assert!(!error.is_permanent());
     }
+    drop(mirror);
     server.set_fault(Fault::None);
+    let mut mirror = world.mirror(remote(server.url("fleet.git")));
     assert_eq!(fetch(&mut mirror, &Reference::Head).unwrap().commit, world.commit);
     drop(mirror);
 
@@ -610,7 +617,8 @@ fn a_mirror_past_its_budget_is_made_anew() {
 fn damaged_mirrors_are_made_anew() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
-    let damages: [(&str, &dyn Fn(&Path)); 6] = [
+    type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
+    let damages: [Damage<'_>; 6] = [
         ("no HEAD", &|cache| fs::remove_file(cache.join("HEAD")).unwrap()),
         ("bad config", &|cache| fs::write(cache.join("config"), "[core\n").unwrap()),
         ("no objects", &|cache| fs::remove_dir_all(cache.join("objects")).unwrap()),

@@ -231,8 +231,10 @@ fn a_folder_has_the_ids_that_git_would_give_it() {
     let tree = snapshot.tree(snapshot.root).unwrap();
     assert_eq!(tree.keys().collect::<Vec<_>>(), ["clusters"], "no .git, nothing empty");
 
-    // A change, an executable bit, a nested repository.
-    write_old(&folder.join("clusters/a/w/x.yaml"), "kind: B");
+    // A change (of another size: Git's index goes by whole seconds), an executable, a nested repository.
+    write_old(&folder.join("clusters/a/w/x.yaml"), "kind: Changed");
+    let executable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    fs::set_permissions(folder.join("clusters/a.b"), executable).unwrap();
     let changed = directory.snapshot().unwrap();
     assert_ne!(changed.root, expected);
     git(&["add", "-A"]);
@@ -296,7 +298,7 @@ fn a_watched_folder_gives_hints_also_after_it_came_back() {
     let hinted = |what: &str| {
         hints.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("no hint: {what}"));
         // More than one may come of one change.
-        while hints.recv_timeout(Duration::from_millis(200)).is_ok() {}
+        while hints.recv_timeout(Duration::from_millis(500)).is_ok() {}
     };
     fs::write(folder.join("clusters/a.yaml"), "1").unwrap();
     hinted("a new file");
@@ -317,4 +319,18 @@ fn a_watched_folder_gives_hints_also_after_it_came_back() {
     drop(watch);
     fs::write(folder.join("d.yaml"), "1").unwrap();
     assert_eq!(hints.recv(), Err(mpsc::RecvError), "the thread has ended");
+}
+
+#[test]
+fn folders_without_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut deep = folder.path().to_owned();
+    for _ in 0..gitwork::limits::DIRECTORY_DEPTH_MAX {
+        deep.push("d");
+    }
+    write_old(&deep.join("x"), "1");
+    Directory::new(folder.path()).snapshot().unwrap();
+    write_old(&deep.join("d/x"), "1");
+    let error = Directory::new(folder.path()).snapshot().err().unwrap();
+    assert!(matches!(error, DirectoryError::TooDeep { .. }), "{error}");
 }

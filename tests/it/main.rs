@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod catalogue;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;
@@ -23,13 +24,18 @@ mod git_history;
 #[path = "../harness/git_server/mod.rs"]
 mod git_server;
 mod git_servers;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod hub;
+mod hub_contract;
 mod memory;
 mod rendering;
 mod report;
 mod review;
+mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
-mod schemas;
+mod sync;
 mod tidy;
-mod yaml_oracle;
 mod wire;
+mod yaml_oracle;

@@ -12,7 +12,7 @@ use super::attempt::Attempt;
 use super::tcp::{Wire, proxy_authorization};
 use super::tls::{Secure, secure, tls_error};
 use crate::git::error::FetchError;
-use crate::git::remote::{Auth, HttpAddress, read_secret};
+use crate::git::remote::{Auth, HttpAddress, ProxyAddress, read_secret};
 use crate::limits;
 
 const LIST: &str = "/info/refs?service=git-upload-pack";
@@ -162,7 +162,7 @@ impl Write for Connection {
 fn broken(place: &HttpAddress, error: io::Error) -> FetchError {
     let host = place.authority();
     match tls_error(&error) {
-        Some(source) => FetchError::Tls { host, source },
+        Some(source) => FetchError::Tls { host, source: Box::new(source) },
         None => FetchError::Connection { host, source: error },
     }
 }
@@ -314,7 +314,7 @@ fn accept(
         401 | 403 => return Err(refused(attempt)),
         404 | 410 => return Err(FetchError::RepositoryMissing { url }),
         407 => {
-            let proxy = attempt.proxy.as_ref().map(|p| p.shown()).unwrap_or_default();
+            let proxy = attempt.proxy.as_ref().map(ProxyAddress::shown).unwrap_or_default();
             return Err(FetchError::Proxy { proxy, host: place.authority(), status: 407 });
         }
         status => return Err(FetchError::Status { host: place.authority(), status }),

@@ -11,7 +11,7 @@ use ssh2::{Channel, ErrorCode, MethodType, Session};
 use super::attempt::Attempt;
 use super::known_hosts::{self, Verdict};
 use super::tcp::Wire;
-use crate::git::error::FetchError;
+use crate::git::error::{FetchError, HostKey};
 use crate::git::remote::{Address, Auth, bracketed, read_credential, read_secret};
 
 /// `LIBSSH2_ERROR_TIMEOUT`, `_EAGAIN`, `_AUTHENTICATION_FAILED`, `_PUBLICKEY_UNVERIFIED` of `libssh2.h`.
@@ -128,21 +128,23 @@ impl Login<'_> {
     }
 
     fn judge(&self, text: &str, name: &str, key: &[u8]) -> Result<(), FetchError> {
-        let host = self.shown();
-        let kind = known_hosts::kind(key);
-        let fingerprint = known_hosts::fingerprint(key);
-        let line = known_hosts::line(name, key);
-        let file = self.known_hosts.to_owned();
+        let refused = || {
+            Box::new(HostKey {
+                host: self.shown(),
+                kind: known_hosts::kind(key),
+                fingerprint: known_hosts::fingerprint(key),
+                line: known_hosts::line(name, key),
+                file: self.known_hosts.to_owned(),
+            })
+        };
         match known_hosts::judge(text, name, key) {
             Verdict::Known => Ok(()),
-            Verdict::Unknown => {
-                Err(FetchError::HostKeyUnknown { host, kind, fingerprint, line, file })
-            }
+            Verdict::Unknown => Err(FetchError::HostKeyUnknown { key: refused() }),
             Verdict::Changed { line: known_line } => {
-                Err(FetchError::HostKeyChanged { host, kind, fingerprint, line, file, known_line })
+                Err(FetchError::HostKeyChanged { key: refused(), known_line })
             }
             Verdict::Revoked { line: known_line } => {
-                Err(FetchError::HostKeyRevoked { host, kind, fingerprint, file, known_line })
+                Err(FetchError::HostKeyRevoked { key: refused(), known_line })
             }
         }
     }

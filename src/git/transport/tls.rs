@@ -17,7 +17,7 @@ pub type Secure = StreamOwned<ClientConnection, Wire>;
 
 /// Wraps a connection. The handshake happens at the first write.
 pub fn secure(attempt: &Attempt, wire: Wire, host: &str) -> Result<Secure, FetchError> {
-    let failed = |source| FetchError::Tls { host: host.to_owned(), source };
+    let failed = |source| FetchError::Tls { host: host.to_owned(), source: Box::new(source) };
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| failed(rustls::Error::General("the host is not a name for TLS".into())))?;
     let config = Arc::new(config(attempt, host)?);
@@ -30,7 +30,7 @@ pub fn tls_error(error: &io::Error) -> Option<rustls::Error> {
 }
 
 fn config(attempt: &Attempt, host: &str) -> Result<ClientConfig, FetchError> {
-    let failed = |source| FetchError::Tls { host: host.to_owned(), source };
+    let failed = |source| FetchError::Tls { host: host.to_owned(), source: Box::new(source) };
     let roots = match &attempt.remote.ca_bundle {
         Some(file) => bundle(file)?,
         None => system_roots(),
