@@ -14,11 +14,6 @@ mod custom_resources;
 mod deploy;
 mod docs;
 mod example;
-#[path = "../harness/mod.rs"]
-mod harness;
-mod hub;
-mod hub_contract;
-mod catalogue;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
