@@ -102,8 +102,7 @@ fn config_problems(text: &str, kind: FileKind) -> Vec<Diagnostic> {
     // Every configuration file is at least a mapping; the checks are in the reading.
     #[derive(Default, serde::Deserialize)]
     struct Any {}
-    let (read, found) =
-        configfile::read_all::<Any>(&path, text.as_bytes(), kind, &Scope::Source);
+    let (read, found) = configfile::read_all::<Any>(&path, text.as_bytes(), kind, &Scope::Source);
     assert!(!read.is_empty() || !found.is_empty(), "nothing in it");
     found
 }
@@ -261,7 +260,12 @@ const OCM_FIELDS: [&str; 7] = [
 /// The fields of a schema, dotted, and the values of enumerations.
 fn fields(schema: &Value, at: &str, stop: &[&str], found: &mut BTreeSet<String>) {
     found.extend(
-        schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned),
+        schema["enum"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned),
     );
     for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gitwork::api::work::manifest_work_spec_schema;
 use gitwork::core::config::FileKind;
@@ -12,6 +13,7 @@ use gitwork::core::work::DesiredWork;
 use gitwork::core::yaml;
 use serde_json::Value;
 
+use crate::harness::{ClusterOptions, ControlPlane, apply_all, eventually};
 use crate::memory::{File, render};
 
 fn root() -> PathBuf {
@@ -244,5 +246,28 @@ fn the_tour_of_the_example_names_every_work() {
     for work in works() {
         let folder = work.path.as_str().strip_prefix("clusters/").unwrap();
         assert!(tour.contains(&format!("`{folder}`")), "README.md says nothing of {folder}");
+    }
+}
+
+/// A CRD is served some moments after it was applied.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Server-side apply refuses a field that the kind does not have.
+#[tokio::test]
+async fn a_real_api_server_takes_every_object_of_the_example() {
+    let plane = ControlPlane::shared().await;
+    let cluster = plane.start("example-objects", ClusterOptions::default()).await;
+    let (mut works, client) = (works(), cluster.client());
+    // Suspended because the cluster lacks its kinds.
+    works.retain(|work| !work.suspend);
+    for work in works {
+        let spec = work.body.spec.value();
+        let objects = manifests(&spec);
+        let apply = || async {
+            let applied = apply_all(client.clone(), objects).await;
+            applied.map(|applied| applied.len()).map_err(|why| format!("{}: {why:#}", work.key))
+        };
+        let applied = eventually("the objects of a work to be taken", DEADLINE, apply).await;
+        assert_eq!(applied.unwrap(), objects.len());
     }
 }
