@@ -362,3 +362,34 @@ fn every_invariant_names_tests_that_exist() {
     assert_eq!(numbered.count(), invariants, "every invariant has a line \"Shown by\"");
     assert!(invariants >= 8, "{invariants}");
 }
+
+/// The texts of all Rust files of the product, with the lines of a broken string joined.
+fn source_text(folder: &Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text.push_str(&source_text(&path));
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            for part in std::fs::read_to_string(&path).unwrap().split("\\\n") {
+                text.push_str(part.trim_start());
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn every_message_that_operators_look_up_is_one_that_gitwork_says() {
+    let text = section(&Page::read("docs/operations.md"), "At 3 a.m.");
+    let said = source_text(&repository().join("src"));
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let mut count = 0;
+    for (message, _) in rows.filter(|(message, _)| *message != "message") {
+        for part in message.split("...").map(|part| part.trim_matches([' ', ','])) {
+            count += 1;
+            assert!(said.contains(part), "gitwork does not say {part:?} of {message:?}");
+        }
+    }
+    assert!(count > 20, "{count}");
+}
