@@ -192,7 +192,9 @@ pub struct DaemonSource {
     pub id: Option<String>,
     /// An https, ssh or file URL, or a folder.
     pub repo: String,
+    /// Branch to follow; the remote's HEAD where no ref is named.
     pub branch: Option<String>,
+    /// Tag to read.
     pub tag: Option<String>,
     /// The highest tag in this range is read.
     pub semver: Option<String>,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::config::{FileKind, LATER};
 use super::diagnostic::{Code, Diagnostic, Location, Scope};
-use super::name::RepoPath;
+use super::name::{RepoPath, check_label};
 use super::rules;
 use super::schema::{self, Problem};
 use super::yaml::{self, Document};
@@ -171,6 +171,16 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<Problem> {
         let rules: serde_json::Map<String, Value> =
             names.iter().filter_map(|n| Some(((*n).to_owned(), value.get(n)?.clone()))).collect();
         add(settings.to_owned(), rules::check_manifest_config(&Value::Object(rules)));
+        if let Some(Err(why)) =
+            value.get("resource").and_then(Value::as_str).map(|t| check_label(t, 63))
+        {
+            found.push(Problem {
+                pointer: "/resource".into(),
+                code: Code::BadValue,
+                message: format!("a resource {why}"),
+                hint: Some("write the plural, as in kubectl api-resources: gateways".into()),
+            });
+        }
         return found;
     }
     if let Some(option) = value.get("deleteOption") {

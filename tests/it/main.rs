@@ -12,6 +12,8 @@ mod contract;
 mod control_plane;
 mod custom_resources;
 mod deploy;
+mod docs;
+mod example;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
