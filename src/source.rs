@@ -31,7 +31,7 @@ pub struct SourceConfig {
 #[derive(Debug, Clone)]
 pub enum Repository {
     /// A Git repository, fetched into a mirror below `cache`.
-    Git { remote: Remote, reference: Reference, cache: PathBuf },
+    Git { remote: Box<Remote>, reference: Reference, cache: PathBuf },
     /// A folder as it is on disk, uncommitted changes included.
     Directory(PathBuf),
 }
@@ -108,7 +108,7 @@ impl Source {
         let origin = match &config.repository {
             Repository::Git { remote, reference, cache } => {
                 let folder = mirror_folder(cache, &remote.url);
-                let mirror = Mirror::open(&folder, remote.clone(), MirrorLimits::default())?;
+                let mirror = Mirror::open(&folder, Remote::clone(remote), MirrorLimits::default())?;
                 Origin::Mirror { mirror: Box::new(mirror), reference: reference.clone() }
             }
             Repository::Directory(folder) => {

@@ -79,7 +79,7 @@ fn between_revisions(
     let base = source.read_revision(base, &cancel).map_err(Failure::new)?;
     let [base, head] = [base, head].map(|desired| narrowed(desired, &path, filter));
     let review = Review::new(&base, &head);
-    let failed = head.diagnostics.iter().any(|found| found.is_error());
+    let failed = head.diagnostics.iter().any(super::super::core::diagnostic::Diagnostic::is_error);
     let text = match args.output {
         PlanFormat::Text => review::text(&review, Style::Coloured),
         PlanFormat::Markdown => review::markdown(&review),
@@ -119,7 +119,8 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool),
     let policy = Policy { allow_delete_all: args.allow_delete_all };
     let mut plan = plan::plan(&desired, &observed, &departed, &policy);
     plan.steps.retain(|step| filter.admits(&step.key));
-    let failed = desired.diagnostics.iter().any(|found| found.is_error());
+    let failed =
+        desired.diagnostics.iter().any(super::super::core::diagnostic::Diagnostic::is_error);
     Ok((plan_text(&plan, args.output), !plan.is_empty(), failed))
 }
 

@@ -100,7 +100,11 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, Failure> {
 }
 
 fn exit(desired: &Desired) -> Exit {
-    if desired.diagnostics.iter().any(|found| found.is_error()) { Exit::Failed } else { Exit::Done }
+    if desired.diagnostics.iter().any(super::super::core::diagnostic::Diagnostic::is_error) {
+        Exit::Failed
+    } else {
+        Exit::Done
+    }
 }
 
 fn manifest_work(work: &DesiredWork, desired: &Desired) -> Value {

@@ -165,7 +165,7 @@ fn read_file(path: &Path) -> Result<DaemonFile, Failure> {
     let (config, found) =
         configfile::read_one::<DaemonFile>(&shown, &bytes, FileKind::Daemon, &Scope::Source);
     output::diagnostics(&found);
-    if found.iter().any(|found| found.is_error()) {
+    if found.iter().any(super::super::core::diagnostic::Diagnostic::is_error) {
         return Err(Failure::new(format!("{} cannot be used", path.display())));
     }
     Ok(config.map(|config| config.value).unwrap_or_default())
@@ -281,7 +281,7 @@ async fn until_signal(hints: &[mpsc::Sender<()>]) -> Result<(), Failure> {
             _ = hang_up.recv() => {
                 tracing::info!("SIGHUP: fetching now");
                 // A full channel means that a hint is waiting already.
-                for hint in &hints[..] {
+                for hint in hints {
                     let _sent = hint.try_send(());
                 }
                 continue;

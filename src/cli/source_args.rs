@@ -157,7 +157,7 @@ impl SourceArgs {
     }
 
     fn git(&self, url: String, reference: Reference) -> Result<Repository, Failure> {
-        let remote = self.credentials.remote(url);
+        let remote = Box::new(self.credentials.remote(url));
         let cache = match &self.cache {
             Some(folder) => folder.clone(),
             None => default_cache()?,

@@ -3,6 +3,7 @@
 //! schemas check the files, so that the two cannot differ.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -277,6 +278,14 @@ impl FileKind {
             FileKind::Manifest => "manifest-config",
             FileKind::Daemon => "daemon",
         }
+    }
+
+    /// The schema, made once.
+    pub(super) fn compiled_schema(self) -> &'static Value {
+        static SCHEMAS: LazyLock<BTreeMap<FileKind, Value>> =
+            LazyLock::new(|| FileKind::ALL.map(|kind| (kind, kind.schema())).into());
+        // Every kind is in the table.
+        SCHEMAS.get(&self).unwrap_or(&Value::Null)
     }
 
     /// The JSON Schema (draft 2020-12) of the file.

@@ -56,9 +56,9 @@ pub fn read_all<T: DeserializeOwned + Default>(
     let read = yaml::read(file, bytes, scope);
     let mut diagnostics = read.diagnostics;
     let mut all = Vec::new();
-    let schema = kind.schema();
+    let schema = kind.compiled_schema();
     for document in read.documents {
-        let problems = problems(&document.value, kind, &schema);
+        let problems = problems(&document.value, kind, schema);
         diagnostics
             .extend(problems.iter().map(|problem| diagnostic(problem, &document, file, scope)));
         match serde_json::from_value(document.value.clone()) {

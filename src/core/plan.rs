@@ -261,8 +261,8 @@ impl fmt::Display for Reason {
             Self::BeingDeleted { wanted: false } => f.write_str("being deleted on the hub"),
             Self::Conflict { owner } => write!(
                 f,
-                "the name is taken by a ManifestWork of {}; rename the work, or allow the take-over with \
-                 `gitwork adopt`",
+                "the name is taken by a ManifestWork of {}; rename the work, or allow the take-over: \
+                 annotate that ManifestWork with gitwork.dev/adopt=<this source's id>",
                 owner_text(owner)
             ),
             Self::StoredDifferently => f.write_str(

@@ -64,7 +64,7 @@ type Fetch = JoinHandle<(Source, Result<Read, ReadError>)>;
 
 /// What comes in while a pass is under way.
 enum PassEvent {
-    LookedUp(WorkKey, Result<Option<ObservedWork>, HubError>),
+    LookedUp(WorkKey, Box<Result<Option<ObservedWork>, HubError>>),
     Outcome(Box<Outcome>),
 }
 
@@ -242,7 +242,9 @@ impl Engine {
     fn take_pass_event(&mut self, event: PassEvent) {
         let (now, seed) = (Instant::now(), fastrand::u64(..));
         match event {
-            PassEvent::LookedUp(key, found) => self.state.set_looked_up(&key, found, now, seed),
+            PassEvent::LookedUp(key, found) => {
+                self.state.set_looked_up(&key, *found, now, seed);
+            }
             PassEvent::Outcome(outcome) => {
                 self.tell_outcome(&outcome);
                 self.state.set_outcome(&outcome, now, seed);
@@ -447,7 +449,7 @@ fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> BoxStream<'static, PassEve
             let hub = hub.clone();
             async move {
                 let found = hub.get(&key).await;
-                PassEvent::LookedUp(key, found)
+                PassEvent::LookedUp(key, Box::new(found))
             }
         })
         .buffer_unordered(limits::HUB_IN_FLIGHT_PER_CLUSTER)

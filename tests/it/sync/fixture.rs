@@ -93,7 +93,7 @@ impl Sync {
             proxy: None,
         };
         let cache = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
-        let repository = Repository::Git { remote, reference, cache };
+        let repository = Repository::Git { remote: Box::new(remote), reference, cache };
         Source::open(SourceConfig { id: self.id.clone(), repository, path: RepoPath::root() })
             .unwrap()
     }
