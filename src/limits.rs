@@ -31,3 +31,27 @@ pub const DIAGNOSTICS_MAX: usize = 10_000;
 /// ManifestWork names: OCM's AppliedManifestWork name is a 64-digit hash, a dash and this name,
 /// within 253 characters (OCM work agent).
 pub const WORK_NAME_CHARS_MAX: usize = 188;
+/// One JSONPath of a rule. A path with a long filter has some 200 bytes.
+pub const JSONPATH_BYTES_MAX: usize = 4_096;
+/// Expressions within expressions of one JSONPath; real ones have a key within a filter, which is two.
+pub const JSONPATH_DEPTH_MAX: usize = 16;
+/// Values that one JSONPath may touch in one object: `..` repeated multiplies them. An object at etcd's limit
+/// of 1.5 MiB has at most some 100,000 values.
+pub const JSONPATH_STEPS_MAX: usize = 1_000_000;
+/// One CEL expression of a condition rule. Real ones have a few hundred bytes, and parsing takes more than
+/// linear time.
+pub const CEL_BYTES_MAX: usize = 4_096;
+/// Brackets, calls and conditions within one another in a CEL expression. A level takes the parser some
+/// 150 KiB of stack without optimisation and under 20 KiB with it, and a thread has 2 MiB.
+pub const CEL_DEPTH_MAX: u16 = if cfg!(debug_assertions) { 8 } else { 32 };
+/// Fields that a diff of one object shows. A person reads no more; past it, they are counted.
+pub const DIFF_FIELDS_MAX: usize = 200;
+/// Lines that a diff of one text shows, context included.
+pub const DIFF_LINES_MAX: usize = 200;
+/// Bytes of one value that a diff keeps.
+pub const DIFF_VALUE_BYTES_MAX: usize = 2_048;
+/// Items (or lines) that differ in one list (or text), both sides together, of which the shortest edit is
+/// searched for: it takes up to the square of this many steps.
+pub const DIFF_ITEMS_MAX: usize = 4_000;
+/// Characters of a pull-request comment: GitHub takes 65,536, and the caller may add some words.
+pub const COMMENT_CHARS_MAX: usize = 60_000;

@@ -19,6 +19,8 @@ pub mod name;
 pub mod observed;
 pub mod plan;
 pub mod render;
+pub mod report;
+pub mod review;
 pub mod rules;
 pub mod sarif;
 pub mod schema;

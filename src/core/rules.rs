@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cel;
 use super::diagnostic::Code;
-use super::jsonpath::JsonPath;
+use super::jsonpath::{self, FieldRemoval};
 use super::name::check_subdomain;
 use super::schema::{self, Problem};
 use crate::api::work::manifest_work_spec_schema;
@@ -156,7 +156,7 @@ fn check_feedback(value: &Value, problems: &mut Vec<Problem>) {
                 }
                 names.push(name);
             }
-            if let Some(Err(why)) = text(path, "path").map(JsonPath::parse) {
+            if let Some(Err(why)) = text(path, "path").map(jsonpath::check) {
                 problems.push(problem(format!("{at}/path"), Code::BadJsonPath, why.to_string()));
             }
         }
@@ -236,7 +236,7 @@ fn check_update_strategy(value: &Value, problems: &mut Vec<Problem>) {
         }
         conditions.push(condition);
         for (path_index, path) in items(fields, "jsonPaths") {
-            if let Some(Err(why)) = path.as_str().map(JsonPath::parse) {
+            if let Some(Err(why)) = path.as_str().map(FieldRemoval::parse) {
                 problems.push(problem(
                     format!("{at}/jsonPaths/{path_index}"),
                     Code::BadJsonPath,

@@ -19,11 +19,15 @@ use super::binaries::Program;
 use super::control_plane::Etcd;
 use super::credentials::Credentials;
 use super::process::{Port, Process};
+use super::requests::{Requests, audit_flags};
 use super::wait::eventually;
 use super::workloads::{self, Workloads};
 
 /// An API server takes 3 s on an idle machine, but tests share theirs with compilers.
 const START: Duration = Duration::from_secs(120);
+
+/// In the cluster's folder.
+pub(super) const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
 
 /// Longer than any test or demo runs.
 const TOKEN_LIFE_SECONDS: i64 = 24 * 60 * 60;
@@ -66,7 +70,7 @@ impl Cluster {
         let credentials = Credentials::create(&folder, name)?;
         let port = Port::reserve()?;
         let kubeconfig = credentials.admin_kubeconfig(&address(&port))?;
-        fs::write(folder.join("admin.kubeconfig"), &kubeconfig)?;
+        fs::write(folder.join(ADMIN_KUBECONFIG), &kubeconfig)?;
         let mut cluster = Cluster {
             name: name.to_owned(),
             workloads: None,
@@ -132,6 +136,25 @@ impl Cluster {
         Client::try_from(config(&kubeconfig).await.unwrap()).unwrap()
     }
 
+    /// The file of [`Cluster::kubeconfig`], for `gitwork --kubeconfig` and the like.
+    pub fn kubeconfig_path(&self) -> PathBuf {
+        self.folder.join(ADMIN_KUBECONFIG)
+    }
+
+    /// A file with what [`Cluster::kubeconfig_for`] gives.
+    pub async fn kubeconfig_path_for(&self, namespace: &str, service_account: &str) -> PathBuf {
+        let text = self.kubeconfig_for(namespace, service_account).await;
+        let path = self.folder.join(format!("{namespace}.{service_account}.kubeconfig"));
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// What clients ask of the API server from now on. On a shared cluster other tests ask too:
+    /// tell yours by namespace, user or user agent.
+    pub fn requests(&self) -> Requests {
+        Requests::from_now_on(&self.folder).unwrap()
+    }
+
     pub fn url(&self) -> String {
         address(&self.port)
     }
@@ -144,13 +167,22 @@ impl Cluster {
     pub async fn namespace(&self, prefix: &str) -> String {
         let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
         let name = format!("{prefix}-{number}");
-        let wanted = Namespace { metadata: named(&name), ..Default::default() };
-        let namespaces: Api<Namespace> = Api::all(self.client());
-        namespaces.create(&PostParams::default(), &wanted).await.unwrap();
+        self.create_namespace(&name).await;
         name
     }
 
-    /// Makes the API server serve more kinds, and waits until it does.
+    /// Makes a namespace of that very name: for a cluster of one's own.
+    ///
+    /// # Panics
+    /// When there is one.
+    pub async fn create_namespace(&self, name: &str) {
+        let wanted = Namespace { metadata: named(name), ..Default::default() };
+        let namespaces: Api<Namespace> = Api::all(self.client());
+        namespaces.create(&PostParams::default(), &wanted).await.unwrap();
+    }
+
+    /// Makes the API server serve more kinds, and waits until it does. It holds back the first
+    /// object of a new kind for 2 s, in case a second API server has not heard of the kind.
     pub async fn install(&self, crds: &[CustomResourceDefinition]) -> Result<()> {
         let client = self.client();
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -185,7 +217,7 @@ impl Cluster {
     pub async fn restart(&self) -> Result<()> {
         self.kill();
         let mut command = self.etcd.binaries.command(Program::ApiServer)?;
-        command.args(self.server_flags());
+        command.args(self.server_flags()).args(audit_flags(&self.folder)?);
         let process = Process::start(command, "kube-apiserver", &self.folder)?;
         *self.server() = Some(process);
         let mut config = self.config();

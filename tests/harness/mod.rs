@@ -6,9 +6,31 @@
 //! Where it cannot be had, tests fail and say what to install: none is ever skipped.
 //!
 //! ```ignore
-//! let hub = ControlPlane::shared().await.hub().await;
-//! let namespace = hub.namespace("cluster1").await;
-//! let works = Api::<ManifestWork>::namespaced(hub.client(), &namespace);
+//! // Tests share a hub; each takes namespaces, the cluster namespaces of OCM, of its own.
+//! let hub = harness::hub().await;
+//! let edge = hub.namespace("edge").await; // "edge-0"
+//! let works = Api::<ManifestWork>::namespaced(hub.client(), &edge);
+//!
+//! // The program, as the admin or as a ServiceAccount that may do what RBAC says.
+//! let kubeconfig = hub.kubeconfig_path_for(&edge, "gitwork").await;
+//! Command::new(env!("CARGO_BIN_EXE_gitwork")).arg("--kubeconfig").arg(kubeconfig);
+//!
+//! // What it asked of the API server.
+//! let mut requests = hub.requests();
+//! // … let it run …
+//! let made = requests.take();
+//! let writes = made.iter().filter(|r| r.user_agent.starts_with("gitwork") && r.is_write());
+//! assert_eq!(tally(writes), BTreeMap::from([("patch manifestworks".to_owned(), 1)]));
+//!
+//! // A managed cluster that tests share, where Deployments roll out and owners own.
+//! let managed = harness::managed().await;
+//!
+//! // A cluster of one's own: to restart it, to count all that it does, to name its namespaces.
+//! let plane = ControlPlane::shared().await;
+//! let hub = plane.start("hub", ClusterOptions { crds: crds::hub(), ..Default::default() }).await;
+//! hub.create_namespace("cluster1").await;
+//! hub.kill();
+//! hub.restart().await.unwrap();
 //! ```
 //!
 //! Nothing outlives the process that started it, however that dies: every child waits on the
@@ -31,9 +53,21 @@ mod control_plane;
 pub mod crds;
 mod credentials;
 mod process;
+pub mod requests;
 mod wait;
 mod workloads;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use control_plane::ControlPlane;
+pub use requests::tally;
 pub use wait::eventually;
+
+/// [`ControlPlane::hub`] of the control plane that tests share.
+pub async fn hub() -> &'static Cluster {
+    ControlPlane::shared().await.hub().await
+}
+
+/// [`ControlPlane::managed`] of the control plane that tests share.
+pub async fn managed() -> &'static Cluster {
+    ControlPlane::shared().await.managed().await
+}

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
 /// Removes a folder once the input ends. Programs that still shut down may write into it for
-/// up to three seconds.
+/// three seconds, and more where the machine is busy.
 const REMOVE_AT_END_OF_INPUT: &str = r#"trap '' INT TERM HUP; cat >/dev/null
-for attempt in 1 2 3 4 5; do rm -rf -- "$1" 2>/dev/null && exit; sleep 1; done"#;
+for attempt in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do rm -rf -- "$1" 2>/dev/null && exit; sleep 1; done"#;
 
 /// A running program. Dropping it kills it; when this process dies in another way, the pipe to
 /// its standard input closes, at which it stops by itself.

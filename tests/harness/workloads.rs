@@ -10,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 
 use super::binaries::{Binaries, Program};
-use super::cluster::named;
+use super::cluster::{ADMIN_KUBECONFIG, named};
 use super::process::Process;
 use super::wait::eventually;
 
@@ -54,7 +54,7 @@ impl Workloads {
         let mut programs = Vec::new();
         let mut start = |program: Program, flags: &[&str]| {
             let mut command = binaries.command(program)?;
-            let kubeconfig = folder.join("admin.kubeconfig");
+            let kubeconfig = folder.join(ADMIN_KUBECONFIG);
             command.arg(format!("--kubeconfig={}", kubeconfig.display())).args(flags);
             programs.push(Process::start(command, program.name(), folder)?);
             anyhow::Ok(())

@@ -12,17 +12,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::harness::binaries::{Binaries, Program, cache_key, cache_root, cached};
-use crate::harness::{ClusterOptions, ControlPlane, crds, eventually};
+use crate::harness::{self, ClusterOptions, ControlPlane, crds, eventually, tally};
 
 /// Far beyond what anything here takes on an idle machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -42,7 +45,7 @@ async fn names_of_config_maps(client: Client, namespace: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn the_hub_serves_manifestworks_with_a_status_of_their_own() {
-    let hub = ControlPlane::shared().await.hub().await;
+    let hub = harness::hub().await;
     let namespace = hub.namespace("cluster").await;
     let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
     let resource = ApiResource::from_gvk(&kind);
@@ -56,7 +59,7 @@ async fn the_hub_serves_manifestworks_with_a_status_of_their_own() {
 
 #[tokio::test]
 async fn a_service_account_may_do_what_it_is_granted_and_no_more() {
-    let hub = ControlPlane::shared().await.hub().await;
+    let hub = harness::hub().await;
     let (namespace, other) = (hub.namespace("granted").await, hub.namespace("other").await);
     let reader = hub.client_for(&namespace, "reader").await;
     let secrets: Api<Secret> = Api::namespaced(reader.clone(), &namespace);
@@ -82,6 +85,40 @@ async fn a_service_account_may_do_what_it_is_granted_and_no_more() {
     let elsewhere: Api<Secret> = Api::namespaced(reader, &other);
     let refused = elsewhere.list(&ListParams::default()).await.unwrap_err();
     assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_who_asks_for_what() {
+    let hub = harness::hub().await;
+    let namespace = hub.namespace("counted").await;
+    let path = hub.kubeconfig_path_for(&namespace, "counter").await;
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    config.headers.push((USER_AGENT, HeaderValue::from_static("counter/1")));
+    let maps: Api<ConfigMap> = Api::namespaced(Client::try_from(config).unwrap(), &namespace);
+    let admin: Api<ConfigMap> = Api::namespaced(hub.client(), &namespace);
+    admin.create(&PostParams::default(), &config_map("before")).await.unwrap();
+
+    let mut requests = hub.requests();
+    admin.create(&PostParams::default(), &config_map("map")).await.unwrap();
+    for _ in 0..3 {
+        let refused = maps.create(&PostParams::default(), &config_map("map")).await.unwrap_err();
+        assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
+    }
+    maps.get_status("map").await.unwrap_err();
+    let made = requests.take();
+    let mine: Vec<_> = made.iter().filter(|r| r.user_agent == "counter/1").collect();
+    let expected = [("create configmaps", 3), ("get configmaps/status", 1)];
+    assert_eq!(tally(mine.iter().copied()), expected.map(|(k, n)| (k.to_owned(), n)).into());
+    let user = format!("system:serviceaccount:{namespace}:counter");
+    assert!(mine.iter().all(|r| r.user == user && r.namespace == namespace), "{mine:?}");
+    let writes = made.iter().filter(|r| r.namespace == namespace && r.is_write()).count();
+    assert_eq!(writes, 4, "the admin's write counts, the one before does not");
+
+    admin.list(&ListParams::default()).await.unwrap();
+    let lists = requests.take().into_iter().filter(|r| r.namespace == namespace);
+    assert_eq!(lists.map(|r| r.verb).collect::<Vec<_>>(), ["list"]);
 }
 
 #[tokio::test]
@@ -115,7 +152,7 @@ async fn clusters_are_separate_and_one_outlives_its_api_server() {
 
 #[tokio::test]
 async fn a_deployment_rolls_out_and_goes_with_its_owner() {
-    let cluster = ControlPlane::shared().await.managed().await;
+    let cluster = harness::managed().await;
     let namespace = cluster.namespace("rollout").await;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
     let owner = maps.create(&PostParams::default(), &config_map("owner")).await.unwrap();

@@ -7,8 +7,10 @@
 )]
 
 mod control_plane;
+mod custom_resources;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod memory;
 mod rendering;
 mod tidy;
+mod wire;

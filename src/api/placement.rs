@@ -1,0 +1,481 @@
+//! `cluster.open-cluster-management.io/v1beta1`: Placement and PlacementDecision.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    Condition, LabelSelector, LabelSelectorRequirement, Time,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::UnknownFields;
+use super::cluster::TaintEffect;
+use super::schema::{self, kind_schema, text_enum};
+
+/// Label of a PlacementDecision: the name of its Placement.
+pub const LABEL_PLACEMENT: &str = "cluster.open-cluster-management.io/placement";
+/// Label of a PlacementDecision: the number of its decision group, from 0.
+pub const LABEL_DECISION_GROUP_INDEX: &str =
+    "cluster.open-cluster-management.io/decision-group-index";
+/// Label of a PlacementDecision: the name of its decision group.
+pub const LABEL_DECISION_GROUP_NAME: &str =
+    "cluster.open-cluster-management.io/decision-group-name";
+
+/// Which clusters to choose.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "cluster.open-cluster-management.io",
+    version = "v1beta1",
+    kind = "Placement",
+    plural = "placements",
+    namespaced,
+    status = "PlacementStatus",
+    doc = "Chooses clusters from the cluster sets that are bound to its namespace.",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
+    printcolumn(
+        name = "Succeeded",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="PlacementSatisfied")].status"#
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="PlacementSatisfied")].reason"#
+    ),
+    printcolumn(
+        name = "SelectedClusters",
+        type_ = "integer",
+        json_path = ".status.numberOfSelectedClusters"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementSpec {
+    /// The cluster sets to choose from; without any, all that are bound to the namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_sets: Vec<String>,
+    /// How many clusters to choose; without it, all that fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number_of_clusters: Option<i32>,
+    /// What a cluster must be like: one of them is enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predicates: Vec<ClusterPredicate>,
+    /// Which of the clusters that fit come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prioritizer_policy: Option<PrioritizerPolicy>,
+    /// How to spread the choice over regions and the like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_policy: Option<SpreadPolicy>,
+    /// Taints that do not matter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    /// How the chosen clusters are put into groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_strategy: Option<DecisionStrategy>,
+    /// The order of the clusters within the decisions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "ClusterName"))]
+    pub sort_by: Option<SortBy>,
+    /// The shortest time between two choices that a changed score causes: a number and h, m or s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "1m", "pattern" = "^[0-9]+[hms]$"))]
+    pub score_rate_limit: Option<String>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+kind_schema!(
+    Placement,
+    "Chooses clusters from the cluster sets that are bound to its namespace.",
+    {"spec": PlacementSpec, "status": PlacementStatus},
+    required: &["spec"]
+);
+
+text_enum! {
+    /// The order of the clusters within the decisions.
+    SortBy {
+        /// By name.
+        #[default]
+        ClusterName,
+        /// The best score first.
+        Score,
+    }
+}
+
+/// What a cluster must be like.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterPredicate {
+    /// All its parts must hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_cluster_selector: Option<ClusterSelector>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// Clusters by labels, claims and expressions, all of which must hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSelector {
+    /// By the ManagedCluster's labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::label_selector")]
+    pub label_selector: Option<LabelSelector>,
+    /// By the cluster's claims.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_selector: Option<ClusterClaimSelector>,
+    /// By expressions over the ManagedCluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cel_selector: Option<ClusterCelSelector>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// Clusters by their claims.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterClaimSelector {
+    /// Requirements on claims, all of which must hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::requirements")]
+    pub match_expressions: Vec<LabelSelectorRequirement>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// Clusters by expressions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterCelSelector {
+    /// CEL over `managedCluster`, all of which must be true.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cel_expressions: Vec<String>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// Which of the clusters that fit come first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PrioritizerPolicy {
+    /// Additive adds to OCM's own prioritizers, Exact replaces them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Additive"))]
+    pub mode: Option<String>,
+    /// The prioritizers and their weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub configurations: Vec<PrioritizerConfig>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// A prioritizer and its weight.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PrioritizerConfig {
+    /// Where the score comes from.
+    pub score_coordinate: ScoreCoordinate,
+    /// From -10 to 10; 0 switches the prioritizer off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 1, "minimum" = -10, "maximum" = 10))]
+    pub weight: Option<i32>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+text_enum! {
+    /// Where a score comes from.
+    ScoreCoordinateType {
+        /// A prioritizer of OCM's own.
+        #[default]
+        BuiltIn,
+        /// An AddOnPlacementScore.
+        AddOn,
+    }
+}
+
+/// Where a score comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["type"]))]
+pub struct ScoreCoordinate {
+    /// Which of the other fields counts.
+    #[serde(rename = "type", default)]
+    pub type_: ScoreCoordinateType,
+    /// Name of OCM's prioritizer: Balance, Steady, ResourceAllocatableCPU, ResourceAllocatableMemory.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub built_in: String,
+    /// The score of an add-on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub add_on: Option<AddOnScore>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// The score of an add-on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AddOnScore {
+    /// Name of the AddOnPlacementScore in each cluster namespace.
+    pub resource_name: String,
+    /// Name of the score in it.
+    pub score_name: String,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// How to spread the choice over regions and the like.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpreadPolicy {
+    /// The first counts most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("maxItems" = 8))]
+    pub spread_constraints: Vec<SpreadConstraint>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+text_enum! {
+    /// Where a cluster says which part of a topology it is in.
+    TopologyKeyType {
+        /// In a label of the ManagedCluster.
+        #[default]
+        Label,
+        /// In a claim.
+        Claim,
+    }
+}
+
+text_enum! {
+    /// What to do where a spread cannot be had.
+    UnsatisfiableAction {
+        /// Choose fewer clusters.
+        DoNotSchedule,
+        /// Choose all the same.
+        #[default]
+        ScheduleAnyway,
+    }
+}
+
+/// How to spread the choice over the values of one key.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpreadConstraint {
+    /// Name of the label or claim.
+    #[schemars(extend(
+        "pattern" = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$",
+        "maxLength" = 316
+    ))]
+    pub topology_key: String,
+    /// Whether it is a label or a claim.
+    pub topology_key_type: TopologyKeyType,
+    /// How many clusters more than another value one may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 1, "minimum" = 1))]
+    pub max_skew: Option<i32>,
+    /// What to do where that cannot be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "ScheduleAnyway"))]
+    pub when_unsatisfiable: Option<UnsatisfiableAction>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// Taints that do not matter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Toleration {
+    /// Key of the taint; empty, with the operator Exists, for every key.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("pattern" = schema::QUALIFIED_NAME, "maxLength" = 316))]
+    pub key: String,
+    /// Equal or Exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Equal"))]
+    pub operator: Option<String>,
+    /// Value of the taint, for the operator Equal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("maxLength" = 1024))]
+    pub value: String,
+    /// Effect of the taint; without it, every effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TaintEffect>,
+    /// Seconds from when the taint was added until it matters after all; without it, it never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i64>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// How the chosen clusters are put into groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionStrategy {
+    /// The groups, in the order of a rollout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_strategy: Option<GroupStrategy>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// The decision groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupStrategy {
+    /// Groups by selector. Clusters in none of them follow in groups without a name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decision_groups: Vec<DecisionGroup>,
+    /// The most clusters in a group: a number, or a percentage of the chosen clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        schema_with = "schema::int_or_string",
+        extend("default" = "100%", "pattern" = "^((100|[1-9][0-9]{0,1})%|[1-9][0-9]*)$")
+    )]
+    pub clusters_per_decision_group: Option<IntOrString>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// One group of clusters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionGroup {
+    /// Name of the group.
+    #[schemars(extend("pattern" = "^[a-zA-Z0-9][-A-Za-z0-9_.]{0,61}[a-zA-Z0-9]$"))]
+    pub group_name: String,
+    /// Which of the chosen clusters are in it.
+    pub group_cluster_selector: GroupClusterSelector,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// Clusters by labels and claims, all of which must hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupClusterSelector {
+    /// By the ManagedCluster's labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::label_selector")]
+    pub label_selector: Option<LabelSelector>,
+    /// By the cluster's claims.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_selector: Option<ClusterClaimSelector>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// What the hub reports of a Placement. The clusters themselves are in its PlacementDecisions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementStatus {
+    /// PlacementSatisfied and PlacementMisconfigured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions_by_type")]
+    pub conditions: Vec<Condition>,
+    /// How many clusters were chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number_of_selected_clusters: Option<i32>,
+    /// The groups of the chosen clusters, in the order of a rollout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decision_groups: Vec<DecisionGroupStatus>,
+    /// When a changed score last counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::date_time")]
+    pub last_score_update_time: Option<Time>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// One group of the chosen clusters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionGroupStatus {
+    /// Number of the group, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_group_index: Option<i32>,
+    /// Name of the group; empty for clusters that no group asks for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub decision_group_name: String,
+    /// Names of the PlacementDecisions that have the group's clusters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<String>,
+    /// How many clusters are in the group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 0))]
+    pub cluster_count: Option<i32>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// A PlacementDecision says nothing but its status.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "cluster.open-cluster-management.io",
+    version = "v1beta1",
+    kind = "PlacementDecision",
+    plural = "placementdecisions",
+    namespaced,
+    no_spec,
+    status = "PlacementDecisionStatus",
+    doc = "At most 100 of the clusters that a Placement chose; the Placement's name is in a label.",
+    schema = "manual",
+    derive = "Default",
+    derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))"
+)]
+pub struct PlacementDecisionSpec {}
+
+kind_schema!(
+    PlacementDecision,
+    "At most 100 of the clusters that a Placement chose; the Placement's name is in a label.",
+    {"status": PlacementDecisionStatus},
+    required: &[]
+);
+
+/// The chosen clusters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementDecisionStatus {
+    /// One for each cluster.
+    pub decisions: Vec<ClusterDecision>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}
+
+/// One chosen cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterDecision {
+    /// Name of the ManagedCluster.
+    pub cluster_name: String,
+    /// Why it was chosen; mostly empty.
+    pub reason: String,
+    /// Its score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<i64>,
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown_fields: UnknownFields,
+}

@@ -1,7 +1,0 @@
-//! TEMP
-pub struct JsonPath;
-impl JsonPath {
-    pub fn parse(_: &str) -> Result<Self, String> {
-        Ok(Self)
-    }
-}
