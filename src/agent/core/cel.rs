@@ -14,10 +14,13 @@ use serde_json::Value;
 
 use crate::core::cel::check;
 
-/// Loop steps of all expressions of one manifest (upstream bounds cost units, of which a step takes several).
-const STEPS_MAX: u64 = 1_000_000;
-/// Loop steps of one expression.
-const STEPS_OF_ONE_MAX: u64 = 100_000;
+/// Loop steps times the object's values, for one expression: each step may copy a good part of the object, and 40
+/// bytes for each of these copies are what an agent can spare. (Upstream bounds cost units instead.)
+const COPIES_OF_ONE_MAX: u64 = 1_000_000;
+/// At least so many steps are granted, however large the object is.
+const STEPS_OF_ONE_MIN: u64 = 1_000;
+/// The expressions of one manifest share the steps of so many, as upstream has it.
+const SHARE: u64 = 10;
 /// A variable that no expression can name.
 const STEP: &str = "@step";
 
@@ -35,6 +38,7 @@ pub enum CelError {
 /// One live object to evaluate expressions over.
 pub struct Subject {
     object: CelValue,
+    steps_of_one_max: u64,
     steps_left: AtomicU64,
 }
 
@@ -66,7 +70,12 @@ impl VariableResolver for Steps {
 
 impl Subject {
     pub fn new(object: &Value) -> Self {
-        Self { object: convert(object), steps_left: AtomicU64::new(STEPS_MAX) }
+        let steps = (COPIES_OF_ONE_MAX / count_values(object).max(1)).max(STEPS_OF_ONE_MIN);
+        Self {
+            object: convert(object),
+            steps_of_one_max: steps,
+            steps_left: AtomicU64::new(steps * SHARE),
+        }
     }
 
     /// Evaluates a condition.
@@ -113,7 +122,7 @@ impl Subject {
         let mut tree = program.expression().clone();
         count_steps(&mut tree);
         let total = self.steps_left.load(Ordering::Relaxed);
-        let granted = total.min(STEPS_OF_ONE_MAX);
+        let granted = total.min(self.steps_of_one_max);
         let steps = Steps { left: AtomicU64::new(granted) };
         let outcome = {
             let mut context = Context::with_env(ENV.clone());
@@ -195,6 +204,14 @@ fn convert(value: &Value) -> CelValue {
                 .collect();
             CelValue::Map(Map { map: Arc::new(map) })
         }
+    }
+}
+
+fn count_values(value: &Value) -> u64 {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count_values).sum::<u64>(),
+        Value::Object(fields) => 1 + fields.values().map(count_values).sum::<u64>(),
+        _ => 1,
     }
 }
 
@@ -294,7 +311,7 @@ mod tests {
         let subject = subject();
         let nested = "object.items.all(a, object.items.all(b, object.items.all(c, a + b + c >= 0)))";
         assert_eq!(subject.test(nested), Err(CelError::Budget));
-        assert_eq!(subject.test("object.items.map(a, object.items.map(b, object.items)).size() == 300"), Ok(true));
+        assert_eq!(subject.test("object.items.map(a, a).size() == 300"), Ok(true));
         for _ in 0..12 {
             let _spent = subject.test(nested);
         }
