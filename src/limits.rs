@@ -1,6 +1,8 @@
 //! Every bound in one place, each with its reason. Input past a bound is a diagnostic, never a
 //! crash and never a silent cut.
 
+use std::time::Duration;
+
 /// One file of a repository. Manifests larger than this would not fit into a ManifestWork.
 pub const FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// All manifest files of one work folder, before rendering.
@@ -44,6 +46,46 @@ pub const CEL_BYTES_MAX: usize = 4_096;
 /// Brackets, calls and conditions within one another in a CEL expression. A level takes the parser some
 /// 150 KiB of stack without optimisation and under 20 KiB with it, and a thread has 2 MiB.
 pub const CEL_DEPTH_MAX: u16 = if cfg!(debug_assertions) { 8 } else { 32 };
+
+/// One request to the hub, its answer included. The API server gives admission webhooks (OCM's work webhook: 10 s)
+/// no longer than this either, so what takes longer is not going to succeed.
+pub const HUB_CALL: Duration = Duration::from_secs(10);
+/// Setting up a connection to the hub, TLS included.
+pub const HUB_CONNECT: Duration = Duration::from_secs(5);
+/// How long the hub keeps one watch request open. A connection that died in silence is noticed once this and
+/// `HUB_CALL` have passed; a renewed watch goes on where the last one ended and lists nothing.
+pub const HUB_WATCH: Duration = Duration::from_secs(120);
+/// Works on one page of a list. A page is in memory as text while it is read: 50 MB if each work were as large as
+/// OCM's webhook lets them be, 0.5 MB with usual works.
+pub const HUB_LIST_PAGE: u32 = 100;
+/// Pages of one list: with it an API server that gives continue tokens for ever cannot keep gitwork reading.
+pub const HUB_LIST_PAGES_MAX: usize = 2 * WORKS_MAX / HUB_LIST_PAGE as usize;
+/// One answer of the hub: a page of works, each as large as etcd stores one by default (1.5 MiB).
+pub const HUB_ANSWER_BYTES_MAX: usize = HUB_LIST_PAGE as usize * 1536 * 1024;
+/// One event of a watch: the API server takes no request over 3 MiB, so no object is larger with its bookkeeping.
+pub const HUB_EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How often a list is started anew within one call because its continue token has expired (410).
+pub const HUB_LIST_ATTEMPTS_MAX: usize = 3;
+/// Credentials that are not accepted are read again, but no more often than this.
+pub const HUB_RECONNECT: Duration = Duration::from_secs(5);
+/// A watch that the hub ends sooner than this without a single event is a failing one, and waited for.
+pub const HUB_WATCH_SHORT: Duration = Duration::from_secs(5);
+/// Tries of one effect within one pass. A hiccup is over by then; the next pass waits longer.
+pub const HUB_ATTEMPTS_MAX: u32 = 3;
+/// The longest wait between those: what needs longer is left to the next pass.
+pub const HUB_RETRY_MAX: Duration = Duration::from_secs(5);
+/// Requests in a row without an answer after which a pass gives up on the rest: the hub is away.
+pub const HUB_UNANSWERED_MAX: usize = 64;
+/// Characters kept of a message by the API server or a webhook: it ends up in logs, Events and commit statuses.
+pub const HUB_MESSAGE_CHARS_MAX: usize = 1_000;
+/// Effects in flight on one hub. The API server takes 200 changing requests at once by default
+/// (`--max-mutating-requests-inflight`) and other clients need their share.
+pub const HUB_IN_FLIGHT: usize = 32;
+/// Effects in flight for one cluster, so that a slow one leaves room for others.
+pub const HUB_IN_FLIGHT_PER_CLUSTER: usize = 8;
+/// All annotations of one object, as the API server allows (Kubernetes: `TotalAnnotationSizeLimitB`). What the
+/// hub holds beyond is not read.
+pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 /// Fields that a diff of one object shows. A person reads no more; past it, they are counted.
 pub const DIFF_FIELDS_MAX: usize = 200;
 /// Lines that a diff of one text shows, context included.

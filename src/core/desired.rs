@@ -48,13 +48,16 @@ pub struct Frozen {
 }
 
 impl Frozen {
+    /// Whether the work itself is frozen, by its name: it is not among the desired ones then.
+    pub fn covers(&self, key: &WorkKey) -> bool {
+        self.source || self.clusters.contains(&key.cluster) || self.works.contains(key)
+    }
+
     /// Whether a work that is not among the desired ones may only seem to be absent. `path` is the folder that
     /// it came from, where the hub says so.
     pub fn holds(&self, key: &WorkKey, path: Option<&str>) -> bool {
-        self.source
-            || self.deletes
-            || self.clusters.contains(&key.cluster)
-            || self.works.contains(key)
+        self.deletes
+            || self.covers(key)
             || path.and_then(RepoPath::parse).is_some_and(|path| self.folders.contains(&path))
     }
 }
@@ -163,9 +166,7 @@ impl Renderer {
                 (Scope::Work(key), _) => drop(frozen.works.insert(key.clone())),
             }
         }
-        works.retain(|key, _| {
-            !frozen.source && !frozen.clusters.contains(&key.cluster) && !frozen.works.contains(key)
-        });
+        works.retain(|key, _| !frozen.covers(key));
         diagnostics.sort();
         diagnostics.dedup();
         Desired { source: self.source.clone(), commit, works, frozen, diagnostics }

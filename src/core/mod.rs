@@ -3,6 +3,7 @@
 //! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
+pub mod backoff;
 pub mod cel;
 pub mod config;
 pub mod configfile;
@@ -10,6 +11,7 @@ pub mod desired;
 pub mod diagnostic;
 pub mod diff;
 pub mod digest;
+pub mod effect;
 pub mod jsonpath;
 pub mod kinds;
 pub mod layout;

@@ -1,10 +1,21 @@
 //! What the hub has, reduced to what planning needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::digest::Digest;
-use super::name::{SourceId, WorkKey};
-use super::work::DeleteOption;
+use super::name::{ClusterName, NameError, SourceId, WorkKey, WorkName};
+use super::work::{
+    self, ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_KEYS, ANNOTATION_PATH,
+    ANNOTATION_PRUNE, DeleteOption, LABEL_SOURCE, OWN_ANNOTATIONS, OWN_LABELS, WorkBody,
+};
+use crate::limits;
+
+/// OCM's agent puts it on a work before it applies anything of it, and takes it off a deleted one once the
+/// objects are gone from the cluster (OCM work agent, names and finalizers).
+pub const AGENT_FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
 
 /// One ManifestWork on the hub.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +44,21 @@ pub struct ObservedWork {
     pub prune: bool,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
+    /// From `gitwork.dev/keys`.
+    pub owned: OwnedKeys,
+    /// There is no `metadata.labels` at all: a JSON Patch has to make it first.
+    pub labels_absent: bool,
+    /// As `labels_absent`, for `metadata.annotations`.
+    pub annotations_absent: bool,
     pub agent: AgentView,
+}
+
+/// The labels and annotations that a user set through Git: gitwork takes off again what Git drops, and no other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct OwnedKeys {
+    pub labels: BTreeSet<String>,
+    pub annotations: BTreeSet<String>,
 }
 
 /// How far the cluster's work agent has come with a work.
@@ -43,6 +68,8 @@ pub struct AgentView {
     pub seen: bool,
     /// `observedGeneration` of the work's condition `Applied`.
     pub applied_generation: Option<i64>,
+    /// The condition `Applied` is True: every manifest of that generation was applied.
+    pub applied: bool,
     /// The condition `Complete` is True: OCM's agent does nothing more for such a work, so a change of its
     /// deleteOption is never observed (OCM work agent, ManifestWorkController).
     pub complete: bool,
@@ -53,16 +80,171 @@ impl AgentView {
     pub fn has_settled(&self, generation: i64) -> bool {
         !self.seen || self.complete || self.applied_generation == Some(generation)
     }
+
+    /// Whether every object that the deleteOption of `generation` keeps is let go of. The agent orphans an
+    /// object by taking its owner reference off as it applies the manifest (OCM work agent, Orphan timing), so
+    /// all of them must have been applied at this generation; an unseen work has no objects.
+    pub fn has_orphaned(&self, generation: i64) -> bool {
+        !self.seen || (self.applied && self.applied_generation == Some(generation))
+    }
+}
+
+/// What the hub made of a write of gitwork's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredForm {
+    /// `WorkBody::digest` of what was sent.
+    pub written: Digest,
+    /// The digest of the hub's answer.
+    pub stored: Digest,
 }
 
 /// Every ManifestWork of one source that the hub has, and those foreign ones whose name is in its way.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     pub works: BTreeMap<WorkKey, ObservedWork>,
+    /// The last writes that the hub did not store as they were sent. It lives as long as the process: after a
+    /// restart such a work is written once more.
+    pub stored: BTreeMap<WorkKey, StoredForm>,
+}
+
+impl Observed {
+    /// Remembers what the hub answered to gitwork's own write of `body`. Only the answer to the write itself
+    /// will do: what is read later may hold somebody's edit.
+    pub fn note_write(&mut self, body: &WorkBody, answer: &ObservedWork) {
+        if answer.digest == body.digest {
+            self.stored.remove(&answer.key);
+        } else {
+            let form = StoredForm { written: body.digest, stored: answer.digest };
+            self.stored.insert(answer.key.clone(), form);
+        }
+    }
+
+    /// Whether `there` is what the hub makes of just this body.
+    pub fn is_stored_form(&self, there: &ObservedWork, body: &WorkBody) -> bool {
+        let form = StoredForm { written: body.digest, stored: there.digest };
+        self.stored.get(&there.key) == Some(&form)
+    }
+
+    /// Whether `there` is as the hub stored gitwork's last write of it.
+    pub fn is_as_stored(&self, there: &ObservedWork) -> bool {
+        self.stored.get(&there.key).is_some_and(|form| form.stored == there.digest)
+    }
+}
+
+/// Why an object is no ManifestWork that gitwork can speak of. None of gitwork's own is one of these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnreadableWork {
+    #[error("a ManifestWork on the hub has no {field}")]
+    Missing { field: &'static str },
+    #[error("a ManifestWork on the hub has the {field} {name:?}, which {why}")]
+    BadName { field: &'static str, name: String, why: NameError },
 }
 
 impl ObservedWork {
+    /// Reads a ManifestWork as the API server answers it. Whatever users and other programs may put into it,
+    /// what cannot be read counts as not set.
+    pub fn from_manifest_work(mut object: Value) -> Result<Self, UnreadableWork> {
+        let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        let key = key(metadata)?;
+        let labels = texts(metadata, "labels");
+        let annotations = texts(metadata, "annotations");
+        let owned = owned_keys(&annotations);
+        let delete_option =
+            DeleteOption::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+        let ours = |all: &BTreeMap<&str, &str>, own: &[&str], users: &BTreeSet<String>| {
+            let keys = own.iter().copied().chain(users.iter().map(String::as_str));
+            let there = keys.filter_map(|key| Some((key.to_owned(), (*all.get(key)?).to_owned())));
+            there.collect::<BTreeMap<String, String>>()
+        };
+        let digest = work::digest(
+            spec,
+            &ours(&labels, &OWN_LABELS, &owned.labels),
+            &ours(&annotations, &OWN_ANNOTATIONS, &owned.annotations),
+        );
+        let short = |all: &BTreeMap<&str, &str>, key: &str, limit: usize| {
+            all.get(key).filter(|text| text.len() <= limit).map(|text| (*text).to_owned())
+        };
+        Ok(Self {
+            key,
+            uid: required(metadata, "uid", "metadata.uid")?.to_owned(),
+            resource_version: required(metadata, "resourceVersion", "metadata.resourceVersion")?
+                .to_owned(),
+            generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
+            // Kept whatever it is: a work with a label that gitwork would not write is still another's.
+            source: labels.get(LABEL_SOURCE).map(|text| (*text).to_owned()),
+            adopt: short(&annotations, ANNOTATION_ADOPT, 63),
+            digest,
+            written: annotations.get(ANNOTATION_HASH).and_then(|text| Digest::parse(text)),
+            commit: short(&annotations, ANNOTATION_COMMIT, 64),
+            path: short(&annotations, ANNOTATION_PATH, limits::PATH_BYTES_MAX),
+            delete_option,
+            prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
+            deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
+            owned,
+            labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
+            annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
+            agent: agent_view(metadata, object.get("status").unwrap_or(&Value::Null)),
+        })
+    }
+
     pub fn is_ours(&self, source: &SourceId) -> bool {
         self.source.as_deref() == Some(source.as_str())
+    }
+}
+
+fn required<'a>(
+    metadata: &'a Value,
+    name: &str,
+    field: &'static str,
+) -> Result<&'a str, UnreadableWork> {
+    metadata.get(name).and_then(Value::as_str).ok_or(UnreadableWork::Missing { field })
+}
+
+fn key(metadata: &Value) -> Result<WorkKey, UnreadableWork> {
+    let cluster = required(metadata, "namespace", "metadata.namespace")?;
+    let name = required(metadata, "name", "metadata.name")?;
+    let bad = |field, name: &str| {
+        let name = name.chars().take(limits::WORK_NAME_CHARS_MAX).collect();
+        move |why| UnreadableWork::BadName { field, name, why }
+    };
+    Ok(WorkKey {
+        cluster: ClusterName::parse(cluster).map_err(bad("metadata.namespace", cluster))?,
+        work: WorkName::parse(name).map_err(bad("metadata.name", name))?,
+    })
+}
+
+/// A map of texts; entries of any other type are left out.
+fn texts<'a>(metadata: &'a Value, field: &str) -> BTreeMap<&'a str, &'a str> {
+    let all = metadata.get(field).and_then(Value::as_object).into_iter().flatten();
+    all.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
+}
+
+/// An annotation that gitwork did not write like this owns nothing. The digest differs then, so it is put back.
+fn owned_keys(annotations: &BTreeMap<&str, &str>) -> OwnedKeys {
+    annotations
+        .get(ANNOTATION_KEYS)
+        .filter(|text| text.len() <= limits::ANNOTATION_BYTES_MAX)
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
+}
+
+fn agent_view(metadata: &Value, status: &Value) -> AgentView {
+    let condition = |kind: &str| {
+        let all = status.get("conditions").and_then(Value::as_array)?;
+        all.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
+    };
+    let is_true = |condition: Option<&Value>| {
+        condition.and_then(|c| c.get("status")).and_then(Value::as_str) == Some("True")
+    };
+    let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+    let applied = condition("Applied");
+    AgentView {
+        seen: finalizers.into_iter().flatten().any(|f| f.as_str() == Some(AGENT_FINALIZER)),
+        applied_generation: applied
+            .and_then(|c| c.get("observedGeneration"))
+            .and_then(Value::as_i64),
+        applied: is_true(applied),
+        complete: is_true(condition("Complete")),
     }
 }

@@ -1,10 +1,25 @@
-//! `(desired, observed, policy) -> plan`: what is to be done on the hub, and why. Pure.
+//! `(desired, observed, departed, policy) -> plan`: what is to be done on the hub, and why. Pure.
+//!
+//! A plan is a value: each step names its work, what to do with its precondition, and the reason. No choice is
+//! left to whoever executes it.
+//!
+//! What always holds, and `tests/simulation` checks over random worlds: no step touches a work that is not of the
+//! source; a deletion is one that Git asked for; executing a plan and planning again comes to rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use super::name::{CommitId, RepoPath, WorkKey};
 use super::work::{DeleteOption, WorkBody};
+
+mod decide;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub use decide::{departed_candidates, plan};
+pub use summary::{Action, Counts, StepSummary, Summary};
 
 /// What Git last said of a work that it no longer has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +30,29 @@ pub struct LastStood {
     pub prune: bool,
 }
 
-/// The last word of Git on works that the hub has and Git does not. A work that is missing here has no known
-/// history: the hub's own deleteOption stands.
+/// Git's last word on works that the hub has and Git does not. A work that is missing here has no known
+/// history: the hub's own deleteOption and prune stand.
 pub type Departed = BTreeMap<WorkKey, LastStood>;
+
+/// What an operator has allowed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// A pass may delete every work that the hub has of the source.
+    pub allow_delete_all: bool,
+}
+
+/// What a rewrite of labels and annotations has to know of those that are there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MetadataChange {
+    /// Labels that gitwork once set and Git no longer has.
+    pub remove_labels: BTreeSet<String>,
+    /// As `remove_labels`, for annotations.
+    pub remove_annotations: BTreeSet<String>,
+    /// `metadata.labels` is not there at all; a JSON Patch cannot add a key to it then.
+    pub labels_absent: bool,
+    /// As `labels_absent`, for annotations.
+    pub annotations_absent: bool,
+}
 
 /// One thing to do to one ManifestWork. No choice is left for the executor.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,9 +60,9 @@ pub enum Effect {
     /// Create; fails where the name is taken.
     Create { body: Arc<WorkBody> },
     /// Replace spec and our labels and annotations, if the hub still has `resource_version`.
-    Update { body: Arc<WorkBody>, resource_version: String },
+    Update { body: Arc<WorkBody>, resource_version: String, metadata: MetadataChange },
     /// As `Update`, for a foreign work whose operator has consented.
-    Adopt { body: Arc<WorkBody>, resource_version: String },
+    Adopt { body: Arc<WorkBody>, resource_version: String, metadata: MetadataChange },
     /// Write just this deleteOption ahead of a deletion.
     SetDeleteOption { delete_option: DeleteOption, resource_version: String },
     /// Delete, if it is still this object in this state.
@@ -57,13 +92,22 @@ pub enum Reason {
     /// What the hub has is not what gitwork wrote: edited by someone else.
     EditedOnHub,
     /// An operator consented to the take-over.
-    AdoptionAllowed,
+    AdoptionAllowed {
+        owner: Option<String>,
+    },
     /// Git dropped it.
-    RemovedFromGit,
+    RemovedFromGit {
+        by: Option<CommitId>,
+    },
     /// Git dropped it and its last word on deleteOption differs from the hub's: that comes first.
-    DeleteOptionFirst,
+    DeleteOptionFirst {
+        hub: DeleteOption,
+        git: DeleteOption,
+    },
     /// Git dropped it, `prune: false`: released.
-    PruneOff,
+    PruneOff {
+        by: Option<CommitId>,
+    },
     // Below here: nothing is done.
     /// As it should be.
     UpToDate,
@@ -71,24 +115,165 @@ pub enum Reason {
     WaitingForAgent {
         generation: i64,
     },
+    /// Git dropped it and wants objects of it to stay, and the agent has not let go of all of them: it failed
+    /// to apply the present generation, or it never will, the work being complete.
+    NotYetOrphaned {
+        generation: i64,
+        complete: bool,
+    },
     /// The hub is deleting it; it is created anew once it is gone, where Git has it.
-    BeingDeleted,
+    BeingDeleted {
+        wanted: bool,
+    },
     /// The name is taken by a work of another source or of no gitwork.
     Conflict {
         owner: Option<String>,
     },
+    /// The hub made something else of what gitwork wrote last, and Git still wants just that: an older CRD drops
+    /// a field, or an admission webhook changes one. Written again it would be changed again, for ever.
+    StoredDifferently,
     /// The repository's state could not be read for it.
     Frozen,
     Suspended,
-    /// The pass would delete every work of the source.
+    /// The pass would leave no work of those that the source has on the hub; `works` are to be deleted.
     HeldDeletesAll {
         works: usize,
     },
 }
 
-/// All steps, sorted by key; one for each work of desired and observed.
+/// All steps, sorted by key; one for each work of desired and of this source on the hub.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub commit: Option<CommitId>,
     pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// The steps that do something, with what they do.
+    pub fn effects(&self) -> impl Iterator<Item = (&Step, &Effect)> {
+        self.steps.iter().filter_map(|step| Some((step, step.effect.as_ref()?)))
+    }
+    /// Nothing is to be done now. Works may still be held or waited for: see `is_settled`.
+    pub fn is_empty(&self) -> bool {
+        self.effects().next().is_none()
+    }
+    /// The hub has what Git wants, as far as Git could be read, and nothing more.
+    pub fn is_settled(&self) -> bool {
+        self.steps.iter().all(|step| step.effect.is_none() && step.reason == Reason::UpToDate)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.key, self.action(), self.reason)?;
+        match &self.path {
+            Some(path) => write!(f, " ({path})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Step {
+    pub fn action(&self) -> Action {
+        Action::of(self.effect.as_ref(), &self.reason)
+    }
+}
+
+impl Reason {
+    /// A stable word for machines: the JSON output and metric labels.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NewInGit => "NewInGit",
+            Self::ChangedInGit => "ChangedInGit",
+            Self::EditedOnHub => "EditedOnHub",
+            Self::AdoptionAllowed { .. } => "AdoptionAllowed",
+            Self::RemovedFromGit { .. } => "RemovedFromGit",
+            Self::DeleteOptionFirst { .. } => "DeleteOptionFirst",
+            Self::PruneOff { .. } => "PruneOff",
+            Self::UpToDate => "UpToDate",
+            Self::WaitingForAgent { .. } => "WaitingForAgent",
+            Self::NotYetOrphaned { .. } => "NotYetOrphaned",
+            Self::BeingDeleted { .. } => "BeingDeleted",
+            Self::Conflict { .. } => "Conflict",
+            Self::StoredDifferently => "StoredDifferently",
+            Self::Frozen => "Frozen",
+            Self::Suspended => "Suspended",
+            Self::HeldDeletesAll { .. } => "HeldDeletesAll",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    /// One line for people: what is so and, where somebody has to act, what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NewInGit => f.write_str("new in Git"),
+            Self::ChangedInGit => f.write_str("changed in Git"),
+            Self::EditedOnHub => f.write_str("edited on the hub; put back to what Git says"),
+            Self::AdoptionAllowed { owner } => {
+                write!(f, "taken over from {}, as its gitwork.dev/adopt annotation allows", owner_text(owner))
+            }
+            Self::RemovedFromGit { by } => write!(f, "removed from Git{}", by_text(by)),
+            Self::DeleteOptionFirst { hub, git } => write!(
+                f,
+                "removed from Git with deleteOption {}, the hub has {}: the option is written first, and the work \
+                 deleted once its agent has seen it",
+                git.policy(),
+                hub.policy()
+            ),
+            Self::PruneOff { by } => {
+                write!(f, "removed from Git{} with `prune: false`: stays on the hub and is let go", by_text(by))
+            }
+            Self::UpToDate => f.write_str("up to date"),
+            Self::WaitingForAgent { generation } => write!(
+                f,
+                "removed from Git; deleted once the cluster's agent has seen generation {generation} with its \
+                 deleteOption"
+            ),
+            Self::NotYetOrphaned { generation, complete: false } => write!(
+                f,
+                "removed from Git; not deleted, because the agent failed to apply generation {generation}, and \
+                 objects that the deleteOption keeps could be deleted with it: mend what the work's status \
+                 reports, or delete the ManifestWork by hand"
+            ),
+            Self::NotYetOrphaned { generation, complete: true } => write!(
+                f,
+                "removed from Git; not deleted, because the work is Complete and its agent never acts on the \
+                 deleteOption of generation {generation}: objects that it keeps would be deleted; delete the \
+                 ManifestWork by hand if that is meant"
+            ),
+            Self::BeingDeleted { wanted: true } => {
+                f.write_str("being deleted on the hub; created anew once it is gone")
+            }
+            Self::BeingDeleted { wanted: false } => f.write_str("being deleted on the hub"),
+            Self::Conflict { owner } => write!(
+                f,
+                "the name is taken by a ManifestWork of {}; rename the work, or allow the take-over with \
+                 `gitwork adopt`",
+                owner_text(owner)
+            ),
+            Self::StoredDifferently => f.write_str(
+                "the hub has changed what gitwork wrote: its ManifestWork CRD drops a field, or an admission \
+                 webhook changes one; compare the work with `gitwork render`, then mend the hub or the work",
+            ),
+            Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
+            Self::Suspended => f.write_str("suspended in Git"),
+            Self::HeldDeletesAll { works } => write!(
+                f,
+                "removed from Git; held, because nothing that the source has on the hub would stay ({works} to \
+                 delete); check the source's ref and path, or allow it to delete all works"
+            ),
+        }
+    }
+}
+
+fn by_text(commit: &Option<CommitId>) -> String {
+    commit.map_or_else(String::new, |commit| format!(" by commit {}", commit.short()))
+}
+
+fn owner_text(owner: &Option<String>) -> String {
+    owner.as_ref().map_or_else(
+        || "somebody else than gitwork".to_owned(),
+        |owner| format!("the source {owner:?}"),
+    )
 }

@@ -495,7 +495,7 @@ fn check_duplicates(manifests: &[Manifest], scope: &Scope, diagnostics: &mut Vec
 
 /// The hub's webhook counts each manifest as a protobuf field: a tag, a length and the JSON bytes
 /// (OCM work webhook).
-fn wire_size(json_bytes: usize) -> usize {
+pub fn wire_size(json_bytes: usize) -> usize {
     let mut varint = 1;
     let mut rest = json_bytes >> 7;
     while rest > 0 {

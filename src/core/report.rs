@@ -315,6 +315,11 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// For `serde(serialize_with)`: diagnostics in the form that `json` gives them.
+pub fn entries<S: serde::Serializer>(all: &[Diagnostic], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(Entry::of))
+}
+
 /// One JSON object: `diagnostics`, a list, and `summary`, their counts. A diagnostic has `code`, `severity`
 /// (`error`, `warning`, `info`), `title`, `message`, `help`, `file`; where there is one `line`, `column`,
 /// `length`, `field`, `cluster`, `work`, `snippet`; and `related`, a list of places with a `message` each.

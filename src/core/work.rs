@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::digest::{CanonicalJson, Digest};
 use super::manifest::Identity;
@@ -25,10 +25,17 @@ pub const ANNOTATION_COMMIT: &str = "gitwork.dev/commit";
 pub const ANNOTATION_HASH: &str = "gitwork.dev/content-hash";
 /// `false` where the work is to stay on the hub once Git drops it.
 pub const ANNOTATION_PRUNE: &str = "gitwork.dev/prune";
+/// Which labels and annotations the user set through Git, as JSON: `{"annotations":["a"],"labels":["b"]}`. Their
+/// names have no prefix of ours, and what Git drops is to disappear on the hub, and nothing else is.
+pub const ANNOTATION_KEYS: &str = "gitwork.dev/keys";
 /// Set by an operator on a foreign ManifestWork: the id of the source that may take it over.
 pub const ANNOTATION_ADOPT: &str = "gitwork.dev/adopt";
 /// Every label and annotation of ours starts with this.
 pub const PREFIX: &str = "gitwork.dev/";
+/// The labels that gitwork itself sets.
+pub const OWN_LABELS: [&str; 2] = [LABEL_MANAGED_BY, LABEL_SOURCE];
+/// The annotations of a `WorkBody` that gitwork itself sets: what its digest covers.
+pub const OWN_ANNOTATIONS: [&str; 3] = [ANNOTATION_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE];
 
 /// What becomes of the objects on the cluster when their ManifestWork is deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -62,20 +69,22 @@ impl DeleteOption {
     pub fn to_value(&self, original: Option<&Value>) -> Value {
         let mut fields = original.and_then(Value::as_object).cloned().unwrap_or_default();
         fields.remove("selectivelyOrphans");
-        let policy = match self {
+        if let Self::SelectivelyOrphan(rules) = self {
+            let rules: Vec<Value> = rules.iter().map(Identity::to_value).collect();
+            let rules = serde_json::json!({ "orphaningRules": rules });
+            fields.insert("selectivelyOrphans".into(), rules);
+        }
+        fields.insert("propagationPolicy".into(), self.policy().into());
+        Value::Object(fields)
+    }
+
+    /// OCM's name of the policy.
+    pub fn policy(&self) -> &'static str {
+        match self {
             Self::Foreground => "Foreground",
             Self::Orphan => "Orphan",
-            Self::SelectivelyOrphan(rules) => {
-                let rules: Vec<Value> = rules.iter().map(Identity::to_value).collect();
-                fields.insert(
-                    "selectivelyOrphans".into(),
-                    serde_json::json!({ "orphaningRules": rules }),
-                );
-                "SelectivelyOrphan"
-            }
-        };
-        fields.insert("propagationPolicy".into(), policy.into());
-        Value::Object(fields)
+            Self::SelectivelyOrphan(_) => "SelectivelyOrphan",
+        }
     }
 }
 
@@ -125,6 +134,13 @@ impl WorkBody {
         mut annotations: BTreeMap<String, String>,
         prune: bool,
     ) -> Self {
+        if !labels.is_empty() || !annotations.is_empty() {
+            let keys = serde_json::json!({
+                "annotations": annotations.keys().collect::<Vec<_>>(),
+                "labels": labels.keys().collect::<Vec<_>>(),
+            });
+            annotations.insert(ANNOTATION_KEYS.into(), keys.to_string());
+        }
         labels.insert(LABEL_MANAGED_BY.into(), MANAGER.into());
         labels.insert(LABEL_SOURCE.into(), source.to_string());
         annotations.insert(ANNOTATION_PATH.into(), path.to_string());
@@ -143,7 +159,7 @@ impl WorkBody {
         if let Some(commit) = commit {
             annotations.insert(ANNOTATION_COMMIT.into(), commit.to_string());
         }
-        serde_json::json!({
+        json!({
             "apiVersion": "work.open-cluster-management.io/v1",
             "kind": "ManifestWork",
             "metadata": {

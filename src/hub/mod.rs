@@ -4,9 +4,21 @@
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
+use crate::core::backoff::Setback;
 use crate::core::name::{CommitId, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::Effect;
+use crate::limits;
+
+mod answer;
+pub mod client;
+pub mod execute;
+mod list;
+mod server;
+mod transport;
+mod watch;
+
+pub use server::KubeHub;
 
 /// A change of what the hub has of one source.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +30,7 @@ pub enum HubEvent {
     /// Gone, or no longer labelled as this source's.
     Gone(WorkKey),
     /// The watch is broken and is being restarted; what is known may be stale, and nothing is absent for it.
+    /// Once the hub answers again, `Listed` follows.
     Interrupted(HubError),
 }
 
@@ -49,6 +62,36 @@ pub enum HubError {
     /// Time-outs, 429, 5xx, no connection: try again later. The write may have taken place.
     #[error("the hub did not answer: {message}")]
     Unavailable { message: String, retry_after_seconds: Option<u64> },
+}
+
+impl HubError {
+    /// How long to leave a work alone after this.
+    pub fn setback(&self) -> Setback {
+        match self {
+            Self::Stale { .. } => Setback::Stale,
+            Self::Unavailable { retry_after_seconds, .. } => {
+                Setback::Unavailable { retry_after_seconds: *retry_after_seconds }
+            }
+            Self::Exists { .. }
+            | Self::NoNamespace { .. }
+            | Self::Forbidden { .. }
+            | Self::NoCrd => Setback::Blocked,
+            Self::Refused { .. } => Setback::Refused,
+        }
+    }
+}
+
+/// A message from outside on one line and within `limits::HUB_MESSAGE_CHARS_MAX`, for logs and commit statuses.
+fn bounded(message: &str) -> String {
+    let mut kept = String::new();
+    for (count, character) in message.trim().chars().enumerate() {
+        if count == limits::HUB_MESSAGE_CHARS_MAX {
+            kept.push('…');
+            break;
+        }
+        kept.push(if character.is_control() { ' ' } else { character });
+    }
+    kept
 }
 
 /// What gitwork needs of a hub. Every call ends within the implementation's time-out.

@@ -15,6 +15,9 @@ use sha2::{Digest, Sha256};
 /// stamp: it would need a Git checkout that belongs to the user who runs the tests.
 const BUILD_FLAGS: &[&str] = &["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"];
 
+/// How the names of folders begin that are being built.
+const UNFINISHED: &str = ".building-";
+
 const INSTALL: &str = "the tests and the demo run on a real Kubernetes API server, built once from \
     tests/control-plane: install Go 1.24 or newer (https://go.dev/dl) and a network connection for \
     its first build, or set KUBEBUILDER_ASSETS to a folder that holds etcd and kube-apiserver";
@@ -130,7 +133,7 @@ pub fn cached(
         return Ok(folder);
     }
     fs::create_dir_all(root).with_context(|| format!("create {}", root.display()))?;
-    let path = root.join(format!("{key}.lock"));
+    let path = root.join("lock");
     let lock = File::create(&path).with_context(|| format!("create {}", path.display()))?;
     if lock.try_lock().is_err() {
         on_wait(&folder);
@@ -139,11 +142,24 @@ pub fn cached(
     if folder.is_dir() {
         return Ok(folder);
     }
-    let scratch = tempfile::Builder::new().prefix(".building-").tempdir_in(root)?;
+    remove_unfinished(root)?;
+    let scratch = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(root)?;
     build(scratch.path())?;
     let scratch = scratch.keep();
     fs::rename(&scratch, &folder).with_context(|| format!("move into {}", folder.display()))?;
     Ok(folder)
+}
+
+/// Removes what builders left that were killed. Nobody else builds while the caller has the lock.
+fn remove_unfinished(root: &Path) -> Result<()> {
+    for entry in fs::read_dir(root).with_context(|| format!("read {}", root.display()))? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            let path = entry.path();
+            fs::remove_dir_all(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// A name that changes with anything that the build depends on.

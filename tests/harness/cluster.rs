@@ -1,7 +1,7 @@
 //! One cluster: an API server under its own key prefix, and on request what makes workloads run.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -113,6 +113,11 @@ impl Cluster {
         self.credentials.admin_kubeconfig(&self.url()).unwrap()
     }
 
+    /// A kubeconfig, as YAML, of a user of one group, who is known by a client certificate.
+    pub fn kubeconfig_of(&self, user: &str, group: &str) -> String {
+        self.credentials.user_kubeconfig(&self.url(), user, group).unwrap()
+    }
+
     /// A kubeconfig, as YAML, of a ServiceAccount, which is made if it is not there yet. It may do
     /// what RBAC grants it: at first next to nothing.
     pub async fn kubeconfig_for(&self, namespace: &str, service_account: &str) -> String {
@@ -130,10 +135,14 @@ impl Cluster {
         self.credentials.token_kubeconfig(&self.url(), namespace, &token).unwrap()
     }
 
+    /// The configuration of [`Cluster::client_for`], to be changed or wrapped.
+    pub async fn config_for(&self, namespace: &str, service_account: &str) -> Config {
+        config(&self.kubeconfig_for(namespace, service_account).await).await.unwrap()
+    }
+
     /// A client of a ServiceAccount, as [`Cluster::kubeconfig_for`].
     pub async fn client_for(&self, namespace: &str, service_account: &str) -> Client {
-        let kubeconfig = self.kubeconfig_for(namespace, service_account).await;
-        Client::try_from(config(&kubeconfig).await.unwrap()).unwrap()
+        Client::try_from(self.config_for(namespace, service_account).await).unwrap()
     }
 
     /// The file of [`Cluster::kubeconfig`], for `gitwork --kubeconfig` and the like.
@@ -153,6 +162,11 @@ impl Cluster {
     /// tell yours by namespace, user or user agent.
     pub fn requests(&self) -> Requests {
         Requests::from_now_on(&self.folder).unwrap()
+    }
+
+    /// Where its logs, credentials and kubeconfigs are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub fn url(&self) -> String {
@@ -205,6 +219,11 @@ impl Cluster {
     /// When it was killed and not restarted.
     pub fn pid(&self) -> u32 {
         self.server().as_ref().expect("the API server was killed").id()
+    }
+
+    /// The process ids of what runs beside the API server.
+    pub fn pids_of_workloads(&self) -> Vec<u32> {
+        self.workloads.as_ref().map(Workloads::ids).unwrap_or_default()
     }
 
     /// Ends the API server as a crash would: without a word to those connected. What etcd took
@@ -273,7 +292,7 @@ impl Cluster {
     }
 }
 
-async fn config(kubeconfig: &str) -> Result<Config> {
+pub(super) async fn config(kubeconfig: &str) -> Result<Config> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig)?;
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }

@@ -1,40 +1,23 @@
 //! The kinds that clusters start with.
 
+use gitwork::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use serde_json::json;
+
+/// OCM's kinds that live on a managed cluster. Its others are the hub's.
+const OF_MANAGED_CLUSTERS: &[&str] = &["AppliedManifestWork", "ClusterClaim"];
 
 /// What a hub serves.
 pub fn hub() -> Vec<CustomResourceDefinition> {
-    vec![definition("work.open-cluster-management.io", "ManifestWork", "Namespaced")]
+    of(false)
 }
 
 /// What a managed cluster serves.
 pub fn managed() -> Vec<CustomResourceDefinition> {
-    vec![definition("work.open-cluster-management.io", "AppliedManifestWork", "Cluster")]
+    of(true)
 }
 
-/// A kind of any content with a status subresource.
-pub fn definition(group: &str, kind: &str, scope: &str) -> CustomResourceDefinition {
-    let singular = kind.to_lowercase();
-    let plural = format!("{singular}s");
-    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let schema = json!({"type": "object", "properties": {"spec": any, "status": any}});
-    serde_json::from_value(json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"kind": kind, "plural": plural, "singular": singular},
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": schema},
-            }],
-        },
-    }))
-    .unwrap()
+fn of(managed: bool) -> Vec<CustomResourceDefinition> {
+    let mut crds = api::crds::all();
+    crds.retain(|crd| OF_MANAGED_CLUSTERS.contains(&crd.spec.names.kind.as_str()) == managed);
+    crds
 }

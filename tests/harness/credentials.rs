@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 
 pub struct Credentials {
     authority: String,
-    admin_certificate: String,
-    admin_key: String,
+    issuer: Issuer<'static, KeyPair>,
 }
 
 impl Credentials {
@@ -35,25 +34,28 @@ impl Credentials {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let server = params.signed_by(&server_key, &issuer)?.pem();
 
-        let admin_key = KeyPair::generate()?;
-        let mut params = named("admin", Some("system:masters"))?;
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let admin_certificate = params.signed_by(&admin_key, &issuer)?.pem();
-
         fs::write(folder.join("ca.crt"), &authority)?;
         fs::write(folder.join("server.crt"), server)?;
         fs::write(folder.join("server.key"), server_key.serialize_pem())?;
         let tokens_key = KeyPair::generate()?;
         fs::write(folder.join("service-accounts.key"), tokens_key.serialize_pem())?;
         fs::write(folder.join("service-accounts.pub"), tokens_key.public_key_pem())?;
-        Ok(Credentials { authority, admin_certificate, admin_key: admin_key.serialize_pem() })
+        Ok(Credentials { authority, issuer })
     }
 
     /// A kubeconfig of the user who may do everything.
     pub fn admin_kubeconfig(&self, url: &str) -> Result<String> {
+        self.user_kubeconfig(url, "admin", "system:masters")
+    }
+
+    /// A kubeconfig of a user with a client certificate, made for each anew.
+    pub fn user_kubeconfig(&self, url: &str, user: &str, group: &str) -> Result<String> {
+        let key = KeyPair::generate()?;
+        let mut params = named(user, Some(group))?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let user = json!({
-            "client-certificate-data": base64(&self.admin_certificate),
-            "client-key-data": base64(&self.admin_key),
+            "client-certificate-data": base64(&params.signed_by(&key, &self.issuer)?.pem()),
+            "client-key-data": base64(&key.serialize_pem()),
         });
         self.kubeconfig(url, "default", &user)
     }

@@ -15,6 +15,9 @@
 //! let kubeconfig = hub.kubeconfig_path_for(&edge, "gitwork").await;
 //! Command::new(env!("CARGO_BIN_EXE_gitwork")).arg("--kubeconfig").arg(kubeconfig);
 //!
+//! // What `kubectl apply --server-side -f` would do.
+//! apply(hub.client(), &fs::read_to_string("deploy/gitwork.yaml")?).await?;
+//!
 //! // What it asked of the API server.
 //! let mut requests = hub.requests();
 //! // … let it run …
@@ -28,7 +31,7 @@
 //! // A cluster of one's own: to restart it, to count all that it does, to name its namespaces.
 //! let plane = ControlPlane::shared().await;
 //! let hub = plane.start("hub", ClusterOptions { crds: crds::hub(), ..Default::default() }).await;
-//! hub.create_namespace("cluster1").await;
+//! let kubeconfig = hub.accept_as_file("cluster1").await; // its agent's, with an agent's rights
 //! hub.kill();
 //! hub.restart().await.unwrap();
 //! ```
@@ -47,6 +50,8 @@
     reason = "what is for tests fails by panicking"
 )]
 
+mod accept;
+mod apply;
 pub mod binaries;
 mod cluster;
 mod control_plane;
@@ -57,6 +62,7 @@ pub mod requests;
 mod wait;
 mod workloads;
 
+pub use apply::{apply, apply_all};
 pub use cluster::{Cluster, ClusterOptions};
 pub use control_plane::ControlPlane;
 pub use requests::tally;

@@ -46,7 +46,7 @@ pub struct Wanted {
 
 /// The programs beside the API server. They wait for it, and outlast a restart of it.
 pub struct Workloads {
-    _programs: Vec<Process>,
+    programs: Vec<Process>,
 }
 
 impl Workloads {
@@ -81,7 +81,11 @@ impl Workloads {
             // and exec: nobody asks.
             start(Program::Kwok, &["--manage-all-nodes", "--node-port=0"])?;
         }
-        Ok(Workloads { _programs: programs })
+        Ok(Workloads { programs })
+    }
+
+    pub fn ids(&self) -> Vec<u32> {
+        self.programs.iter().map(Process::id).collect()
     }
 }
 

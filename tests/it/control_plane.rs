@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use gitwork::api::work::ManifestWork;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config};
@@ -85,6 +86,43 @@ async fn a_service_account_may_do_what_it_is_granted_and_no_more() {
     let elsewhere: Api<Secret> = Api::namespaced(reader, &other);
     let refused = elsewhere.list(&ListParams::default()).await.unwrap_err();
     assert!(matches!(&refused, kube::Error::Api(status) if status.is_forbidden()), "{refused}");
+}
+
+#[tokio::test]
+async fn an_accepted_cluster_has_a_namespace_and_its_agent_the_rights_that_ocm_gives() {
+    let hub = harness::hub().await;
+    let mut agents = Vec::new();
+    for cluster in ["accepted-1", "accepted-2"] {
+        let kubeconfig = Kubeconfig::read_from(hub.accept_as_file(cluster).await).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        agents.push(Client::try_from(config).unwrap());
+    }
+    let works = |client: &Client, space: &str| -> Api<ManifestWork> {
+        Api::namespaced(client.clone(), space)
+    };
+    let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let work: ManifestWork = object(json!({
+        "apiVersion": "work.open-cluster-management.io/v1",
+        "kind": "ManifestWork",
+        "metadata": {"name": "web"},
+        "spec": {"workload": {"manifests": [manifest]}},
+    }));
+    let params = PostParams::default();
+    works(&hub.client(), "accepted-1").create(&params, &work).await.unwrap();
+
+    let own = works(&agents[0], "accepted-1");
+    own.get("web").await.unwrap();
+    let status = Patch::Merge(json!({"status": {"resourceStatus": {}}}));
+    own.patch_status("web", &PatchParams::default(), &status).await.unwrap();
+    let refused = [
+        own.create(&params, &work).await.unwrap_err(),
+        own.delete("web", &DeleteParams::default()).await.unwrap_err(),
+        works(&agents[1], "accepted-1").get("web").await.unwrap_err(),
+    ];
+    for error in refused {
+        assert!(matches!(&error, kube::Error::Api(status) if status.is_forbidden()), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -216,18 +254,22 @@ async fn nothing_outlives_a_process_that_is_killed() {
     let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
     let line = lines.find_map(|line| line.unwrap().strip_prefix("running: ").map(str::to_owned));
     let line = line.expect("it says what runs before it ends");
-    let (port, folder) = line.split_once(' ').unwrap();
-    let port: u16 = port.parse().unwrap();
+    let (folder, numbers) = line.split_once(' ').unwrap();
+    let mut numbers = numbers.split(' ').map(|number| number.parse::<u32>().unwrap());
+    let port = u16::try_from(numbers.next().unwrap()).unwrap();
+    let pids: Vec<u32> = numbers.collect();
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
     assert!(Path::new(folder).join("etcd").is_dir());
+    assert_eq!(pids.len(), 5, "etcd, API server, controllers, scheduler, kwok");
 
     parent.kill().unwrap();
     parent.wait().unwrap();
-    eventually("the API server and the folder to go", DEADLINE, || async {
+    eventually("the programs and the folder to go", DEADLINE, || async {
         let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
         let there = Path::new(folder).exists();
-        if listens || there {
-            Err(format!("listens: {listens}, {folder}: {there}"))
+        let running: Vec<_> = pids.iter().copied().filter(|&pid| runs(pid)).collect();
+        if listens || there || !running.is_empty() {
+            Err(format!("listens: {listens}, {folder}: {there}, running: {running:?}"))
         } else {
             Ok(())
         }
@@ -236,13 +278,41 @@ async fn nothing_outlives_a_process_that_is_killed() {
     .unwrap();
 }
 
+/// Where there is no `/proc`, nothing does: there the port has to tell.
+fn runs(pid: u32) -> bool {
+    // Empty for one that ended and that nobody has asked about.
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
 #[allow(clippy::print_stdout, reason = "that is how the parent learns what to look at")]
 async fn run_until_killed() {
     let plane = ControlPlane::shared().await;
-    let port = plane.hub().await.config().cluster_url.port_u16().unwrap();
-    println!("\nrunning: {port} {}", plane.folder().display());
+    let cluster = plane.managed().await;
+    let port = cluster.config().cluster_url.port_u16().unwrap();
+    let mut numbers = vec![u32::from(port), plane.pid(), cluster.pid()];
+    numbers.extend(cluster.pids_of_workloads());
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    println!("\nrunning: {} {}", plane.folder().display(), numbers.join(" "));
     // Ends with the parent, should that die first.
     let _ = stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn without_go_and_without_assets_the_tests_fail_and_say_what_to_install() {
+    let cache = tempfile::tempdir().unwrap();
+    let test = "control_plane::the_hub_serves_manifestworks_with_a_status_of_their_own";
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env_clear()
+        .env("GITWORK_TEST_CACHE", cache.path())
+        .env("PATH", cache.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout);
+    for part in ["there is no `go`", "install Go", "KUBEBUILDER_ASSETS"] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
 }
 
 #[test]
@@ -255,6 +325,8 @@ fn two_builders_build_once_and_a_failed_build_leaves_nothing() {
     let broken = cached(root.path(), "key", half, |_| {});
     assert_eq!(broken.unwrap_err().to_string(), "out of disk");
     assert!(!root.path().join("key").exists());
+    // As a builder leaves it that is killed.
+    fs::create_dir(root.path().join(".building-killed")).unwrap();
 
     let builds = AtomicU32::new(0);
     let building = AtomicU32::new(0);
@@ -277,7 +349,7 @@ fn two_builders_build_once_and_a_failed_build_leaves_nothing() {
     let mut left: Vec<OsString> =
         fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["key", "key.lock"]);
+    assert_eq!(left, ["key", "lock"]);
 }
 
 #[test]

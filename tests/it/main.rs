@@ -6,11 +6,20 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "../contract/mod.rs"]
+mod contract;
 mod control_plane;
 mod custom_resources;
+mod deploy;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod hub;
+mod hub_contract;
 mod memory;
 mod rendering;
+mod report;
+mod review;
+#[path = "../simulation/mod.rs"]
+mod simulation;
 mod tidy;
 mod wire;

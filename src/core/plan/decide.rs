@@ -1,0 +1,178 @@
+//! The rules: one work at a time, then what only the whole pass can tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Departed, Effect, LastStood, MetadataChange, Plan, Policy, Reason, Step};
+use crate::core::desired::Desired;
+use crate::core::name::{RepoPath, WorkKey};
+use crate::core::observed::{Observed, ObservedWork};
+use crate::core::work::{ANNOTATION_ADOPT, DeleteOption, DesiredWork, OWN_ANNOTATIONS, WorkBody};
+
+/// What a step does and why.
+type Decision = (Option<Effect>, Reason);
+
+/// The works that the hub has of this source and Git does not, with their folder as far as the hub knows it:
+/// the ones whose history in Git the plan asks for. Nothing that is frozen or going already.
+pub fn departed_candidates(
+    desired: &Desired,
+    observed: &Observed,
+) -> Vec<(WorkKey, Option<RepoPath>)> {
+    let departed = observed
+        .works
+        .values()
+        .filter(|work| is_departed(work, desired) && !work.deleting && !is_held(work, desired));
+    departed.map(|work| (work.key.clone(), path_on_hub(work))).collect()
+}
+
+/// Plans one pass. Looks at nothing but its arguments; equal arguments give equal plans.
+pub fn plan(desired: &Desired, observed: &Observed, departed: &Departed, policy: &Policy) -> Plan {
+    let mut steps: Vec<Step> = Vec::with_capacity(desired.works.len());
+    for (key, work) in &desired.works {
+        let (effect, reason) = decide_wanted(work, observed, desired);
+        steps.push(Step { key: key.clone(), path: Some(work.path.clone()), effect, reason });
+    }
+    for (key, work) in observed.works.iter().filter(|(_, work)| is_departed(work, desired)) {
+        let (effect, reason) = decide_departed(work, departed.get(key), desired);
+        steps.push(Step { key: key.clone(), path: path_on_hub(work), effect, reason });
+    }
+    steps.sort_by(|a, b| a.key.cmp(&b.key));
+    if !policy.allow_delete_all && !keeps_a_work(desired, observed) {
+        hold_deletes(&mut steps);
+    }
+    Plan { commit: desired.commit, steps }
+}
+
+fn is_departed(work: &ObservedWork, desired: &Desired) -> bool {
+    work.is_ours(&desired.source) && !desired.works.contains_key(&work.key)
+}
+
+/// Whether it cannot be told if Git still has it.
+fn is_held(work: &ObservedWork, desired: &Desired) -> bool {
+    desired.frozen.holds(&work.key, work.path.as_deref())
+}
+
+fn path_on_hub(work: &ObservedWork) -> Option<RepoPath> {
+    work.path.as_deref().and_then(RepoPath::parse)
+}
+
+/// A work that Git has.
+fn decide_wanted(work: &DesiredWork, observed: &Observed, desired: &Desired) -> Decision {
+    if desired.frozen.covers(&work.key) {
+        return (None, Reason::Frozen);
+    }
+    if work.suspend {
+        return (None, Reason::Suspended);
+    }
+    let Some(there) = observed.works.get(&work.key) else {
+        return (Some(Effect::Create { body: work.body.clone() }), Reason::NewInGit);
+    };
+    let ours = there.is_ours(&desired.source);
+    let allowed = there.adopt.as_deref() == Some(desired.source.as_str());
+    if !ours && !allowed {
+        return (None, Reason::Conflict { owner: there.source.clone() });
+    }
+    if there.deleting {
+        return (None, Reason::BeingDeleted { wanted: true });
+    }
+    if ours && there.digest == work.body.digest {
+        return (None, Reason::UpToDate);
+    }
+    if ours && observed.is_stored_form(there, &work.body) {
+        return (None, Reason::StoredDifferently);
+    }
+    let body = work.body.clone();
+    let resource_version = there.resource_version.clone();
+    let metadata = metadata_change(there, &work.body);
+    if !ours {
+        let effect = Effect::Adopt { body, resource_version, metadata };
+        return (Some(effect), Reason::AdoptionAllowed { owner: there.source.clone() });
+    }
+    let untouched = there.written == Some(there.digest) || observed.is_as_stored(there);
+    let reason = if untouched { Reason::ChangedInGit } else { Reason::EditedOnHub };
+    (Some(Effect::Update { body, resource_version, metadata }), reason)
+}
+
+/// What of the labels and annotations there has to go: what gitwork once set and does not set now. A consent
+/// is used up by the take-over.
+fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
+    fn gone<'a>(
+        once: impl Iterator<Item = &'a str>,
+        now: &BTreeMap<String, String>,
+    ) -> BTreeSet<String> {
+        once.filter(|key| !now.contains_key(*key)).map(str::to_owned).collect()
+    }
+    let users = there.owned.annotations.iter().map(String::as_str);
+    let mut remove_annotations = gone(users.chain(OWN_ANNOTATIONS), &body.annotations);
+    if there.adopt.is_some() {
+        remove_annotations.insert(ANNOTATION_ADOPT.into());
+    }
+    MetadataChange {
+        remove_labels: gone(there.owned.labels.iter().map(String::as_str), &body.labels),
+        remove_annotations,
+        labels_absent: there.labels_absent,
+        annotations_absent: there.annotations_absent,
+    }
+}
+
+/// A work of ours that Git no longer has.
+fn decide_departed(work: &ObservedWork, last: Option<&LastStood>, desired: &Desired) -> Decision {
+    if is_held(work, desired) {
+        return (None, Reason::Frozen);
+    }
+    if work.deleting {
+        return (None, Reason::BeingDeleted { wanted: false });
+    }
+    let by = last.and_then(|last| last.removed_by);
+    let resource_version = work.resource_version.clone();
+    if !last.map_or(work.prune, |last| last.prune) {
+        return (Some(Effect::Release { resource_version }), Reason::PruneOff { by });
+    }
+    let git = last.map_or(&work.delete_option, |last| &last.delete_option);
+    if *git != work.delete_option {
+        let reason =
+            Reason::DeleteOptionFirst { hub: work.delete_option.clone(), git: git.clone() };
+        let delete_option = git.clone();
+        return (Some(Effect::SetDeleteOption { delete_option, resource_version }), reason);
+    }
+    if let Some(reason) = waits_for(work) {
+        return (None, reason);
+    }
+    let effect = Effect::Delete { uid: work.uid.clone(), resource_version };
+    (Some(effect), Reason::RemovedFromGit { by })
+}
+
+/// Why a work with the right deleteOption on the hub must not be deleted yet. The agent acts on the option when it
+/// applies the work, and no more once the work is being deleted (OCM work agent, Work deletion): it orphans
+/// an object by taking its owner reference off. Where an object is to stay, that must have succeeded; an
+/// agent that ignores a complete work never does it.
+fn waits_for(work: &ObservedWork) -> Option<Reason> {
+    let generation = work.generation;
+    if !work.agent.has_settled(generation) {
+        return Some(Reason::WaitingForAgent { generation });
+    }
+    if work.delete_option != DeleteOption::Foreground && !work.agent.has_orphaned(generation) {
+        return Some(Reason::NotYetOrphaned { generation, complete: work.agent.complete });
+    }
+    None
+}
+
+/// Whether any work of ours on the hub stays with the source: Git has it, or it cannot be told.
+fn keeps_a_work(desired: &Desired, observed: &Observed) -> bool {
+    observed.works.values().any(|work| {
+        work.is_ours(&desired.source)
+            && (desired.works.contains_key(&work.key) || is_held(work, desired))
+    })
+}
+
+/// Turns every deletion, also one that only begins, into a hold.
+fn hold_deletes(steps: &mut [Step]) {
+    let deletes = |step: &Step| {
+        matches!(step.effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. }))
+            || matches!(step.reason, Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. })
+    };
+    let works = steps.iter().filter(|step| deletes(step)).count();
+    for step in steps.iter_mut().filter(|step| deletes(step)) {
+        step.effect = None;
+        step.reason = Reason::HeldDeletesAll { works };
+    }
+}

@@ -1,0 +1,169 @@
+//! A plan as data for the outside: JSON output, logs, metrics.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Effect, Plan, Reason};
+use crate::core::name::{CommitId, RepoPath, WorkKey};
+
+/// What becomes of a work, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    Create,
+    Update,
+    Adopt,
+    SetDeleteOption,
+    Delete,
+    Release,
+    /// Nothing now, and later without anyone's doing.
+    Wait,
+    /// Nothing until someone acts.
+    Hold,
+    /// Nothing: it is as Git wants it.
+    Keep,
+}
+
+impl Action {
+    pub(super) fn of(effect: Option<&Effect>, reason: &Reason) -> Self {
+        match effect {
+            Some(Effect::Create { .. }) => Self::Create,
+            Some(Effect::Update { .. }) => Self::Update,
+            Some(Effect::Adopt { .. }) => Self::Adopt,
+            Some(Effect::SetDeleteOption { .. }) => Self::SetDeleteOption,
+            Some(Effect::Delete { .. }) => Self::Delete,
+            Some(Effect::Release { .. }) => Self::Release,
+            None => match reason {
+                Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => Self::Wait,
+                Reason::UpToDate => Self::Keep,
+                _ => Self::Hold,
+            },
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Adopt => "adopt",
+            Self::SetDeleteOption => "set-delete-option",
+            Self::Delete => "delete",
+            Self::Release => "release",
+            Self::Wait => "wait",
+            Self::Hold => "hold",
+            Self::Keep => "keep",
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How many works of a plan have which action.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    pub create: usize,
+    pub update: usize,
+    pub adopt: usize,
+    pub set_delete_option: usize,
+    pub delete: usize,
+    pub release: usize,
+    pub wait: usize,
+    pub hold: usize,
+    pub keep: usize,
+}
+
+impl Counts {
+    fn add(&mut self, action: Action) {
+        let count = match action {
+            Action::Create => &mut self.create,
+            Action::Update => &mut self.update,
+            Action::Adopt => &mut self.adopt,
+            Action::SetDeleteOption => &mut self.set_delete_option,
+            Action::Delete => &mut self.delete,
+            Action::Release => &mut self.release,
+            Action::Wait => &mut self.wait,
+            Action::Hold => &mut self.hold,
+            Action::Keep => &mut self.keep,
+        };
+        *count += 1;
+    }
+
+    /// The number of writes that the plan makes.
+    pub fn writes(&self) -> usize {
+        self.create + self.update + self.adopt + self.set_delete_option + self.delete + self.release
+    }
+}
+
+impl fmt::Display for Counts {
+    /// As in `2 create, 1 delete, 97 keep`; nothing is said of what does not occur.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (self.create, Action::Create),
+            (self.update, Action::Update),
+            (self.adopt, Action::Adopt),
+            (self.set_delete_option, Action::SetDeleteOption),
+            (self.delete, Action::Delete),
+            (self.release, Action::Release),
+            (self.wait, Action::Wait),
+            (self.hold, Action::Hold),
+            (self.keep, Action::Keep),
+        ];
+        let texts: Vec<String> = all
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, action)| format!("{count} {action}"))
+            .collect();
+        f.write_str(if texts.is_empty() { "nothing" } else { "" })?;
+        f.write_str(&texts.join(", "))
+    }
+}
+
+/// One step without its body: fit for logs and outputs, since manifests may hold secrets.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepSummary {
+    #[serde(flatten)]
+    pub key: WorkKey,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<RepoPath>,
+    pub action: Action,
+    /// `Reason::code`.
+    pub reason: &'static str,
+    /// The reason for people.
+    pub message: String,
+}
+
+/// A plan without the bodies.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+    pub counts: Counts,
+    /// All steps but those that keep a work as it is.
+    pub steps: Vec<StepSummary>,
+}
+
+impl Plan {
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.steps.iter().for_each(|step| counts.add(step.action()));
+        counts
+    }
+
+    pub fn summary(&self) -> Summary {
+        let changed = self.steps.iter().filter(|step| step.action() != Action::Keep);
+        let steps = changed.map(|step| StepSummary {
+            key: step.key.clone(),
+            path: step.path.clone(),
+            action: step.action(),
+            reason: step.reason.code(),
+            message: step.reason.to_string(),
+        });
+        Summary { commit: self.commit, counts: self.counts(), steps: steps.collect() }
+    }
+}

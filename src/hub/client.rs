@@ -1,0 +1,206 @@
+//! The connection to a hub: from a kubeconfig or from inside a pod, with every time bounded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use http::{HeaderValue, Request, Response, header};
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tower::util::BoxService;
+use tower::{BoxError, Layer, Service};
+
+use super::transport;
+use crate::limits;
+
+/// How gitwork names itself to the API server: in audit logs, and as the default field manager.
+pub const USER_AGENT: &str = concat!("gitwork/", env!("CARGO_PKG_VERSION"));
+
+/// The service that kube builds from a configuration, and a test or a metric may wrap in a layer of its own.
+pub type BaseService = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+/// Makes a client from what the credentials are at the time.
+pub type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, ClientError>> + Send + Sync>;
+
+/// Why there is no connection to a hub. The messages hold nothing of what a kubeconfig keeps secret.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("cannot read the kubeconfig {path}: {problem}")]
+    Kubeconfig { path: String, problem: String },
+    #[error(
+        "no hub is configured: {kubeconfig}, and this is not a pod ({in_cluster}); give --kubeconfig or set KUBECONFIG"
+    )]
+    NoHub { kubeconfig: String, in_cluster: String },
+    #[error("cannot set up the connection to the hub: {0}")]
+    Setup(String),
+}
+
+/// Reads how to reach the hub: `kubeconfig` where given, else what `KUBECONFIG` and `~/.kube/config` say, else,
+/// without a `context`, the service account of the pod this runs in.
+pub async fn config(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<Config, ClientError> {
+    let options =
+        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let failed = |path: Option<&Path>, error: &KubeconfigError| ClientError::Kubeconfig {
+        path: path.map_or_else(|| "of this user".into(), |path| path.display().to_string()),
+        problem: describe(error),
+    };
+    if let Some(path) = kubeconfig {
+        let read = Kubeconfig::read_from(path).map_err(|error| failed(Some(path), &error))?;
+        return Config::from_custom_kubeconfig(read, &options)
+            .await
+            .map_err(|error| failed(Some(path), &error));
+    }
+    match Config::from_kubeconfig(&options).await {
+        Ok(config) => Ok(config),
+        Err(error) if context.is_some() => Err(failed(None, &error)),
+        Err(error) => Config::incluster().map_err(|in_cluster| ClientError::NoHub {
+            kubeconfig: describe(&error),
+            in_cluster: in_cluster.to_string(),
+        }),
+    }
+}
+
+/// Makes clients of [`config`] with the same arguments, reading everything anew each time.
+pub fn connector(kubeconfig: Option<PathBuf>, context: Option<String>) -> Connect {
+    Arc::new(move || {
+        let (kubeconfig, context) = (kubeconfig.clone(), context.clone());
+        Box::pin(async move {
+            let config = config(kubeconfig.as_deref(), context.as_deref()).await?;
+            // A credential plugin is run, and waited for, while the client is made.
+            let made = tokio::task::spawn_blocking(move || client(config)).await;
+            made.unwrap_or_else(|error| Err(ClientError::Setup(error.to_string())))
+        })
+    })
+}
+
+/// A client for `config`. See [`client_with`].
+pub fn client(config: Config) -> Result<Client, ClientError> {
+    Ok(builder(config)?.build())
+}
+
+/// A client whose requests and answers pass through `layer`, outermost.
+///
+/// kube's own retries are off: they would keep one call busy for up to 1,000 s, and gitwork tries again by plan.
+/// The read time-out of the connection bounds watches; shorter calls are bounded where they are made.
+pub fn client_with<L>(config: Config, layer: &L) -> Result<Client, ClientError>
+where
+    L: Layer<BaseService>,
+    L::Service: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError>
+        + Send
+        + 'static,
+    <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+{
+    Ok(builder(config)?.with_layer(layer).build())
+}
+
+fn builder(mut config: Config) -> Result<ClientBuilder<BaseService>, ClientError> {
+    install_crypto();
+    config.default_retry = false;
+    config.connect_timeout = Some(limits::HUB_CONNECT);
+    config.write_timeout = Some(limits::HUB_CALL);
+    config.read_timeout = Some(limits::HUB_WATCH + limits::HUB_CALL);
+    // Without it the time that a pooled connection sat idle counts against the next answer.
+    config.reset_reader_on_write = true;
+    config.headers.push((header::USER_AGENT, HeaderValue::from_static(USER_AGENT)));
+    ClientBuilder::try_from(config).map_err(|error| ClientError::Setup(transport::describe(&error)))
+}
+
+/// Makes ring the process's TLS provider, once. Two providers in one build would otherwise make rustls panic at the
+/// first connection.
+pub fn install_crypto() {
+    // An error says that one is installed already.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// What is wrong with a kubeconfig. A YAML error of the parser may quote the file, tokens included, so only its
+/// place is told.
+fn describe(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(_) => {
+            "it is not a kubeconfig; `kubectl config view` says where it is wrong".into()
+        }
+        KubeconfigError::ParseProxyUrl(_) => "its proxy-url is not a URL".into(),
+        KubeconfigError::LoadContext(name) => {
+            format!("it has no context {name:?}; `kubectl config get-contexts` lists them")
+        }
+        KubeconfigError::CurrentContextNotSet => {
+            "it has no current context; name one with --context".into()
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn kubeconfig(text: &str) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    }
+
+    const TWO_HUBS: &str = r#"
+apiVersion: v1
+kind: Config
+current-context: east
+contexts:
+- {name: east, context: {cluster: east, user: me}}
+- {name: west, context: {cluster: west, user: me}}
+clusters:
+- {name: east, cluster: {server: "http://127.0.0.1:1"}}
+- {name: west, cluster: {server: "http://127.0.0.1:2"}}
+users:
+- {name: me, user: {token: t0ps3cret}}
+"#;
+
+    #[tokio::test]
+    async fn a_kubeconfig_and_its_context_are_used() {
+        let file = kubeconfig(TWO_HUBS);
+        for (context, server) in [(None, "127.0.0.1:1"), (Some("west"), "127.0.0.1:2")] {
+            let config = config(Some(file.path()), context).await.unwrap();
+            assert_eq!(config.cluster_url.authority().map(|a| a.as_str()), Some(server));
+            client(config).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_say_what_to_do_and_hold_no_secret() {
+        let cases = [
+            (
+                TWO_HUBS,
+                Some("north"),
+                "it has no context \"north\"; `kubectl config get-contexts` lists them",
+            ),
+            (
+                "users:\n- name: me\n  user: {token: t0ps3cret\nclusters: t0ps3cret",
+                None,
+                "it is not a kubeconfig; `kubectl config view` says where it is wrong",
+            ),
+            ("contexts: t0ps3cret", None, "it is not a kubeconfig"),
+            ("apiVersion: v1", None, "it has no current context; name one with --context"),
+        ];
+        for (text, context, expected) in cases {
+            let file = kubeconfig(text);
+            let error = config(Some(file.path()), context).await.unwrap_err();
+            let (shown, debugged) = (error.to_string(), format!("{error:?}"));
+            assert!(shown.contains(expected), "{shown}");
+            assert!(shown.contains(&file.path().display().to_string()), "{shown}");
+            assert!(!shown.contains("t0ps3cret") && !debugged.contains("t0ps3cret"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn the_crypto_provider_is_installed_as_often_as_asked() {
+        install_crypto();
+        install_crypto();
+        assert!(rustls::crypto::CryptoProvider::get_default().is_some());
+    }
+}

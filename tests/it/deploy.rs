@@ -1,0 +1,253 @@
+//! `deploy/gitwork.yaml` on a real API server: it installs, its pod is let in and gets ready, and
+//! its ServiceAccount may do what gitwork does and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use futures::StreamExt;
+use gitwork::api::cluster::ManagedCluster;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
+};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
+};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, Config};
+use serde_json::json;
+
+use crate::harness::{self, apply, eventually};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const WORK: &str = "work.open-cluster-management.io";
+const CLUSTER: &str = "cluster.open-cluster-management.io";
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// gitwork's ServiceAccount on the shared hub, once its rights count there.
+pub async fn installed() -> Config {
+    let hub = harness::hub().await;
+    apply(hub.client(), &read("deploy/gitwork.yaml")).await.unwrap();
+    let config = hub.config_for("gitwork", "gitwork").await;
+    let client = Client::try_from(config.clone()).unwrap();
+    let home = || async {
+        let granted = granted(client.clone(), "gitwork").await;
+        if granted == granted_at_home() { Ok(()) } else { Err(format!("granted: {granted:?}")) }
+    };
+    eventually("exactly the rights of the manifests to count", DEADLINE, home).await.unwrap();
+    config
+}
+
+async fn installed_hub() -> Client {
+    Client::try_from(installed().await).unwrap()
+}
+
+fn works(client: Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(WORK, "v1", "ManifestWork");
+    Api::namespaced_with(client, namespace, &ApiResource::from_gvk(&kind))
+}
+
+fn work(name: &str) -> DynamicObject {
+    let kind = GroupVersionKind::gvk(WORK, "v1", "ManifestWork");
+    let mut work = DynamicObject::new(name, &ApiResource::from_gvk(&kind));
+    let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    work.metadata.labels = Some([("gitwork.dev/source".to_owned(), "fleet".to_owned())].into());
+    work.data = json!({"spec": {"workload": {"manifests": [manifest]}}});
+    work
+}
+
+#[track_caller]
+fn assert_forbidden<T>(answer: kube::Result<T>) {
+    match answer.map(|_| ()) {
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
+        other => panic!("it should be forbidden: {other:?}"),
+    }
+}
+
+/// Every rule that counts for the caller in a namespace, cluster-wide ones included, as
+/// `verb group/resource`, but for the questions that anyone may ask about themselves.
+async fn granted(client: Client, namespace: &str) -> BTreeSet<String> {
+    let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
+    let review = SelfSubjectRulesReview { spec, ..Default::default() };
+    let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
+    let review = reviews.create(&PostParams::default(), &review).await.unwrap();
+    let status = review.status.unwrap();
+    assert!(!status.incomplete, "{:?}", status.evaluation_error);
+    let mut granted = BTreeSet::new();
+    for rule in status.resource_rules {
+        assert_eq!(rule.resource_names, None, "no rule is for one object");
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                granted.extend(rule.verbs.iter().map(|v| format!("{v} {group}/{resource}")));
+            }
+        }
+    }
+    granted.retain(|rule| {
+        !rule.contains("authentication.k8s.io/self") && !rule.contains("authorization.k8s.io/self")
+    });
+    granted
+}
+
+fn rules(group: &str, resource: &str, verbs: &[&str]) -> Vec<String> {
+    verbs.iter().map(|verb| format!("{verb} {group}/{resource}")).collect()
+}
+
+fn granted_everywhere() -> BTreeSet<String> {
+    let everywhere = [
+        rules(WORK, "manifestworks", &["get", "list", "watch", "create", "patch", "delete"]),
+        rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
+        rules("events.k8s.io", "events", &["create", "patch"]),
+    ];
+    everywhere.concat().into_iter().collect()
+}
+
+fn granted_at_home() -> BTreeSet<String> {
+    let leases = rules("coordination.k8s.io", "leases", &["get", "create", "update", "patch"]);
+    granted_everywhere().into_iter().chain(leases).collect()
+}
+
+/// `installed` sees to what is granted in its own namespace.
+#[tokio::test]
+async fn the_service_account_is_granted_what_gitwork_does_and_nothing_else() {
+    let gitwork = installed_hub().await;
+    let cluster_namespace = harness::hub().await.namespace("granted-edge").await;
+    assert_eq!(granted(gitwork, &cluster_namespace).await, granted_everywhere());
+}
+
+#[tokio::test]
+async fn the_service_account_writes_works_and_reads_no_secrets() {
+    let gitwork = installed_hub().await;
+    let hub = harness::hub().await;
+    let namespace = hub.namespace("deploy-edge").await;
+    let mine = works(gitwork.clone(), &namespace);
+    let params = PostParams::default();
+    mine.create(&params, &work("created")).await.unwrap();
+    let field_manager = PatchParams::apply("gitwork");
+    let applied = work("applied");
+    mine.patch("applied", &field_manager, &Patch::Apply(&applied)).await.unwrap();
+    let everywhere = WatchParams::default().labels("gitwork.dev/source=fleet");
+    let all: Api<DynamicObject> = Api::all_with(
+        gitwork.clone(),
+        &ApiResource::from_gvk(&GroupVersionKind::gvk(WORK, "v1", "ManifestWork")),
+    );
+    let mut events = all.watch(&everywhere, "0").await.unwrap().boxed();
+    let first = events.next().await.unwrap().unwrap();
+    assert!(matches!(first, WatchEvent::Added(_)), "{first:?}");
+    hub.accept("deploy-accepted").await;
+    Api::<ManagedCluster>::all(gitwork.clone()).get("deploy-accepted").await.unwrap();
+    mine.delete("created", &DeleteParams::default()).await.unwrap();
+    let names = mine.list(&ListParams::default()).await.unwrap().items;
+    let names: Vec<_> = names.into_iter().filter_map(|work| work.metadata.name).collect();
+    assert_eq!(names, ["applied"]);
+
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {"name": "git-credentials"}, "stringData": {"token": "hidden"},
+    }))
+    .unwrap();
+    for place in ["gitwork", namespace.as_str()] {
+        let admin: Api<Secret> = Api::namespaced(hub.client(), place);
+        let apply = PatchParams::apply("test");
+        admin.patch("git-credentials", &apply, &Patch::Apply(&secret)).await.unwrap();
+        let secrets: Api<Secret> = Api::namespaced(gitwork.clone(), place);
+        assert_forbidden(secrets.get("git-credentials").await);
+        assert_forbidden(secrets.list(&ListParams::default()).await);
+        // Nor may it become another who can.
+        let accounts: Api<ServiceAccount> = Api::namespaced(gitwork.clone(), place);
+        let request = Default::default();
+        assert_forbidden(accounts.create_token_request("default", &params, &request).await);
+    }
+    assert_forbidden(Api::<Secret>::all(gitwork.clone()).list(&ListParams::default()).await);
+    let every = ListParams::default();
+    assert_forbidden(mine.delete_collection(&DeleteParams::default(), &every).await);
+    for (group, resource, subresource, verb) in [
+        ("", "secrets", "", "get"),
+        ("", "secrets", "", "watch"),
+        ("", "users", "", "impersonate"),
+        (WORK, "manifestworks", "", "deletecollection"),
+        (WORK, "manifestworks", "", "execute-as"),
+        (WORK, "manifestworks", "status", "patch"),
+        ("coordination.k8s.io", "leases", "", "update"),
+        ("rbac.authorization.k8s.io", "clusterroles", "", "escalate"),
+    ] {
+        let attributes = ResourceAttributes {
+            namespace: Some(namespace.clone()),
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource: Some(subresource.to_owned()),
+            verb: Some(verb.to_owned()),
+            ..Default::default()
+        };
+        let resource_attributes = Some(attributes);
+        let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
+        let review = SelfSubjectAccessReview { spec, ..Default::default() };
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(gitwork.clone());
+        let status = reviews.create(&params, &review).await.unwrap().status.unwrap();
+        assert!(!status.allowed, "{verb} {group}/{resource} {subresource} is allowed");
+    }
+}
+
+/// The namespace takes only pods of the restricted Pod Security Standard, which the API server
+/// sees to.
+#[tokio::test]
+async fn the_pod_is_admitted_as_restricted_and_gets_ready() {
+    let cluster = harness::managed().await;
+    apply(cluster.client(), &read("deploy/gitwork.yaml")).await.unwrap();
+    let deployments: Api<Deployment> = Api::namespaced(cluster.client(), "gitwork");
+    let ready = || async {
+        let status = deployments.get("gitwork").await.map_err(|e| e.to_string())?.status;
+        let status = status.unwrap_or_default();
+        if status.available_replicas == Some(1) { Ok(()) } else { Err(format!("{status:?}")) }
+    };
+    eventually("the Deployment to be available", DEADLINE, ready).await.unwrap();
+
+    let pod = deployments.get("gitwork").await.unwrap().spec.unwrap().template.spec.unwrap();
+    for container in &pod.containers {
+        let context = container.security_context.as_ref().unwrap();
+        assert_eq!(context.read_only_root_filesystem, Some(true), "{}", container.name);
+    }
+    // The Service finds it by its labels, and the port by its name.
+    let slices: Api<EndpointSlice> = Api::namespaced(cluster.client(), "gitwork");
+    let of_service = ListParams::default().labels("kubernetes.io/service-name=gitwork");
+    let found = || async {
+        let slices = slices.list(&of_service).await.map_err(|e| e.to_string())?.items;
+        let endpoints = slices.iter().flat_map(|slice| &slice.endpoints).count();
+        let ports: Vec<_> = slices.iter().flat_map(|s| s.ports.iter().flatten()).collect();
+        match ports[..] {
+            [port] if endpoints == 1 && port.port == Some(8080) => Ok(()),
+            _ => Err(format!("{endpoints} endpoints, ports {ports:?}")),
+        }
+    };
+    eventually("the Service to find the pod", DEADLINE, found).await.unwrap();
+}
+
+#[test]
+fn the_image_fits_the_deployment_and_the_toolchain() {
+    let dockerfile = read("deploy/Dockerfile");
+    let toolchain = read("rust-toolchain.toml");
+    let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap();
+    let minor = channel.trim_matches('"').rsplit_once('.').unwrap().0;
+    assert!(dockerfile.contains(&format!("FROM rust:{minor}-")), "Rust {minor} builds the image");
+    let stages: BTreeMap<&str, &str> = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("FROM ")?.split_once(" AS "))
+        .map(|(from, name)| (name, from))
+        .collect();
+    assert_eq!(stages["gitwork"], "base");
+    assert_eq!(stages["gitwork-agent"], "base");
+    assert!(stages["base"].ends_with(":nonroot"));
+
+    let version = env!("CARGO_PKG_VERSION");
+    let image = format!("registry.example.com/gitwork:{version}");
+    assert!(dockerfile.contains(&image) && read("deploy/gitwork.yaml").contains(&image));
+}

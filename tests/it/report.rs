@@ -1,0 +1,85 @@
+//! Diagnostics of whole repositories, as people and machines get them.
+
+use gitwork::core::diagnostic::{Code, Diagnostic};
+use gitwork::core::name::RepoPath;
+use gitwork::core::report::{Style, json, text};
+use gitwork::core::sarif::sarif;
+use gitwork::limits;
+use serde_json::Value;
+
+use crate::memory::{files, render};
+
+fn diagnostics() -> Vec<Diagnostic> {
+    render(&files(&[
+        ("clusters/edge-1/web/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  name: b\n\u{20} namespace: shop\n"),
+        ("clusters/edge-1/web/naïve file.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: 名前, namespace: 'x\n"),
+        ("clusters/edge-1/db/x.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: shop}\nstringData: {p: canary}\n"),
+        ("clusters/edge-2/empty/README.md", ""),
+        ("clusters/edge-2/typo/work.yaml", "depndsOn: [x]\nlabels:\n\tteam: shop\n"),
+    ]))
+    .diagnostics
+}
+
+#[test]
+fn a_report_for_a_terminal() {
+    insta::assert_snapshot!("report_text", text(&diagnostics(), Style::Plain));
+}
+
+#[test]
+fn a_report_for_machines() {
+    let value: Value = serde_json::from_str(&json(&diagnostics())).unwrap();
+    let all = value["diagnostics"].as_array().unwrap();
+    assert_eq!(all.len(), diagnostics().len());
+    for entry in all {
+        assert!(entry["code"].as_str().unwrap().starts_with("GW"));
+        assert!(["error", "warning", "info"].contains(&entry["severity"].as_str().unwrap()));
+        assert!(!entry["help"].as_str().unwrap().is_empty());
+        assert!(
+            entry["file"].is_string()
+                && (entry.get("line").is_some() == entry.get("length").is_some())
+        );
+    }
+    assert!(!value.to_string().contains("canary"));
+}
+
+/// What SARIF 2.1.0 requires and GitHub adds to it.
+#[test]
+fn sarif_has_what_code_scanning_needs() {
+    let found = diagnostics();
+    let log = sarif(&found, &RepoPath::parse("fleet/prod").unwrap());
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), Code::ALL.len());
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), found.len());
+    for (result, diagnostic) in results.iter().zip(&found) {
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(rules[index]["id"], result["ruleId"]);
+        assert_eq!(result["ruleId"], diagnostic.code.id());
+        assert!(result["message"]["text"].as_str().unwrap().starts_with(&diagnostic.message));
+        let place = &result["locations"][0]["physicalLocation"];
+        let uri = place["artifactLocation"]["uri"].as_str().unwrap();
+        assert!(uri.starts_with("fleet/prod/clusters/"), "{uri}");
+        assert!(uri.bytes().all(|b| b.is_ascii_graphic()), "{uri}");
+        let region = &place["region"];
+        assert!(region["startLine"].as_u64().unwrap() >= 1);
+        if let Some(span) = diagnostic.location.span {
+            assert_eq!(region["startColumn"], span.column);
+            assert_eq!(region["endColumn"], span.column + span.length.max(1));
+        }
+    }
+    let uris = log.to_string();
+    assert!(uris.contains("clusters/edge-1/web/na%C3%AFve%20file.yaml"), "{uris}");
+    assert!(!uris.contains("canary"));
+}
+
+#[test]
+fn a_sarif_log_says_what_it_leaves_out() {
+    let one = diagnostics().swap_remove(0);
+    let log = sarif(&vec![one; limits::DIAGNOSTICS_MAX + 3], &RepoPath::root());
+    let run = &log["runs"][0];
+    assert_eq!(run["results"].as_array().unwrap().len(), limits::DIAGNOSTICS_MAX);
+    let note = &run["invocations"][0]["toolExecutionNotifications"][0];
+    assert_eq!(note["message"]["text"], "3 more diagnostics are left out");
+}

@@ -1,0 +1,422 @@
+//! A hub in memory: deterministic, with seeded faults. `tests/contract` says what it has to be like, and a real
+//! kube-apiserver passes the same list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+// Not tokio's channels: those stand still for a task that never yields to the runtime.
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt};
+use gitwork::api::work::manifest_work_spec_schema;
+use gitwork::core::effect::{self, Request};
+use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey};
+use gitwork::core::observed::ObservedWork;
+use gitwork::core::plan::Effect;
+use gitwork::hub::{Hub, HubError, HubEvent};
+use serde_json::Value;
+
+use super::patch::{json_patch, merge_patch};
+
+/// How often each fault strikes, in percent of the calls that it may strike.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    /// A call is not answered, and nothing was done.
+    pub unavailable: u8,
+    /// A write is done, and its answer lost.
+    pub answer_lost: u8,
+    /// An admission webhook refuses a write.
+    pub refused: u8,
+    /// All watches break just before a change, and miss it.
+    pub watches_cut: u8,
+}
+
+/// Shared by all its users; cloning it gives another hand on the same hub.
+#[derive(Clone)]
+pub struct SimulatedHub {
+    state: Arc<Mutex<State>>,
+}
+
+pub(super) struct State {
+    clusters: BTreeSet<ClusterName>,
+    pub(super) works: BTreeMap<WorkKey, Value>,
+    /// etcd's revision: the source of resourceVersions and uids.
+    revision: u64,
+    watchers: Vec<(SourceId, UnboundedSender<HubEvent>)>,
+    schema: Value,
+    /// Fields of the spec that this hub's CRD does not have: they are dropped when an object is stored.
+    unknown_fields: Vec<String>,
+    faults: Faults,
+    random: fastrand::Rng,
+    /// Writes that were done and changed something.
+    pub(super) writes: usize,
+}
+
+impl SimulatedHub {
+    /// An empty hub with a namespace for each cluster.
+    pub fn new(clusters: &[&str], seed: u64) -> Self {
+        let state = State {
+            clusters: clusters.iter().map(|name| ClusterName::parse(name).unwrap()).collect(),
+            works: BTreeMap::new(),
+            revision: 0,
+            watchers: Vec::new(),
+            schema: manifest_work_spec_schema(),
+            unknown_fields: Vec::new(),
+            faults: Faults::default(),
+            random: fastrand::Rng::with_seed(seed),
+            writes: 0,
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.lock().faults = faults;
+    }
+
+    /// From now on the hub drops these fields of the spec, as an older CRD does.
+    pub fn forget_fields(&self, fields: &[&str]) {
+        self.lock().unknown_fields = fields.iter().map(|field| (*field).to_owned()).collect();
+    }
+
+    /// Breaks all watches; they list again by themselves.
+    pub fn cut_watches(&self) {
+        self.lock().watchers.clear();
+    }
+
+    /// How many writes changed something.
+    pub fn writes(&self) -> usize {
+        self.lock().writes
+    }
+
+    /// All raw objects.
+    pub fn objects(&self) -> BTreeMap<WorkKey, Value> {
+        self.lock().works.clone()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Somebody else's POST.
+    pub fn user_creates(&self, work: Value) -> Result<Value, HubError> {
+        let text =
+            |pointer: &str| work.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let key = super::key(text("/metadata/namespace"), text("/metadata/name"));
+        self.lock().create(&key, work)
+    }
+
+    /// Somebody else's merge patch of anything but the status.
+    pub fn user_patches(&self, key: &WorkKey, patch: &Value) -> Result<Option<Value>, HubError> {
+        self.lock().modify(key, |work| {
+            let status = work.get("status").cloned();
+            merge_patch(work, patch);
+            put_or_remove(work, "status", status);
+            Ok(())
+        })
+    }
+
+    /// A merge patch of the status.
+    pub fn patch_status(&self, key: &WorkKey, patch: &Value) -> Result<Option<Value>, HubError> {
+        let status = patch.get("status").cloned().unwrap_or_default();
+        self.lock().modify(key, |work| {
+            merge_patch(&mut work["status"], &status);
+            Ok(())
+        })
+    }
+
+    /// Somebody else's DELETE.
+    pub fn user_deletes(&self, key: &WorkKey) -> Result<(), HubError> {
+        self.lock().delete(key, None).map(drop)
+    }
+
+    fn call(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Answer {
+        let mut state = self.lock();
+        state.fail_at_random()?;
+        let refused = state.faults.refused;
+        if state.strikes(refused) {
+            let message = "an admission webhook said no".into();
+            return Err(HubError::Refused { key: key.to_string(), message });
+        }
+        let cut = state.faults.watches_cut;
+        if state.strikes(cut) {
+            state.watchers.clear();
+        }
+        let stored = match effect::request(key, effect, commit) {
+            Request::Create(object) => Some(state.create(key, object)?),
+            Request::JsonPatch(operations) => state.modify(key, |work| {
+                json_patch(work, &operations)
+                    .map_err(|message| HubError::Refused { key: key.to_string(), message })
+            })?,
+            Request::MergePatch(patch) => state.modify(key, |work| {
+                merge_patch(work, &patch);
+                Ok(())
+            })?,
+            Request::Delete { uid, resource_version } => {
+                state.delete(key, Some((&uid, &resource_version)))?
+            }
+        };
+        let lost = state.faults.answer_lost;
+        if state.strikes(lost) {
+            return Err(unavailable("the answer was lost"));
+        }
+        Ok(stored.map(|object| ObservedWork::from_manifest_work(object).unwrap()))
+    }
+}
+
+type Answer = Result<Option<ObservedWork>, HubError>;
+
+fn unavailable(message: &str) -> HubError {
+    HubError::Unavailable { message: message.into(), retry_after_seconds: None }
+}
+
+impl State {
+    fn strikes(&mut self, percent: u8) -> bool {
+        self.random.u8(0..100) < percent
+    }
+
+    fn fail_at_random(&mut self) -> Result<(), HubError> {
+        let percent = self.faults.unavailable;
+        if self.strikes(percent) { Err(unavailable("the hub is away")) } else { Ok(()) }
+    }
+
+    fn create(&mut self, key: &WorkKey, mut work: Value) -> Result<Value, HubError> {
+        if !self.clusters.contains(&key.cluster) {
+            return Err(HubError::NoNamespace { cluster: key.cluster.to_string() });
+        }
+        if self.works.contains_key(key) {
+            return Err(HubError::Exists { key: key.to_string() });
+        }
+        put_or_remove(&mut work, "status", None);
+        work["metadata"]["uid"] = format!("uid-{}", self.revision + 1).into();
+        work["metadata"]["generation"] = 1.into();
+        work["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+        self.admit(key, &mut work)?;
+        Ok(self.store(key, work))
+    }
+
+    /// Any change of an object, with the resourceVersion that it carries as its precondition.
+    pub(super) fn modify(
+        &mut self,
+        key: &WorkKey,
+        change: impl FnOnce(&mut Value) -> Result<(), HubError>,
+    ) -> Result<Option<Value>, HubError> {
+        let stale = || HubError::Stale { key: key.to_string() };
+        let old = self.works.get(key).ok_or_else(stale)?.clone();
+        let mut new = old.clone();
+        change(&mut new)?;
+        if new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] {
+            return Err(stale());
+        }
+        for fixed in ["uid", "generation", "creationTimestamp", "deletionTimestamp"] {
+            put_or_remove(&mut new["metadata"], fixed, old["metadata"].get(fixed).cloned());
+        }
+        self.admit(key, &mut new)?;
+        if new == old {
+            return Ok(Some(old));
+        }
+        if is_deleting(&new) && !has_finalizers(&new) {
+            self.remove(key);
+            return Ok(None);
+        }
+        if new["spec"] != old["spec"] {
+            new["metadata"]["generation"] = (generation(&old) + 1).into();
+        }
+        Ok(Some(self.store(key, new)))
+    }
+
+    fn delete(
+        &mut self,
+        key: &WorkKey,
+        precondition: Option<(&str, &str)>,
+    ) -> Result<Option<Value>, HubError> {
+        let stale = || HubError::Stale { key: key.to_string() };
+        let Some(old) = self.works.get(key).cloned() else {
+            return if precondition.is_some() { Ok(None) } else { Err(stale()) };
+        };
+        let metadata = &old["metadata"];
+        if let Some((uid, version)) = precondition
+            && (metadata["uid"] != uid || metadata["resourceVersion"] != version)
+        {
+            return Err(stale());
+        }
+        if !has_finalizers(&old) {
+            self.remove(key);
+            return Ok(None);
+        }
+        if is_deleting(&old) {
+            return Ok(Some(old));
+        }
+        let mut new = old.clone();
+        new["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        new["metadata"]["generation"] = (generation(&old) + 1).into();
+        Ok(Some(self.store(key, new)))
+    }
+
+    /// What the API server does to an object before it stores it.
+    fn admit(&self, key: &WorkKey, work: &mut Value) -> Result<(), HubError> {
+        let policy = work.pointer("/spec/deleteOption/propagationPolicy").and_then(Value::as_str);
+        if policy.is_some_and(|p| !["Foreground", "Orphan", "SelectivelyOrphan"].contains(&p)) {
+            let message = "spec.deleteOption.propagationPolicy: Unsupported value".into();
+            return Err(HubError::Refused { key: key.to_string(), message });
+        }
+        for field in &self.unknown_fields {
+            put_or_remove(&mut work["spec"], field, None);
+        }
+        fill_in_defaults(&mut work["spec"], &self.schema);
+        for map in ["labels", "annotations", "finalizers"] {
+            let empty = match &work["metadata"][map] {
+                Value::Object(fields) => fields.is_empty(),
+                Value::Array(items) => items.is_empty(),
+                other => other.is_null(),
+            };
+            if empty {
+                put_or_remove(&mut work["metadata"], map, None);
+            }
+        }
+        put_or_remove_null(work, "status");
+        Ok(())
+    }
+
+    fn store(&mut self, key: &WorkKey, mut work: Value) -> Value {
+        self.revision += 1;
+        self.writes += 1;
+        work["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        let old = self.works.insert(key.clone(), work.clone());
+        self.tell(key, old.as_ref(), Some(&work));
+        work
+    }
+
+    fn remove(&mut self, key: &WorkKey) {
+        self.revision += 1;
+        self.writes += 1;
+        let old = self.works.remove(key);
+        self.tell(key, old.as_ref(), None);
+    }
+
+    fn tell(&mut self, key: &WorkKey, old: Option<&Value>, new: Option<&Value>) {
+        self.watchers.retain(|(source, events)| {
+            let was = old.is_some_and(|work| is_of(work, source));
+            let event = match new.filter(|work| is_of(work, source)) {
+                Some(work) => {
+                    let work = ObservedWork::from_manifest_work(work.clone()).unwrap();
+                    HubEvent::Changed(Box::new(work))
+                }
+                None if was => HubEvent::Gone(key.clone()),
+                None => return !events.is_closed(),
+            };
+            events.unbounded_send(event).is_ok()
+        });
+    }
+
+    fn listed(&self, source: Option<&SourceId>) -> Vec<ObservedWork> {
+        let works = self.works.values().filter(|work| source.is_none_or(|s| is_of(work, s)));
+        works.map(|work| ObservedWork::from_manifest_work(work.clone()).unwrap()).collect()
+    }
+
+    fn subscribe(&mut self, source: &SourceId) -> (HubEvent, UnboundedReceiver<HubEvent>) {
+        let (sender, receiver) = unbounded();
+        self.watchers.push((source.clone(), sender));
+        (HubEvent::Listed(self.listed(Some(source))), receiver)
+    }
+}
+
+impl Hub for SimulatedHub {
+    fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent> {
+        let start = (self.clone(), source.clone(), None);
+        let next = |(hub, source, events): (Self, SourceId, Option<UnboundedReceiver<_>>)| async {
+            let Some(mut events) = events else {
+                let (listed, events) = hub.lock().subscribe(&source);
+                return Some((listed, (hub, source, Some(events))));
+            };
+            match events.next().await {
+                Some(event) => Some((event, (hub, source, Some(events)))),
+                None => {
+                    let event = HubEvent::Interrupted(unavailable("the watch was cut"));
+                    Some((event, (hub, source, None)))
+                }
+            }
+        };
+        stream::unfold(start, next).boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        source: Option<&'a SourceId>,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>> {
+        let mut state = self.lock();
+        let answer = state.fail_at_random().map(|()| state.listed(source));
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn get<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, Answer> {
+        let mut state = self.lock();
+        let answer = state.fail_at_random().map(|()| {
+            let work = state.works.get(key).cloned();
+            work.map(|work| ObservedWork::from_manifest_work(work).unwrap())
+        });
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn execute<'a>(
+        &'a self,
+        key: &'a WorkKey,
+        effect: &'a Effect,
+        commit: Option<CommitId>,
+    ) -> BoxFuture<'a, Answer> {
+        Box::pin(async move { self.call(key, effect, commit) })
+    }
+}
+
+fn is_of(work: &Value, source: &SourceId) -> bool {
+    work["metadata"]["labels"]["gitwork.dev/source"] == source.as_str()
+}
+
+pub(super) fn is_deleting(work: &Value) -> bool {
+    work["metadata"].get("deletionTimestamp").is_some()
+}
+
+fn has_finalizers(work: &Value) -> bool {
+    work["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
+}
+
+pub(super) fn generation(work: &Value) -> i64 {
+    work["metadata"]["generation"].as_i64().unwrap()
+}
+
+fn put_or_remove(object: &mut Value, field: &str, value: Option<Value>) {
+    let Some(fields) = object.as_object_mut() else { return };
+    match value {
+        Some(value) => drop(fields.insert(field.into(), value)),
+        None => drop(fields.remove(field)),
+    }
+}
+
+fn put_or_remove_null(object: &mut Value, field: &str) {
+    if object.get(field).is_some_and(Value::is_null) {
+        put_or_remove(object, field, None);
+    }
+}
+
+/// Structural defaulting: a missing field of an object that is there gets its schema's default.
+fn fill_in_defaults(value: &mut Value, schema: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            for (name, property) in properties.into_iter().flatten() {
+                if let Some(default) = property.get("default")
+                    && !fields.contains_key(name)
+                {
+                    fields.insert(name.clone(), default.clone());
+                }
+                if let Some(field) = fields.get_mut(name) {
+                    fill_in_defaults(field, property);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let schema = schema.get("items").unwrap_or(&Value::Null);
+            items.iter_mut().for_each(|item| fill_in_defaults(item, schema));
+        }
+        _ => {}
+    }
+}

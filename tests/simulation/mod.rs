@@ -1,0 +1,53 @@
+//! The planner against a simulated fleet: a hub in memory, its agents, other users, and faults, all from a seed.
+
+use futures::future::BoxFuture;
+use gitwork::core::name::{ClusterName, WorkKey, WorkName};
+use gitwork::hub::Hub;
+use serde_json::Value;
+
+use crate::contract::{self, Fixture};
+
+mod agents;
+pub mod hub;
+mod patch;
+mod random;
+mod world;
+
+use hub::SimulatedHub;
+
+/// A key from its two names.
+pub fn key(cluster: &str, work: &str) -> WorkKey {
+    let cluster = ClusterName::parse(cluster).unwrap();
+    WorkKey { cluster, work: WorkName::parse(work).unwrap() }
+}
+
+struct InMemory(SimulatedHub);
+
+impl Fixture for InMemory {
+    fn hub(&self) -> &dyn Hub {
+        &self.0
+    }
+    fn cluster(&self) -> ClusterName {
+        ClusterName::parse("edge-1").unwrap()
+    }
+    fn create(&self, work: Value) -> BoxFuture<'_, Value> {
+        Box::pin(async move { self.0.user_creates(work).unwrap() })
+    }
+    fn patch<'a>(&'a self, key: &'a WorkKey, patch: Value) -> BoxFuture<'a, Value> {
+        Box::pin(async move { self.0.user_patches(key, &patch).unwrap().unwrap_or_default() })
+    }
+    fn patch_status<'a>(&'a self, key: &'a WorkKey, patch: Value) -> BoxFuture<'a, Value> {
+        Box::pin(async move { self.0.patch_status(key, &patch).unwrap().unwrap_or_default() })
+    }
+    fn delete<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, ()> {
+        Box::pin(async move { self.0.user_deletes(key).unwrap() })
+    }
+    fn read<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(async move { self.0.objects().remove(key) })
+    }
+}
+
+#[tokio::test]
+async fn the_simulated_hub_keeps_the_contract() {
+    contract::all(&InMemory(SimulatedHub::new(&["edge-1"], 0))).await;
+}

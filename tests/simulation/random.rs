@@ -1,0 +1,58 @@
+//! Random worlds, each from one seed. A failing seed is printed; `SEED=N` runs that one alone.
+
+use super::hub::Faults;
+use super::world::World;
+use super::*;
+
+/// Says which seed it was when a test fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with SEED={}", self.0);
+        }
+    }
+}
+
+async fn for_each_seed(count: u64, run: impl AsyncFn(u64)) {
+    let seeds = match std::env::var("SEED") {
+        Ok(text) => vec![text.parse().expect("SEED is a number")],
+        Err(_) => (0..count).collect(),
+    };
+    for seed in seeds {
+        let shown = Seed(seed);
+        run(seed).await;
+        drop(shown);
+    }
+}
+
+const ACTIONS: usize = 80;
+/// A write, its answer lost, a look at what happened, the option, the agent, the deletion, the agent again, and a
+/// creation where Git has it back: none needs more.
+const PASSES_TO_REST: usize = 8;
+
+#[tokio::test]
+async fn whatever_happens_nothing_is_lost_and_the_hub_comes_to_rest() {
+    for_each_seed(150, async |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut world = World::new(seed);
+        let faults = Faults { unavailable: 5, answer_lost: 5, refused: 5, watches_cut: 5 };
+        world.hub.set_faults(if seed.is_multiple_of(2) { faults } else { Faults::default() });
+        for _ in 0..ACTIONS {
+            world.act(&mut random).await;
+        }
+        world.hub.set_faults(Faults::default());
+        world.frozen = Default::default();
+        world.agents.failing.clear();
+        world.git.values_mut().for_each(|work| work.suspend = false);
+        for _ in 0..PASSES_TO_REST {
+            world.observe();
+            world.pass().await;
+            world.agents.settle(&world.hub);
+        }
+        world.observe();
+        world.check_rest().await;
+    })
+    .await;
+}

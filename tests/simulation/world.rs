@@ -1,0 +1,475 @@
+//! Git, a hub, its agents and other users, acting at random from one seed; and what must hold whatever they do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use gitwork::core::desired::{Desired, Frozen};
+use gitwork::core::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork::core::observed::Observed;
+use gitwork::core::plan::{
+    Departed, Effect, LastStood, Plan, Policy, Reason, departed_candidates, plan,
+};
+use gitwork::core::work::{DeleteOption, DesiredWork, WorkBody};
+use gitwork::hub::{Hub, HubError, HubEvent};
+use serde_json::{Value, json};
+
+use super::agents::{Agents, identity};
+use super::hub::{SimulatedHub, generation, is_deleting};
+use super::key;
+
+pub const CLUSTERS: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
+const WORKS: [&str; 3] = ["api", "db", "web"];
+const SOURCE: &str = "fleet";
+
+/// One work folder.
+#[derive(Debug, Clone)]
+pub struct GitWork {
+    pub text: String,
+    pub objects: Vec<&'static str>,
+    pub labels: BTreeMap<String, String>,
+    pub delete_option: DeleteOption,
+    pub prune: bool,
+    pub suspend: bool,
+}
+
+impl Default for GitWork {
+    fn default() -> Self {
+        Self {
+            text: "one".into(),
+            objects: vec!["a", "b"],
+            labels: BTreeMap::new(),
+            delete_option: DeleteOption::Foreground,
+            prune: true,
+            suspend: false,
+        }
+    }
+}
+
+pub struct World {
+    pub source: SourceId,
+    pub hub: SimulatedHub,
+    pub agents: Agents,
+    pub git: BTreeMap<WorkKey, GitWork>,
+    /// What Git last said of each work that it dropped.
+    pub dropped: BTreeMap<WorkKey, LastStood>,
+    pub frozen: Frozen,
+    pub policy: Policy,
+    pub observed: Observed,
+    events: BoxStream<'static, HubEvent>,
+    commit: u8,
+}
+
+/// A ConfigMap of one work. Works never share an object.
+fn manifest(key: &WorkKey, name: &str, text: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "namespace": "default", "name": format!("{}-{name}", key.work) },
+        "data": { "text": text },
+    })
+}
+
+pub fn folder(key: &WorkKey) -> RepoPath {
+    RepoPath::parse(&format!("clusters/{}/{}", key.cluster, key.work)).unwrap()
+}
+
+fn lines(plan: &Plan) -> String {
+    plan.steps.iter().map(|step| format!("{step}\n")).collect()
+}
+
+/// Keeps the first object of a work.
+pub fn keep_first(key: &WorkKey) -> DeleteOption {
+    DeleteOption::SelectivelyOrphan(vec![identity(&manifest(key, "a", ""))])
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let source = SourceId::parse(SOURCE).unwrap();
+        let hub = SimulatedHub::new(&CLUSTERS, seed);
+        let events = hub.watch(&source);
+        Self {
+            source,
+            hub,
+            agents: Agents::default(),
+            git: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            frozen: Frozen::default(),
+            policy: Policy::default(),
+            observed: Observed::default(),
+            events,
+            commit: 0,
+        }
+    }
+
+    fn commit(&self) -> CommitId {
+        ObjectId([self.commit; 20])
+    }
+
+    /// Adds or changes a work.
+    pub fn push(&mut self, key: &WorkKey, work: GitWork) {
+        self.commit = self.commit.wrapping_add(1);
+        self.git.insert(key.clone(), work);
+    }
+
+    /// One commit that drops a work; `last_word` is its deleteOption in that very commit's parent or, where the
+    /// commit changes it too, what it would have become.
+    pub fn drop_work(&mut self, key: &WorkKey, last_word: Option<DeleteOption>) {
+        self.commit = self.commit.wrapping_add(1);
+        let Some(work) = self.git.remove(key) else { return };
+        let delete_option = last_word.unwrap_or(work.delete_option);
+        let removed_by = Some(self.commit());
+        let last = LastStood { removed_by, delete_option, prune: work.prune };
+        self.dropped.insert(key.clone(), last);
+    }
+
+    /// A new process: what was in memory is gone.
+    pub fn restart(&mut self) {
+        self.observed = Observed::default();
+        self.events = self.hub.watch(&self.source);
+    }
+
+    pub fn desired(&self) -> Desired {
+        let mut works = BTreeMap::new();
+        for (key, work) in &self.git {
+            let path = folder(key);
+            if self.frozen.covers(key) || self.frozen.folders.contains(&path) {
+                continue;
+            }
+            let manifests: Vec<Value> =
+                work.objects.iter().map(|name| manifest(key, name, &work.text)).collect();
+            let mut spec = json!({ "workload": { "manifests": manifests } });
+            if work.delete_option != DeleteOption::Foreground {
+                spec["deleteOption"] = work.delete_option.to_value(None);
+            }
+            let labels = work.labels.clone();
+            let body =
+                WorkBody::new(&self.source, &path, spec, labels, BTreeMap::new(), work.prune);
+            let work = DesiredWork {
+                key: key.clone(),
+                source: self.source.clone(),
+                path,
+                body: Arc::new(body),
+                delete_option: work.delete_option.clone(),
+                prune: work.prune,
+                suspend: work.suspend,
+            };
+            works.insert(key.clone(), work);
+        }
+        let (frozen, commit) = (self.frozen.clone(), Some(self.commit()));
+        Desired { source: self.source.clone(), commit, works, frozen, diagnostics: Vec::new() }
+    }
+
+    /// Takes in what the hub has told by now.
+    pub fn observe(&mut self) {
+        let source = self.source.clone();
+        while let Some(Some(event)) = self.events.next().now_or_never() {
+            match event {
+                HubEvent::Listed(works) => {
+                    self.observed.works.retain(|_, work| !work.is_ours(&source));
+                    let works = works.into_iter().map(|work| (work.key.clone(), work));
+                    self.observed.works.extend(works);
+                }
+                HubEvent::Changed(work) => {
+                    drop(self.observed.works.insert(work.key.clone(), *work));
+                }
+                HubEvent::Gone(key) => drop(self.observed.works.remove(&key)),
+                HubEvent::Interrupted(_) => {}
+            }
+        }
+    }
+
+    async fn look_again(&mut self, key: &WorkKey) {
+        match self.hub.get(key).await {
+            Ok(Some(work)) => drop(self.observed.works.insert(key.clone(), work)),
+            Ok(None) => drop(self.observed.works.remove(key)),
+            Err(_) => {}
+        }
+    }
+
+    pub fn plan(&self, desired: &Desired) -> Plan {
+        let mut departed = Departed::new();
+        for (key, _) in departed_candidates(desired, &self.observed) {
+            departed.extend(self.dropped.get(&key).map(|last| (key.clone(), last.clone())));
+        }
+        plan(desired, &self.observed, &departed, &self.policy)
+    }
+
+    /// Plans over what is known, which may be stale, and executes it. Answers the plan.
+    pub async fn pass(&mut self) -> Plan {
+        let foreign: Vec<WorkKey> = self
+            .observed
+            .works
+            .values()
+            .filter(|work| !work.is_ours(&self.source))
+            .map(|work| work.key.clone())
+            .collect();
+        for key in &foreign {
+            self.look_again(key).await;
+        }
+        let desired = self.desired();
+        let plan = self.plan(&desired);
+        self.check_plan(&desired, &plan);
+        for (step, effect) in plan.effects() {
+            self.execute(&step.key, effect).await;
+        }
+        plan
+    }
+
+    async fn execute(&mut self, key: &WorkKey, effect: &Effect) {
+        let before = self.hub.objects();
+        let answer = self.hub.execute(key, effect, Some(self.commit())).await;
+        self.check_write(key, effect, &before);
+        match answer {
+            Ok(Some(work)) => {
+                if let Effect::Create { body }
+                | Effect::Update { body, .. }
+                | Effect::Adopt { body, .. } = effect
+                {
+                    self.observed.note_write(body, &work);
+                }
+                self.observed.works.insert(key.clone(), work);
+            }
+            Ok(None) => drop(self.observed.works.remove(key)),
+            Err(HubError::Exists { .. } | HubError::Stale { .. }) => self.look_again(key).await,
+            Err(_) => {}
+        }
+    }
+
+    // What must hold.
+
+    /// No step is about a work that is neither wanted nor ours; what is frozen or suspended gets no effect; some
+    /// work stays where any is deleted.
+    fn check_plan(&self, desired: &Desired, plan: &Plan) {
+        let mut deletes = false;
+        for (step, effect) in plan.effects() {
+            let there = self.observed.works.get(&step.key);
+            let ours = there.is_some_and(|work| work.is_ours(&self.source));
+            let wanted = desired.works.get(&step.key);
+            let allowed = match effect {
+                Effect::Create { .. } => wanted.is_some() && there.is_none(),
+                Effect::Update { .. } => wanted.is_some() && ours,
+                Effect::Adopt { .. } => {
+                    wanted.is_some()
+                        && there.is_some_and(|work| work.adopt.as_deref() == Some(SOURCE))
+                }
+                Effect::SetDeleteOption { .. } | Effect::Delete { .. } | Effect::Release { .. } => {
+                    deletes |= !matches!(effect, Effect::Release { .. });
+                    let path = there.and_then(|work| work.path.as_deref());
+                    wanted.is_none() && ours && !self.frozen.holds(&step.key, path)
+                }
+            };
+            assert!(allowed, "{step}");
+            assert!(!wanted.is_some_and(|work| work.suspend), "{step}");
+        }
+        let stays = self.observed.works.values().any(|work| {
+            work.is_ours(&self.source)
+                && (desired.works.contains_key(&work.key)
+                    || self.frozen.holds(&work.key, work.path.as_deref()))
+        });
+        assert!(!deletes || stays || self.policy.allow_delete_all, "deletes all:\n{}", lines(plan));
+        assert!(plan.steps.is_sorted_by(|a, b| a.key < b.key), "{}", lines(plan));
+    }
+
+    /// One write: nothing else changed; nothing foreign changed; a deletion is one that Git asked for, of a work
+    /// whose agent has let go of all that Git wants to stay.
+    fn check_write(&self, key: &WorkKey, effect: &Effect, before: &BTreeMap<WorkKey, Value>) {
+        let after = self.hub.objects();
+        for (other, work) in before.iter().filter(|(other, _)| *other != key) {
+            assert_eq!(after.get(other), Some(work), "a write to {key} changed {other}");
+        }
+        assert!(after.keys().all(|other| other == key || before.contains_key(other)), "{effect:?}");
+        let Some(was) = before.get(key) else { return };
+        let is = after.get(key);
+        if is == Some(was) {
+            return;
+        }
+        let metadata = &was["metadata"];
+        let ours = metadata["labels"]["gitwork.dev/source"] == SOURCE;
+        let allowed = metadata["annotations"]["gitwork.dev/adopt"] == SOURCE;
+        assert!(ours || allowed, "{key} is not ours: {was}");
+        if let Some(is) = is {
+            assert_eq!(is["status"], was["status"], "the status is the agent's");
+            assert_eq!(is["metadata"]["finalizers"], metadata["finalizers"]);
+            assert_eq!(is["metadata"]["labels"]["foreign"], metadata["labels"]["foreign"]);
+        }
+        if is.is_none_or(|is| is_deleting(is) && !is_deleting(was)) {
+            assert!(matches!(effect, Effect::Delete { .. }), "{key} is gone");
+            self.check_delete(key, was);
+        }
+    }
+
+    fn check_delete(&self, key: &WorkKey, was: &Value) {
+        assert!(!self.git.contains_key(key), "{key} is in Git");
+        assert!(!self.frozen.covers(key) && !self.frozen.deletes, "{key} is frozen");
+        let last = self.dropped.get(key).expect("Git has dropped it");
+        assert!(last.prune, "{key} has prune: false");
+        let option = DeleteOption::from_value(&was["spec"]["deleteOption"]);
+        assert_eq!(option, last.delete_option, "Git's last word on {key}");
+        let uid = was["metadata"]["uid"].as_str().unwrap();
+        let stays = |object: &super::agents::Object| match &option {
+            DeleteOption::Foreground => false,
+            DeleteOption::Orphan => true,
+            DeleteOption::SelectivelyOrphan(rules) => rules.contains(&object.1),
+        };
+        for (object, owners) in self.agents.objects.iter().filter(|(object, _)| stays(object)) {
+            assert!(!owners.contains(uid), "{object:?} would be deleted with {key}");
+        }
+    }
+
+    /// The world has come to rest: a pass changes nothing, nor does one of a new process, and the hub is as Git
+    /// wants it, but for what is held with a reason.
+    pub async fn check_rest(&mut self) {
+        let writes = self.hub.writes();
+        let plan = self.pass().await;
+        let before = lines(&plan);
+        assert!(plan.is_empty(), "not at rest:\n{}", lines(&plan));
+        self.restart();
+        self.observe();
+        let foreign: Vec<WorkKey> = self.hub.objects().into_keys().collect();
+        for key in foreign {
+            self.look_again(&key).await;
+        }
+        let plan = self.pass().await;
+        assert!(plan.is_empty(), "a restart costs writes:\n{before}then:\n{}", lines(&plan));
+        assert_eq!(self.hub.writes(), writes);
+        let objects = self.hub.objects();
+        for step in &plan.steps {
+            match &step.reason {
+                Reason::UpToDate => {
+                    let (work, on_hub) = (&self.git[&step.key], &objects[&step.key]);
+                    let manifests: Vec<Value> = work
+                        .objects
+                        .iter()
+                        .map(|name| manifest(&step.key, name, &work.text))
+                        .collect();
+                    assert_eq!(on_hub["spec"]["workload"]["manifests"], json!(manifests));
+                }
+                Reason::Conflict { .. } => {
+                    let label = &objects[&step.key]["metadata"]["labels"]["gitwork.dev/source"];
+                    assert_ne!(label, SOURCE, "{step}");
+                }
+                Reason::NotYetOrphaned { complete: true, .. } | Reason::HeldDeletesAll { .. } => {
+                    assert!(!self.git.contains_key(&step.key), "{step}");
+                }
+                other => panic!("no reason to rest: {step}: {other:?}"),
+            }
+        }
+        assert!(self.git.keys().all(|key| plan.steps.iter().any(|step| step.key == *key)));
+    }
+}
+
+/// What happens at random.
+impl World {
+    fn any_key(random: &mut fastrand::Rng) -> WorkKey {
+        key(CLUSTERS[random.usize(..CLUSTERS.len())], WORKS[random.usize(..WORKS.len())])
+    }
+
+    pub async fn act(&mut self, random: &mut fastrand::Rng) {
+        let key = Self::any_key(random);
+        match random.u8(..20) {
+            0..4 => self.push_at_random(&key, random),
+            4..6 => {
+                let last_word = match random.u8(..4) {
+                    0 => Some(DeleteOption::Orphan),
+                    1 => Some(keep_first(&key)),
+                    2 => Some(DeleteOption::Foreground),
+                    _ => None,
+                };
+                self.drop_work(&key, last_word);
+            }
+            6 => self.freeze_at_random(&key, random),
+            7 => self.frozen = Frozen::default(),
+            8..11 => self.user_acts(&key, random),
+            11 => self.hub.cut_watches(),
+            12..15 => self.agents.step(&self.hub, &key),
+            15 => self.restart(),
+            16 => {
+                let object = (key.cluster.clone(), identity(&manifest(&key, "a", "")));
+                if !self.agents.failing.remove(&object) {
+                    self.agents.failing.insert(object);
+                }
+            }
+            _ => {
+                // Now and then the watch lags, and the plan is one of yesterday.
+                if random.u8(..3) > 0 {
+                    self.observe();
+                }
+                self.pass().await;
+            }
+        }
+    }
+
+    fn push_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
+        let mut work = self.git.get(key).cloned().unwrap_or_default();
+        match random.u8(..6) {
+            0 => work.prune = !work.prune,
+            1 => work.suspend = !work.suspend,
+            2 => {
+                let label = ("team".to_owned(), random.u8(..3).to_string());
+                if work.labels.remove("team").is_none() {
+                    work.labels.extend([label]);
+                }
+            }
+            3 => {
+                work.delete_option = match random.u8(..3) {
+                    0 => DeleteOption::Foreground,
+                    1 => DeleteOption::Orphan,
+                    _ => keep_first(key),
+                }
+            }
+            4 => work.objects = if work.objects.len() > 1 { vec!["a"] } else { vec!["a", "b"] },
+            _ => work.text = format!("text {}", random.u8(..)),
+        }
+        self.push(key, work);
+    }
+
+    fn freeze_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
+        match random.u8(..5) {
+            0 => self.frozen.source = true,
+            1 => self.frozen.deletes = true,
+            2 => drop(self.frozen.clusters.insert(key.cluster.clone())),
+            3 => drop(self.frozen.works.insert(key.clone())),
+            _ => drop(self.frozen.folders.insert(folder(key))),
+        }
+    }
+
+    fn user_acts(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
+        if !self.hub.objects().contains_key(key) {
+            let mut metadata =
+                json!({"namespace": key.cluster.as_str(), "name": key.work.as_str()});
+            if random.bool() {
+                metadata["annotations"] = json!({"gitwork.dev/adopt": SOURCE});
+            }
+            let spec = json!({"workload": {"manifests": []}});
+            self.hub.user_creates(json!({"metadata": metadata, "spec": spec})).unwrap();
+            return;
+        }
+        let label = |name: &str, value: Value| json!({"metadata": {"labels": {name: value}}});
+        let annotation =
+            |name: &str, value: Value| json!({"metadata": {"annotations": {name: value}}});
+        let patch = match random.u8(..11) {
+            0 => json!({"spec": {"workload": {"manifests": []}}}),
+            1 => json!({"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}),
+            2 => label("gitwork.dev/source", Value::Null),
+            3 => label("gitwork.dev/source", "another".into()),
+            4 => label("app.kubernetes.io/managed-by", Value::Null),
+            5 => label("foreign", random.u8(..3).to_string().into()),
+            6 => annotation("gitwork.dev/adopt", SOURCE.into()),
+            7 => annotation("gitwork.dev/keys", "]".into()),
+            8 => json!({"metadata": {"annotations": null}}),
+            9 => {
+                let complete =
+                    json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
+                self.hub.patch_status(key, &complete).unwrap();
+                return;
+            }
+            _ => {
+                self.hub.user_deletes(key).unwrap();
+                return;
+            }
+        };
+        self.hub.user_patches(key, &patch).unwrap();
+    }
+}
