@@ -103,7 +103,8 @@ impl Agent {
         manifest: &Manifest,
         before: Option<&Outcome>,
     ) -> (Outcome, Seen) {
-        let mapping = self.discovery.mapping(&self.cluster, manifest.group_version(), manifest.kind()).await;
+        let mapping =
+            self.discovery.mapping(&self.cluster, manifest.group_version(), manifest.kind()).await;
         let mapping = match mapping {
             Ok(Some(mapping)) => mapping,
             Ok(None) | Err(_) => return (no_mapping(manifest), Seen::Incomplete),
@@ -128,7 +129,16 @@ impl Agent {
             retry = Retry::After(hold);
             Applied::Complete { note: fight.note(now) }
         } else {
-            let steps = Steps { agent: self, context, manifest, options: &options, target: &target, object_key: &object_key, digest, resource_meta: &resource_meta };
+            let steps = Steps {
+                agent: self,
+                context,
+                manifest,
+                options: &options,
+                target: &target,
+                object_key: &object_key,
+                digest,
+                resource_meta: &resource_meta,
+            };
             match steps.run(&mut progress).await {
                 Ok(()) => {
                     if context.is_drift && progress.wrote {
@@ -153,9 +163,19 @@ impl Agent {
         let settled = if applied.is_complete() && hold.is_zero() { digest } else { 0 };
         self.note_object(context.key, manifest.ordinal, &object_key, &options, &progress, settled);
         let seen = self.see(&progress, &options).await;
-        let uid = progress.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default();
-        let unrecorded = (!progress.looked).then(|| format!("cannot read {} {}", mapping.resource, resource_meta.name));
-        let outcome = Outcome { meta: resource_meta, applied, uid, unrecorded, retry, object: Some(object_key), fight };
+        let uid =
+            progress.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default();
+        let unrecorded = (!progress.looked)
+            .then(|| format!("cannot read {} {}", mapping.resource, resource_meta.name));
+        let outcome = Outcome {
+            meta: resource_meta,
+            applied,
+            uid,
+            unrecorded,
+            retry,
+            object: Some(object_key),
+            fight,
+        };
         (outcome, seen)
     }
 
@@ -180,11 +200,14 @@ impl Agent {
         let found = self.cluster.get(&target(&mapping, resource_meta).path).await;
         let live = match found {
             Ok(live) => live,
-            Err(error) => return (Seen::Failed(error.to_string()), Some(object_key), String::new()),
+            Err(error) => {
+                return (Seen::Failed(error.to_string()), Some(object_key), String::new());
+            }
         };
         let progress = Progress { live, looked: true, wrote: false };
         self.note_object(key, place, &object_key, options, &progress, 0);
-        let uid = progress.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default();
+        let uid =
+            progress.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default();
         (self.see(&progress, options).await, Some(object_key), uid)
     }
 
@@ -207,12 +230,21 @@ impl Agent {
     ) {
         let facts = progress.live.as_ref().map(Facts::of_object);
         let wants_all = options.needs_content() || !progress.looked;
-        self.state().tracking.hold(object, key, place_number(place), wants_all, facts, digest);
+        let others = {
+            let mut state = self.state();
+            state.tracking.hold(object, key, place_number(place), wants_all, facts, digest);
+            if progress.wrote { state.tracking.others(object, key) } else { Vec::new() }
+        };
+        self.tell(others);
     }
 
     async fn see(&self, progress: &Progress, options: &ManifestOptions) -> Seen {
         let Some(live) = &progress.live else {
-            return if progress.looked { Seen::Absent } else { Seen::Failed("no answer from the API server".into()) };
+            return if progress.looked {
+                Seen::Absent
+            } else {
+                Seen::Failed("no answer from the API server".into())
+            };
         };
         let raw = self.settings.raw;
         if options.condition_rules.is_empty() {
@@ -282,8 +314,14 @@ impl Steps<'_> {
         let owned = self.context.spec.owns(self.resource_meta);
         if let Some(executor) = &self.context.spec.executor {
             self.agent
-                
-                .authorize(self.context.key, executor, &self.target.mapping, self.resource_meta, owned, &self.manifest.object)
+                .authorize(
+                    self.context.key,
+                    executor,
+                    &self.target.mapping,
+                    self.resource_meta,
+                    owned,
+                    &self.manifest.object,
+                )
                 .await
                 .map_err(ApplyError::Executor)?;
         }
@@ -303,7 +341,10 @@ impl Steps<'_> {
 
     async fn settle(&self, progress: &mut Progress, owned: bool) -> Result<(), ApplyError> {
         let owner = self.context.owner.reference(owned);
-        if !progress.looked && self.may_exist() && !is_read_only(self.options.update_strategy.as_ref()) {
+        if !progress.looked
+            && self.may_exist()
+            && !is_read_only(self.options.update_strategy.as_ref())
+        {
             self.read(progress).await?;
         }
         for _ in 0..STEPS_MAX {
@@ -331,7 +372,11 @@ impl Steps<'_> {
     }
 
     fn known(&self) -> super::tracking::Known {
-        self.agent.state().tracking.known(self.object_key, self.context.key, place_number(self.manifest.ordinal))
+        self.agent.state().tracking.known(
+            self.object_key,
+            self.context.key,
+            place_number(self.manifest.ordinal),
+        )
     }
 
     async fn read(&self, progress: &mut Progress) -> Result<(), ApplyError> {
@@ -345,13 +390,26 @@ impl Steps<'_> {
     }
 
     /// The pure decision; where it runs jq, aside and for a bounded time.
-    async fn decide(&self, progress: &Progress, owner: &serde_json::Value) -> Result<Step, ApplyError> {
+    async fn decide(
+        &self,
+        progress: &Progress,
+        owner: &serde_json::Value,
+    ) -> Result<Step, ApplyError> {
         let known = self.known();
         let facts = progress.live.as_ref().map(Facts::of_object);
         let content_is_known_same = known.applied_digest == self.digest
             && matches!((known.facts, facts), (Some(old), Some(new)) if old.generation > 0 && old.generation == new.generation);
-        let decide = move |manifest: &Object, options: &ManifestOptions, live: Option<&Object>, looked: bool, owner: &serde_json::Value| {
-            let wanted = Wanted { manifest, strategy: options.update_strategy.as_ref(), owner, content_is_known_same };
+        let decide = move |manifest: &Object,
+                           options: &ManifestOptions,
+                           live: Option<&Object>,
+                           looked: bool,
+                           owner: &serde_json::Value| {
+            let wanted = Wanted {
+                manifest,
+                strategy: options.update_strategy.as_ref(),
+                owner,
+                content_is_known_same,
+            };
             let live = match live {
                 Some(live) => Live::Found(live),
                 None if looked => Live::Absent,
@@ -359,17 +417,20 @@ impl Steps<'_> {
             };
             next_step(&wanted, live)
         };
-        let runs_jq = self.options.update_strategy.iter().flat_map(|one| &one.server_side_apply).any(|apply| {
-            apply.ignore_fields.iter().any(|rule| !rule.jq_path_expressions.is_empty())
-        });
+        let runs_jq =
+            self.options.update_strategy.iter().flat_map(|one| &one.server_side_apply).any(
+                |apply| apply.ignore_fields.iter().any(|rule| !rule.jq_path_expressions.is_empty()),
+            );
         if !runs_jq {
             let live = progress.live.as_ref();
             return Ok(decide(&self.manifest.object, self.options, live, progress.looked, owner)?);
         }
-        let (manifest, options, live) = (self.manifest.object.clone(), self.options.clone(), progress.live.clone());
+        let (manifest, options, live) =
+            (self.manifest.object.clone(), self.options.clone(), progress.live.clone());
         let (looked, owner) = (progress.looked, owner.clone());
-        let deciding =
-            tokio::task::spawn_blocking(move || decide(&manifest, &options, live.as_ref(), looked, &owner));
+        let deciding = tokio::task::spawn_blocking(move || {
+            decide(&manifest, &options, live.as_ref(), looked, &owner)
+        });
         match timeout(EXPRESSIONS, deciding).await {
             Ok(Ok(step)) => Ok(step?),
             _ => Err(ApplyError::TooLong),
@@ -377,7 +438,12 @@ impl Steps<'_> {
     }
 
     /// Takes one step. Gives whether it was the last.
-    async fn take(&self, step: Step, progress: &mut Progress, owner: &serde_json::Value) -> Result<bool, ApplyError> {
+    async fn take(
+        &self,
+        step: Step,
+        progress: &mut Progress,
+        owner: &serde_json::Value,
+    ) -> Result<bool, ApplyError> {
         let server = self.server();
         match step {
             Step::Read => {
@@ -392,7 +458,8 @@ impl Steps<'_> {
             }
             Step::Create(object) => self.create(&object, progress).await,
             Step::Replace(object) => {
-                let before = progress.live.as_ref().map(|live| meta(live, "resourceVersion").to_owned());
+                let before =
+                    progress.live.as_ref().map(|live| meta(live, "resourceVersion").to_owned());
                 let written = server.replace(&self.target.path, &object).await;
                 let written = match written {
                     Err(error) if is_immutable(&error) && self.manifest.kind() == "Secret" => {
@@ -453,7 +520,8 @@ impl Steps<'_> {
 
     /// Deletes and creates. An object that does not go at once is waited for by trying again.
     async fn recreate(&self, object: &Object, progress: &mut Progress) -> Result<bool, ApplyError> {
-        let uid = progress.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default();
+        let uid =
+            progress.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default();
         let deleted = self.server().delete(&self.target.path, &uid).await;
         deleted.map_err(|error| self.explain(error, "delete"))?;
         let mut object = object.clone();
@@ -469,7 +537,11 @@ impl Steps<'_> {
     }
 
     fn explain_apply(&self, error: ApiError) -> ApplyError {
-        if error.code() == 409 { ApplyError::SideApplyConflict(error) } else { self.explain(error, "patch") }
+        if error.code() == 409 {
+            ApplyError::SideApplyConflict(error)
+        } else {
+            self.explain(error, "patch")
+        }
     }
 
     /// A refusal for want of permission says which rule is missing.

@@ -81,7 +81,11 @@ impl Discovery {
 
     /// Forgets a group and version: one of its kinds turned out not to be served.
     pub async fn forget(&self, group: &str, version: &str) {
-        let path = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let path = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
         self.known.lock().await.remove(&path);
     }
 }

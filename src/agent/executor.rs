@@ -97,7 +97,10 @@ impl Agent {
             return Err(not_allowed(account, mapping, meta, "", need));
         }
         if mapping.group == RBAC
-            && matches!(mapping.resource.as_str(), "roles" | "rolebindings" | "clusterroles" | "clusterrolebindings")
+            && matches!(
+                mapping.resource.as_str(),
+                "roles" | "rolebindings" | "clusterroles" | "clusterrolebindings"
+            )
         {
             self.check_escalation(account, mapping, meta, object).await?;
         }
@@ -111,13 +114,15 @@ impl Agent {
         meta: &ResourceMeta,
         owned: bool,
     ) -> Result<Option<&'static str>, ApiError> {
-        let question = (account.clone(), mapping.clone(), meta.namespace.clone(), meta.name.clone(), owned);
+        let question =
+            (account.clone(), mapping.clone(), meta.namespace.clone(), meta.name.clone(), owned);
         if self.settings.caches_executors
             && let Some(answer) = lock(&self.executors.answers).get(&question)
         {
             return Ok(*answer);
         }
-        let verbs = ["create", "update", "patch", "get"].into_iter().chain(owned.then_some("delete"));
+        let verbs =
+            ["create", "update", "patch", "get"].into_iter().chain(owned.then_some("delete"));
         let mut answer = None;
         for verb in verbs {
             if !self.is_allowed(account, mapping, meta, verb).await? {
@@ -173,7 +178,13 @@ impl Agent {
             Err(error) if error.is_already_exists() => Ok(()),
             Err(error) if error.is_forbidden() => {
                 let need = "all that the role grants itself, or the verb \"escalate\" (for a binding: \"bind\")";
-                Err(not_allowed(account, mapping, meta, ", error: permission escalation", need.into()))
+                Err(not_allowed(
+                    account,
+                    mapping,
+                    meta,
+                    ", error: permission escalation",
+                    need.into(),
+                ))
             }
             Err(error) => Err(error.into()),
         }
@@ -191,8 +202,12 @@ impl Agent {
         let mut all = JoinSet::new();
         let changed = Arc::new(tokio::sync::Notify::new());
         for resource in ["roles", "rolebindings", "clusterroles", "clusterrolebindings"] {
-            let mapping =
-                Mapping { group: RBAC.into(), version: "v1".into(), resource: resource.into(), namespaced: false };
+            let mapping = Mapping {
+                group: RBAC.into(),
+                version: "v1".into(),
+                resource: resource.into(),
+                namespaced: false,
+            };
             let agent = self.clone();
             let changed = changed.clone();
             all.spawn(async move {

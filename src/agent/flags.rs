@@ -7,7 +7,11 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 /// `gitwork-agent`
 #[derive(Debug, Parser)]
-#[command(name = "gitwork-agent", version, about = "The work agent of a managed cluster (Open Cluster Management)")]
+#[command(
+    name = "gitwork-agent",
+    version,
+    about = "The work agent of a managed cluster (Open Cluster Management)"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -16,13 +20,17 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Apply the ManifestWorks of a cluster and report their status
-    #[command(after_help = "Example:\n  gitwork-agent agent --spoke-cluster-name=edge-7 \\\n    --workload-source-driver=kube --workload-source-config=/spoke/hub-kubeconfig/kubeconfig")]
+    #[command(
+        after_help = "Example:\n  gitwork-agent agent --spoke-cluster-name=edge-7 \\\n    --workload-source-driver=kube --workload-source-config=/spoke/hub-kubeconfig/kubeconfig"
+    )]
     Agent(Box<AgentFlags>),
 }
 
 /// A boolean as Go takes it: alone, or with a value.
 macro_rules! go_flag {
-    () => { "true" };
+    () => {
+        "true"
+    };
 }
 
 #[derive(Debug, Clone, Args)]
@@ -220,7 +228,11 @@ fn go_duration(text: &str) -> Result<Duration, String> {
         seconds += number.parse::<f64>().map_err(|_| error())? * factor;
         rest = tail;
     }
-    if text.is_empty() { Err(error()) } else { Duration::try_from_secs_f64(seconds).map_err(|_| error()) }
+    if text.is_empty() {
+        Err(error())
+    } else {
+        Duration::try_from_secs_f64(seconds).map_err(|_| error())
+    }
 }
 
 #[cfg(test)]
@@ -256,7 +268,8 @@ mod tests {
         assert_eq!(flags.appliedmanifestwork_eviction_grace_period, Duration::from_secs(3600));
         assert_eq!(flags.without_effect.notes().len(), 1);
         assert_eq!(flags.v, 4);
-        let flags = parse(&["--cluster-name=a", "--disable-leader-election=false", "--listen=:0"]).unwrap();
+        let flags =
+            parse(&["--cluster-name=a", "--disable-leader-election=false", "--listen=:0"]).unwrap();
         assert!(!flags.disable_leader_election && flags.spoke_cluster_name == "a");
     }
 
@@ -275,7 +288,9 @@ mod tests {
 
     #[test]
     fn durations() {
-        for (text, seconds) in [("10s", 10.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("300ms", 0.3), ("0", 0.0)] {
+        for (text, seconds) in
+            [("10s", 10.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("300ms", 0.3), ("0", 0.0)]
+        {
             assert_eq!(go_duration(text).unwrap(), Duration::from_secs_f64(seconds), "{text}");
         }
         for text in ["", "s", "10", "1d", "1e400s", "-1s"] {

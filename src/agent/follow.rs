@@ -71,7 +71,13 @@ impl Agent {
             if used {
                 let agent = self.clone();
                 let follow = tokio::spawn(async move {
-                    let mut follower = Kind { agent: agent.clone(), id, seen: BTreeSet::new(), lists: 0, listing: false };
+                    let mut follower = Kind {
+                        agent: agent.clone(),
+                        id,
+                        seen: BTreeSet::new(),
+                        lists: 0,
+                        listing: false,
+                    };
                     follow(&agent.cluster, &path(&mapping, "", None), true, &mut follower).await;
                 });
                 follows.insert(id, follow.abort_handle());
@@ -82,7 +88,7 @@ impl Agent {
         self.metrics.watches.set(i64::try_from(follows.len()).unwrap_or(i64::MAX));
     }
 
-    fn tell(&self, told: Vec<Told>) {
+    pub(super) fn tell(&self, told: Vec<Told>) {
         if told.is_empty() {
             return;
         }
@@ -191,15 +197,20 @@ impl Follower for AppliedWorks {
         self.listed.insert(item.metadata.name.clone());
         let mut state = self.agent.state();
         let old = state.applied.get(&name);
-        if old.is_some_and(|old| old.revision() >= item.revision() && old.metadata.uid == item.metadata.uid) {
+        if old.is_some_and(|old| {
+            old.revision() >= item.revision() && old.metadata.uid == item.metadata.uid
+        }) {
             return;
         }
         let is_news = old.is_none_or(|old| {
-            old.is_deleting() != item.is_deleting() || old.spec != item.spec || old.metadata.uid != item.metadata.uid
+            old.is_deleting() != item.is_deleting()
+                || old.spec != item.spec
+                || old.metadata.uid != item.metadata.uid
         });
         // Somebody else changed the list, or made an applied work away and anew.
-        let recorded_differs =
-            old.is_some_and(|old| old.status.applied_resources != item.status.applied_resources || old.spec != item.spec);
+        let recorded_differs = old.is_some_and(|old| {
+            old.status.applied_resources != item.status.applied_resources || old.spec != item.spec
+        });
         state.applied.insert(name.clone(), Arc::new(item));
         if let (true, Some(Key::Work(work))) = (recorded_differs, self.agent.key_of_work(&name))
             && let Some(entry) = state.works.get_mut(&work)
@@ -279,8 +290,11 @@ impl Follower for Kind {
         let metadata = item.metadata;
         let told = {
             let mut state = self.agent.state();
-            if self.listing && state.tracking.is_tracked(self.id, &metadata.namespace, &metadata.name) {
-                self.seen.insert((metadata.namespace.as_str().into(), metadata.name.as_str().into()));
+            if self.listing
+                && state.tracking.is_tracked(self.id, &metadata.namespace, &metadata.name)
+            {
+                self.seen
+                    .insert((metadata.namespace.as_str().into(), metadata.name.as_str().into()));
             }
             state.tracking.present(self.id, &metadata)
         };
@@ -291,8 +305,12 @@ impl Follower for Kind {
     }
     fn gone(&mut self, item: MetadataItem) {
         let Some(at) = Some(revision(&item.metadata.resource_version)) else { return };
-        let told =
-            self.agent.state().tracking.gone(self.id, &item.metadata.namespace, &item.metadata.name, at);
+        let told = self.agent.state().tracking.gone(
+            self.id,
+            &item.metadata.namespace,
+            &item.metadata.name,
+            at,
+        );
         self.agent.tell(told);
     }
     fn list_ended(&mut self, revision: u64) {

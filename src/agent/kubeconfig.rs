@@ -19,7 +19,9 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Why there is no connection. The messages hold nothing that a kubeconfig keeps secret.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
-    #[error("cannot read the kubeconfig {path}; is the file there, and does `kubectl config view` accept it?")]
+    #[error(
+        "cannot read the kubeconfig {path}; is the file there, and does `kubectl config view` accept it?"
+    )]
     Read { path: PathBuf },
     #[error("the kubeconfig {path} has no current context with a cluster")]
     NoCluster { path: PathBuf },
@@ -41,7 +43,8 @@ pub struct Connection {
 /// Connects as a kubeconfig says.
 pub async fn connect(file: &Path) -> Result<Connection, KubeconfigError> {
     let path = || file.to_path_buf();
-    let kubeconfig = Kubeconfig::read_from(file).map_err(|_| KubeconfigError::Read { path: path() })?;
+    let kubeconfig =
+        Kubeconfig::read_from(file).map_err(|_| KubeconfigError::Read { path: path() })?;
     let host = server(&kubeconfig).ok_or_else(|| KubeconfigError::NoCluster { path: path() })?;
     let host = hub_host(&host).to_owned();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -95,7 +98,8 @@ pub fn digest_with_neighbours(file: &Path) -> u64 {
 /// A digest of a file's content; of one that cannot be read, a fixed one.
 pub fn digest(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let is_small_file = fs::metadata(file).is_ok_and(|data| data.is_file() && data.len() <= FILE_BYTES_MAX);
+    let is_small_file =
+        fs::metadata(file).is_ok_and(|data| data.is_file() && data.len() <= FILE_BYTES_MAX);
     if is_small_file && let Ok(content) = fs::read(file) {
         content.hash(&mut hasher);
     }

@@ -105,7 +105,10 @@ impl Candidate {
             let mut lease = Object::new();
             lease.insert("apiVersion".into(), "coordination.k8s.io/v1".into());
             lease.insert("kind".into(), "Lease".into());
-            lease.insert("metadata".into(), json!({"name": self.election.name, "namespace": self.election.namespace}));
+            lease.insert(
+                "metadata".into(),
+                json!({"name": self.election.name, "namespace": self.election.namespace}),
+            );
             self.fill(&mut lease, &identity, seconds, true);
             let collection = path(&mapping(), &self.election.namespace, None);
             self.server.create(&collection, &lease).await?;
@@ -117,9 +120,17 @@ impl Candidate {
             _ => Instant::now(),
         };
         self.seen = Some((version, since));
-        let valid_for = lease.get("spec").and_then(|spec| spec.get("leaseDurationSeconds")).and_then(Value::as_u64);
+        let valid_for = lease
+            .get("spec")
+            .and_then(|spec| spec.get("leaseDurationSeconds"))
+            .and_then(Value::as_u64);
         let holder = text(&lease, &["spec", "holderIdentity"]).to_owned();
-        let turn = turn(&holder, &identity, Duration::from_secs(valid_for.unwrap_or(seconds)), since.elapsed());
+        let turn = turn(
+            &holder,
+            &identity,
+            Duration::from_secs(valid_for.unwrap_or(seconds)),
+            since.elapsed(),
+        );
         if turn == Turn::Wait {
             return Ok(false);
         }
@@ -175,7 +186,11 @@ mod tests {
             ("other", second(136), Turn::Wait),
             ("other", second(137), Turn::Acquire),
         ] {
-            assert_eq!(turn(holder, "me", second(137), unchanged), expected, "{holder} {unchanged:?}");
+            assert_eq!(
+                turn(holder, "me", second(137), unchanged),
+                expected,
+                "{holder} {unchanged:?}"
+            );
         }
     }
 }

@@ -39,7 +39,11 @@ impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("gitwork_agent");
         let requests = Family::default();
-        registry.register("requests", "Requests to API servers; code 0: no answer", requests.clone());
+        registry.register(
+            "requests",
+            "Requests to API servers; code 0: no answer",
+            requests.clone(),
+        );
         let passes = Family::default();
         registry.register("passes", "Passes over one work", passes.clone());
         let counter = |registry: &mut Registry, name: &str, help: &str| {
@@ -47,18 +51,33 @@ impl Metrics {
             registry.register(name, help, counter.clone());
             counter
         };
-        let corrections = counter(&mut registry, "corrections", "Objects put back after a foreign change");
-        let fights = counter(&mut registry, "fights", "Corrections put off as another client undoes them");
-        let missed_changes = counter(&mut registry, "missed_changes", "Changes that only a full list told of");
+        let corrections =
+            counter(&mut registry, "corrections", "Objects put back after a foreign change");
+        let fights =
+            counter(&mut registry, "fights", "Corrections put off as another client undoes them");
+        let missed_changes =
+            counter(&mut registry, "missed_changes", "Changes that only a full list told of");
         let gauge = |registry: &mut Registry, name: &str, help: &str| {
             let gauge = Count::default();
             registry.register(name, help, gauge.clone());
             gauge
         };
         let works = gauge(&mut registry, "works", "ManifestWorks of this cluster on the hub");
-        let objects = gauge(&mut registry, "tracked_objects", "Objects on the cluster that belong to works");
-        let watches = gauge(&mut registry, "watched_kinds", "Kinds on the cluster that are watched");
-        Self { registry, requests, passes, corrections, fights, missed_changes, works, objects, watches }
+        let objects =
+            gauge(&mut registry, "tracked_objects", "Objects on the cluster that belong to works");
+        let watches =
+            gauge(&mut registry, "watched_kinds", "Kinds on the cluster that are watched");
+        Self {
+            registry,
+            requests,
+            passes,
+            corrections,
+            fights,
+            missed_changes,
+            works,
+            objects,
+            watches,
+        }
     }
 
     pub fn request(&self, server: &'static str, verb: &str, code: u16) {

@@ -164,11 +164,9 @@ impl Agent {
     async fn work(self: Arc<Self>) {
         let mut synced = self.synced.subscribe();
         // Before all is known, a work would be taken for new, and an applied work for one without a work.
-        let known = synced.wait_for(|synced| synced.works && synced.applied).await;
-        if known.is_err() {
+        if synced.wait_for(|synced| synced.works && synced.applied).await.is_err() {
             return;
         }
-        drop(known);
         // More passes than may apply: one that gives way to others must not keep them from starting.
         let open = Arc::new(Semaphore::new(self.settings.workers.max(1) * 4));
         let mut passes = Passes(JoinSet::new());
@@ -236,7 +234,12 @@ impl Drop for Passes {
 }
 
 fn work_mapping(resource: &str, namespaced: bool) -> Mapping {
-    Mapping { group: WORK_GROUP.into(), version: "v1".into(), resource: resource.into(), namespaced }
+    Mapping {
+        group: WORK_GROUP.into(),
+        version: "v1".into(),
+        resource: resource.into(),
+        namespaced,
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -109,11 +109,23 @@ impl Agent {
         if !to_do.everything && to_do.places.is_empty() && !entry.work.deleting {
             return None;
         }
-        let applied = state.applied.get(applied_name(&self.settings.hub_hash, name).as_str()).cloned();
-        Some(Job { work: entry.work.clone(), applied, memory: std::mem::take(&mut entry.memory), to_do })
+        let applied =
+            state.applied.get(applied_name(&self.settings.hub_hash, name).as_str()).cloned();
+        Some(Job {
+            work: entry.work.clone(),
+            applied,
+            memory: std::mem::take(&mut entry.memory),
+            to_do,
+        })
     }
 
-    fn put_back(&self, name: &Arc<str>, memory: WorkMemory, undone: ToDo, ended: &Ended) -> Option<Duration> {
+    fn put_back(
+        &self,
+        name: &Arc<str>,
+        memory: WorkMemory,
+        undone: ToDo,
+        ended: &Ended,
+    ) -> Option<Duration> {
         let mut state = self.state();
         let Some(entry) = state.works.get_mut(name) else {
             // The work went meanwhile: nobody holds its objects any more.
@@ -147,7 +159,9 @@ impl Agent {
             return self.finish_work(&job.work, job.applied.as_deref()).await;
         }
         if !job.work.has_finalizer() {
-            let Some(work) = self.add_finalizer(&job.work).await? else { return Ok(Ended::default()) };
+            let Some(work) = self.add_finalizer(&job.work).await? else {
+                return Ok(Ended::default());
+            };
             job.work = work;
         }
         let spec: WorkSpec = match serde_json::from_str(&job.work.spec) {
@@ -182,10 +196,14 @@ impl Agent {
         let everything = job.to_do.everything
             || job.memory.generation != job.work.generation
             || job.memory.outcomes.len() != raw.len();
-        let owner = Owner { name: applied.metadata.name.clone(), uid: applied.metadata.uid.clone() };
+        let owner =
+            Owner { name: applied.metadata.name.clone(), uid: applied.metadata.uid.clone() };
         let old = std::mem::take(&mut job.memory.outcomes);
-        let mut manifests: Vec<(usize, Result<Manifest, _>)> =
-            raw.into_iter().enumerate().map(|(place, raw)| (place, Manifest::parse(place, raw))).collect();
+        let mut manifests: Vec<(usize, Result<Manifest, _>)> = raw
+            .into_iter()
+            .enumerate()
+            .map(|(place, raw)| (place, Manifest::parse(place, raw)))
+            .collect();
         manifests.sort_by_key(|(_, parsed)| parsed.as_ref().map_or(1001, |one| turn(one.kind())));
 
         let key = Key::Work(name.clone());
@@ -252,7 +270,8 @@ impl Agent {
         applied: &AppliedItem,
         owner: &Owner,
     ) -> Result<bool, PassError> {
-        let problems: Vec<String> = outcomes.iter().filter_map(|one| one.unrecorded.clone()).collect();
+        let problems: Vec<String> =
+            outcomes.iter().filter_map(|one| one.unrecorded.clone()).collect();
         if let Some(problem) = super::core::feedback::aggregate(&problems) {
             return Err(PassError::Unrecorded(problem));
         }
@@ -323,8 +342,8 @@ impl Agent {
     }
 
     fn written(&self, object: Object) -> Result<Arc<HubWork>, PassError> {
-        let item: WorkItem =
-            serde_json::from_value(Value::Object(object)).map_err(|_| PassError::Answer("ManifestWork"))?;
+        let item: WorkItem = serde_json::from_value(Value::Object(object))
+            .map_err(|_| PassError::Answer("ManifestWork"))?;
         Ok(self.state().put_written(item.into()))
     }
 
@@ -368,7 +387,9 @@ impl Agent {
                     Err(error) if error.is_already_exists() => {
                         let found = self.cluster.get(&self.applied_path(Some(&name))).await;
                         let found = found.map_err(doing("read the AppliedManifestWork"))?;
-                        self.applied_written(found.ok_or(PassError::Answer("AppliedManifestWork"))?)?
+                        self.applied_written(
+                            found.ok_or(PassError::Answer("AppliedManifestWork"))?,
+                        )?
                     }
                     Err(error) => return Err(doing("create the AppliedManifestWork")(error)),
                 }
@@ -395,7 +416,9 @@ impl Agent {
         let version = latest.filter(|one| one.metadata.uid == applied.metadata.uid);
         let patch = json!({"metadata": version_of(version.as_deref().unwrap_or(applied)), "status": status});
         let patched = self.cluster.merge_patch(&path, &patch).await;
-        self.applied_written(patched.map_err(doing("update the status of the AppliedManifestWork"))?)
+        self.applied_written(
+            patched.map_err(doing("update the status of the AppliedManifestWork"))?,
+        )
     }
 
     /// Folds what a pass found into the work's status, and writes it where it changes.
@@ -462,7 +485,10 @@ pub fn place_number(place: usize) -> u32 {
 
 fn unparsable(place: usize, error: &str) -> Outcome {
     Outcome {
-        meta: ResourceMeta { ordinal: super::core::manifest::ordinal(place), ..ResourceMeta::default() },
+        meta: ResourceMeta {
+            ordinal: super::core::manifest::ordinal(place),
+            ..ResourceMeta::default()
+        },
         applied: Applied::Failed(error.to_owned()),
         uid: String::new(),
         unrecorded: Some(error.to_owned()),
@@ -474,7 +500,12 @@ fn unparsable(place: usize, error: &str) -> Outcome {
 }
 
 /// What follows from the outcomes of a pass.
-fn ending(outcomes: &[Outcome], recorded: Result<bool, PassError>, changed: bool, name: &str) -> Ended {
+fn ending(
+    outcomes: &[Outcome],
+    recorded: Result<bool, PassError>,
+    changed: bool,
+    name: &str,
+) -> Ended {
     let mut ended = Ended { changed, ..Ended::default() };
     let soonest = |ended: &mut Ended, after: Duration| {
         ended.again = Some(ended.again.map_or(after, |again| again.min(after)));

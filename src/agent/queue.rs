@@ -123,7 +123,10 @@ mod tests {
         assert_eq!(queue.next().await, "a");
         queue.add("a");
         assert_eq!(queue.next().await, "b");
-        assert!(timeout(Duration::from_secs(1), queue.next()).await.is_err(), "a is being worked on");
+        assert!(
+            timeout(Duration::from_secs(1), queue.next()).await.is_err(),
+            "a is being worked on"
+        );
         queue.done(&"a");
         assert_eq!(queue.next().await, "a");
         assert_eq!(queue.next().await, "late");

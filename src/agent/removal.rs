@@ -48,7 +48,12 @@ impl Agent {
     }
 
     /// Gives whether the object is still going.
-    async fn remove(&self, key: &Key, resource: &AppliedResource, owner: &Owner) -> Result<bool, ApiError> {
+    async fn remove(
+        &self,
+        key: &Key,
+        resource: &AppliedResource,
+        owner: &Owner,
+    ) -> Result<bool, ApiError> {
         let mapping = Mapping {
             group: resource.group.clone(),
             version: resource.version.clone(),
@@ -79,7 +84,14 @@ impl Agent {
         let mut state = self.state();
         if going {
             // Its end is to be heard of at once.
-            state.tracking.hold(&object, key, NO_PLACE, true, live.as_ref().map(Facts::of_object), 0);
+            state.tracking.hold(
+                &object,
+                key,
+                NO_PLACE,
+                true,
+                live.as_ref().map(Facts::of_object),
+                0,
+            );
         } else {
             state.tracking.release(&object, key, NO_PLACE);
         }
@@ -87,7 +99,11 @@ impl Agent {
     }
 
     /// A work that is being deleted: its AppliedManifestWork goes first, with all that it holds.
-    pub async fn finish_work(&self, work: &HubWork, applied: Option<&AppliedItem>) -> Result<Ended, PassError> {
+    pub async fn finish_work(
+        &self,
+        work: &HubWork,
+        applied: Option<&AppliedItem>,
+    ) -> Result<Ended, PassError> {
         let Some(applied) = applied else {
             self.drop_finalizer(work).await?;
             return Ok(Ended { changed: true, ..Ended::default() });
@@ -95,7 +111,8 @@ impl Agent {
         if !applied.is_deleting() {
             self.report_deleting(work).await?;
             let name = &applied.metadata.name;
-            let deleted = self.cluster.delete(&self.applied_path(Some(name)), &applied.metadata.uid).await;
+            let deleted =
+                self.cluster.delete(&self.applied_path(Some(name)), &applied.metadata.uid).await;
             deleted.map_err(doing("delete the AppliedManifestWork"))?;
         }
         // The event of its end brings us back.
@@ -106,7 +123,8 @@ impl Agent {
         if !work.has_finalizer() {
             return Ok(());
         }
-        let rest: Vec<&String> = work.finalizers.iter().filter(|one| *one != WORK_FINALIZER).collect();
+        let rest: Vec<&String> =
+            work.finalizers.iter().filter(|one| *one != WORK_FINALIZER).collect();
         let patch = json!({"metadata": {"uid": work.uid, "resourceVersion": work.resource_version, "finalizers": rest}});
         match self.hub.merge_patch(&self.work_path(&work.name), &patch).await {
             Ok(_) => Ok(()),
@@ -123,7 +141,8 @@ impl Agent {
     async fn report_deleting(&self, work: &HubWork) -> Result<(), PassError> {
         let mut status: WorkStatus = serde_json::from_str(&work.status).unwrap_or_default();
         let old = status.clone();
-        let finding = Finding::new(DELETING, "True", "WorkDeleting", "ManifestWork is being deleted");
+        let finding =
+            Finding::new(DELETING, "True", "WorkDeleting", "ManifestWork is being deleted");
         condition::set(&mut status.conditions, finding.at(work.generation), Timestamp::now());
         if status == old {
             return Ok(());
@@ -178,12 +197,17 @@ impl Agent {
         self.follow_kinds();
     }
 
-    async fn finalize(&self, name: &Arc<str>, applied: &AppliedItem) -> Result<Option<Duration>, PassError> {
+    async fn finalize(
+        &self,
+        name: &Arc<str>,
+        applied: &AppliedItem,
+    ) -> Result<Option<Duration>, PassError> {
         if !applied.has_finalizer() {
             return Ok(None);
         }
         let key = Key::Applied(name.clone());
-        let owner = Owner { name: applied.metadata.name.clone(), uid: applied.metadata.uid.clone() };
+        let owner =
+            Owner { name: applied.metadata.name.clone(), uid: applied.metadata.uid.clone() };
         let recorded = &applied.status.applied_resources;
         let pending = self.remove_all(&key, recorded, &owner).await?;
         if !pending.is_empty() {
@@ -224,7 +248,10 @@ impl Agent {
             }
             Eviction::Wait(rest) => Ok(Some(rest)),
             Eviction::Delete => {
-                info!(applied = applied.metadata.name, "its ManifestWork is gone from the hub: evicted");
+                info!(
+                    applied = applied.metadata.name,
+                    "its ManifestWork is gone from the hub: evicted"
+                );
                 let path = self.applied_path(Some(&applied.metadata.name));
                 let deleted = self.cluster.delete(&path, &applied.metadata.uid).await;
                 deleted.map_err(doing("delete the AppliedManifestWork"))?;

@@ -11,7 +11,9 @@ use tracing::{error, info, warn};
 
 use super::core::feedback::RawJson;
 use super::flags::AgentFlags;
-use super::kubeconfig::{Connection, KubeconfigError, connect, connect_in_cluster, digest, digest_with_neighbours};
+use super::kubeconfig::{
+    Connection, KubeconfigError, connect, connect_in_cluster, digest, digest_with_neighbours,
+};
 use super::lease::{Candidate, Election};
 use super::metrics::Metrics;
 use super::serve::{Current, ServeError, bind, serve};
@@ -29,7 +31,9 @@ const DEFAULT_NAMESPACE: &str = "open-cluster-management-agent";
 /// Why the agent did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("the driver {0:?} is not supported: only --workload-source-driver=kube is; for CloudEvents keep OCM's own agent")]
+    #[error(
+        "the driver {0:?} is not supported: only --workload-source-driver=kube is; for CloudEvents keep OCM's own agent"
+    )]
     Driver(String),
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
@@ -62,7 +66,9 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     };
     let cluster = match (&flags.spoke_kubeconfig, &management) {
         (Some(file), _) => connect(file).await?,
-        (None, Some(management)) => Connection { client: management.client.clone(), host: management.host.clone() },
+        (None, Some(management)) => {
+            Connection { client: management.client.clone(), host: management.host.clone() }
+        }
         (None, None) => return Err(KubeconfigError::NoPod.into()),
     };
     let metrics = Arc::new(Metrics::new());
@@ -78,8 +84,8 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     };
     let lease_client = management.map_or_else(|| cluster.client.clone(), |one| one.client);
     let lease_server = Server::new(lease_client, "lease", None, metrics.clone());
-    let mut candidate = (!flags.disable_leader_election)
-        .then(|| Candidate::new(lease_server, election(&flags)));
+    let mut candidate =
+        (!flags.disable_leader_election).then(|| Candidate::new(lease_server, election(&flags)));
     let ended = {
         let leading = lead(&flags, hub, cluster, metrics, current, candidate.as_mut());
         tokio::select! {
@@ -146,7 +152,12 @@ async fn lead(
         info!("leading");
     }
     let settings = settings(flags, &hub.host);
-    info!(cluster = settings.cluster_name, hub_hash = settings.hub_hash, agent_id = settings.agent_id, "starting");
+    info!(
+        cluster = settings.cluster_name,
+        hub_hash = settings.hub_hash,
+        agent_id = settings.agent_id,
+        "starting"
+    );
     let agent = Agent::new(
         settings,
         (hub.client, limit(flags.hub_kube_api_qps, flags.hub_kube_api_burst)),

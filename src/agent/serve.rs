@@ -28,7 +28,9 @@ const WAITING_MAX: usize = 32;
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("cannot listen on {address}: {error}; is another process there? --listen takes another address")]
+    #[error(
+        "cannot listen on {address}: {error}; is another process there? --listen takes another address"
+    )]
     Listen { address: SocketAddr, error: std::io::Error },
     #[error("cannot make a certificate to serve with: {0}")]
     Certificate(String),
@@ -40,9 +42,8 @@ pub type Current = Arc<std::sync::Mutex<Option<Arc<Agent>>>>;
 /// Binds the address. What is served from then on is told by `current`.
 pub async fn bind(address: SocketAddr) -> Result<TlsListener, ServeError> {
     let acceptor = acceptor()?;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|error| ServeError::Listen { address, error })?;
+    let listener =
+        TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let local = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
     let (sender, connections) = mpsc::channel(WAITING_MAX);
     tokio::spawn(accept(listener, acceptor, sender));
@@ -66,7 +67,9 @@ pub async fn serve(listener: TlsListener, current: Current, metrics: Arc<Metrics
 async fn readiness(current: Current) -> impl IntoResponse {
     let agent = super::lock(&current).clone();
     match agent {
-        Some(agent) if !agent.is_ready() => (StatusCode::SERVICE_UNAVAILABLE, "works are not listed yet"),
+        Some(agent) if !agent.is_ready() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "works are not listed yet")
+        }
         _ => (StatusCode::OK, "ok"),
     }
 }
@@ -78,7 +81,8 @@ async fn scrape(metrics: Arc<Metrics>) -> impl IntoResponse {
 
 fn acceptor() -> Result<TlsAcceptor, ServeError> {
     let failed = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| failed(&e))?;
+    let made =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| failed(&e))?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
@@ -90,7 +94,11 @@ fn acceptor() -> Result<TlsAcceptor, ServeError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, sender: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>) {
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    sender: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+) {
     loop {
         // A place is reserved first: who connects without end waits in the kernel.
         let Ok(place) = sender.clone().reserve_owned().await else { return };

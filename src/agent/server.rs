@@ -20,7 +20,8 @@ use super::metrics::Metrics;
 /// No answer takes this long where the API server is well: its own limit is 60 s, for lists of all.
 const REQUEST: Duration = Duration::from_secs(35);
 const JSON: &str = "application/json";
-const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_ONLY: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
@@ -108,7 +109,8 @@ impl RateLimit {
         let mut bucket = self.bucket.lock().await;
         let now = Instant::now();
         let (since, tokens) = *bucket;
-        let tokens = self.burst.min(tokens + now.duration_since(since).as_secs_f64() * self.per_second);
+        let tokens =
+            self.burst.min(tokens + now.duration_since(since).as_secs_f64() * self.per_second);
         *bucket = (now, tokens - 1.0);
         if tokens < 1.0 {
             sleep(Duration::from_secs_f64((1.0 - tokens) / self.per_second)).await;
@@ -151,7 +153,10 @@ fn segment(text: &str) -> String {
     use std::fmt::Write;
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':') || (byte == b'.' && text != "." && text != "..") {
+        if byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'_' | b':')
+            || (byte == b'.' && text != "." && text != "..")
+        {
             encoded.push(char::from(byte));
         } else {
             let _infallible = write!(encoded, "%{byte:02X}");
@@ -161,7 +166,12 @@ fn segment(text: &str) -> String {
 }
 
 impl Server {
-    pub fn new(client: Client, name: &'static str, limit: Option<RateLimit>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        client: Client,
+        name: &'static str,
+        limit: Option<RateLimit>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self { client: Arc::new(RwLock::new(client)), name, limit: limit.map(Arc::new), metrics }
     }
 
@@ -185,7 +195,11 @@ impl Server {
     }
 
     /// A page of a list, of metadata only or whole.
-    pub async fn list<T: DeserializeOwned>(&self, path: &str, metadata_only: bool) -> Result<T, ApiError> {
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        metadata_only: bool,
+    ) -> Result<T, ApiError> {
         let accept = if metadata_only { METADATA_LIST } else { JSON };
         self.send(Method::GET, path, accept, JSON, None, None).await
     }
@@ -196,7 +210,12 @@ impl Server {
     }
 
     /// Tries a creation as somebody else, without doing it.
-    pub async fn dry_run_create_as(&self, collection: &str, object: &Object, user: &str) -> Result<Object, ApiError> {
+    pub async fn dry_run_create_as(
+        &self,
+        collection: &str,
+        object: &Object,
+        user: &str,
+    ) -> Result<Object, ApiError> {
         let path = format!("{collection}?dryRun=All&fieldManager={FIELD_MANAGER}");
         self.send(Method::POST, &path, JSON, JSON, Some(body(object)?), Some(user)).await
     }
@@ -214,10 +233,17 @@ impl Server {
     pub async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Object, ApiError> {
         let path = format!("{path}?fieldManager={FIELD_MANAGER}");
         let patch = patch.to_string().into_bytes();
-        self.send(Method::PATCH, &path, JSON, "application/merge-patch+json", Some(patch), None).await
+        self.send(Method::PATCH, &path, JSON, "application/merge-patch+json", Some(patch), None)
+            .await
     }
 
-    pub async fn apply(&self, path: &str, object: &Object, manager: &str, force: bool) -> Result<Object, ApiError> {
+    pub async fn apply(
+        &self,
+        path: &str,
+        object: &Object,
+        manager: &str,
+        force: bool,
+    ) -> Result<Object, ApiError> {
         let path = format!("{path}?fieldManager={}&force={force}", segment(manager));
         let content_type = "application/apply-patch+yaml";
         self.send(Method::PATCH, &path, JSON, content_type, Some(body(object)?), None).await
@@ -227,7 +253,14 @@ impl Server {
     pub async fn delete(&self, path: &str, uid: &str) -> Result<(), ApiError> {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": "Background", "preconditions": {"uid": uid}});
-        let sent = self.send::<Value>(Method::DELETE, path, JSON, JSON, Some(options.to_string().into_bytes()), None);
+        let sent = self.send::<Value>(
+            Method::DELETE,
+            path,
+            JSON,
+            JSON,
+            Some(options.to_string().into_bytes()),
+            None,
+        );
         absent_is_none(sent.await).map(|_deleted| ())
     }
 
@@ -305,7 +338,12 @@ mod tests {
             (mapping("", true), "ns", Some("a"), "/api/v1/namespaces/ns/widgets/a"),
             (mapping("x.io", false), "ns", Some("system:a"), "/apis/x.io/v1/widgets/system:a"),
             (mapping("x.io", true), "ns", None, "/apis/x.io/v1/namespaces/ns/widgets"),
-            (mapping("", true), "ns", Some("../secrets/x?y"), "/api/v1/namespaces/ns/widgets/..%2Fsecrets%2Fx%3Fy"),
+            (
+                mapping("", true),
+                "ns",
+                Some("../secrets/x?y"),
+                "/api/v1/namespaces/ns/widgets/..%2Fsecrets%2Fx%3Fy",
+            ),
             (mapping("", true), "..", Some("a"), "/api/v1/namespaces/%2E%2E/widgets/a"),
         ] {
             assert_eq!(path(&mapping, namespace, name), expected);

@@ -84,7 +84,13 @@ impl State {
         let name: Arc<str> = work.name.as_str().into();
         let Some(entry) = self.works.get_mut(&name) else {
             let to_do = ToDo { everything: true, places: BTreeMap::new() };
-            let entry = WorkEntry { work: Arc::new(work), memory: WorkMemory::default(), to_do, failures: 0, looked: None };
+            let entry = WorkEntry {
+                work: Arc::new(work),
+                memory: WorkMemory::default(),
+                to_do,
+                failures: 0,
+                looked: None,
+            };
             self.works.insert(name, entry);
             return WorkChange::Something;
         };

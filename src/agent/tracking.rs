@@ -85,7 +85,10 @@ impl Tracking {
 
     /// Kinds with and without tracked objects.
     pub fn kinds(&self) -> impl Iterator<Item = (KindId, &Mapping, bool)> {
-        self.kinds.iter().enumerate().map(|(id, kind)| (id, &kind.mapping, !kind.objects.is_empty()))
+        self.kinds
+            .iter()
+            .enumerate()
+            .map(|(id, kind)| (id, &kind.mapping, !kind.objects.is_empty()))
     }
 
     pub fn count(&self) -> usize {
@@ -134,6 +137,15 @@ impl Tracking {
         }
     }
 
+    /// Who else holds an object that one work has just written: of two works that want different things, each has to
+    /// look again.
+    pub fn others(&self, key: &ObjectKey, writer: &Key) -> Vec<Told> {
+        self.get(key).map_or_else(Vec::new, |tracked| {
+            let others = tracked.holders.iter().filter(|holder| holder.key != *writer);
+            others.map(|holder| (holder.key.clone(), holder.ordinal, u64::MAX)).collect()
+        })
+    }
+
     /// One place of a work does not want to know of an object any more.
     pub fn release(&mut self, key: &ObjectKey, holder: &Key, ordinal: u32) {
         let Some(kind) = self.kinds.get_mut(key.kind) else { return };
@@ -155,7 +167,8 @@ impl Tracking {
     /// to look: those who do will find out more.
     pub fn present(&mut self, kind: KindId, metadata: &Metadata) -> Vec<Told> {
         let place = (metadata.namespace.as_str().into(), metadata.name.as_str().into());
-        let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&place)) else {
+        let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&place))
+        else {
             return Vec::new();
         };
         let facts = Facts::of(metadata);
@@ -179,14 +192,19 @@ impl Tracking {
     /// Who is to be told that an object is gone, as of a revision.
     pub fn gone(&mut self, kind: KindId, namespace: &str, name: &str, revision: u64) -> Vec<Told> {
         let place = (namespace.into(), name.into());
-        let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&place)) else {
+        let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&place))
+        else {
             return Vec::new();
         };
         if revision <= tracked.revision {
             return Vec::new();
         }
         tracked.facts = None;
-        tracked.holders.iter().map(|holder| (holder.key.clone(), holder.ordinal, revision)).collect()
+        tracked
+            .holders
+            .iter()
+            .map(|holder| (holder.key.clone(), holder.ordinal, revision))
+            .collect()
     }
 
     /// Ends a list: what it did not name is gone.
@@ -210,7 +228,9 @@ impl Tracking {
     }
 
     pub fn is_tracked(&self, kind: KindId, namespace: &str, name: &str) -> bool {
-        self.kinds.get(kind).is_some_and(|kind| kind.objects.contains_key(&(namespace.into(), name.into())))
+        self.kinds
+            .get(kind)
+            .is_some_and(|kind| kind.objects.contains_key(&(namespace.into(), name.into())))
     }
 
     /// Everybody who holds an object of a kind: it cannot be watched, so all have to look.
@@ -229,11 +249,22 @@ mod tests {
     use super::*;
 
     fn mapping(version: &str) -> Mapping {
-        Mapping { group: "apps".into(), version: version.into(), resource: "deployments".into(), namespaced: true }
+        Mapping {
+            group: "apps".into(),
+            version: version.into(),
+            resource: "deployments".into(),
+            namespaced: true,
+        }
     }
 
     fn metadata(revision: &str, generation: i64) -> Metadata {
-        Metadata { name: "web".into(), namespace: "ns".into(), resource_version: revision.into(), generation, ..Metadata::default() }
+        Metadata {
+            name: "web".into(),
+            namespace: "ns".into(),
+            resource_version: revision.into(),
+            generation,
+            ..Metadata::default()
+        }
     }
 
     fn setup(wants_all: bool) -> (Tracking, KindId, ObjectKey, Key) {
@@ -256,9 +287,17 @@ mod tests {
         assert!(tracking.is_news(&key, 12), "until somebody has looked");
         assert_eq!(tracking.gone(kind, "ns", "web", 13), [(holder.clone(), 3, 13)]);
         assert!(tracking.known(&key, &holder, 3).is_absent);
-        assert!(tracking.present(kind, &Metadata { name: "other".into(), ..metadata("14", 1) }).is_empty());
+        assert!(
+            tracking
+                .present(kind, &Metadata { name: "other".into(), ..metadata("14", 1) })
+                .is_empty()
+        );
         let (mut tracking, kind, _, holder) = setup(true);
-        assert_eq!(tracking.present(kind, &metadata("11", 1)), [(holder, 3, 11)], "feedback wants the status");
+        assert_eq!(
+            tracking.present(kind, &metadata("11", 1)),
+            [(holder, 3, 11)],
+            "feedback wants the status"
+        );
     }
 
     #[test]
@@ -271,7 +310,10 @@ mod tests {
     #[test]
     fn a_list_tells_of_what_is_gone() {
         let (mut tracking, kind, key, holder) = setup(false);
-        assert!(tracking.list_ended(kind, &BTreeSet::new(), 9).is_empty(), "the list is older than the object");
+        assert!(
+            tracking.list_ended(kind, &BTreeSet::new(), 9).is_empty(),
+            "the list is older than the object"
+        );
         let seen = BTreeSet::from([("ns".into(), "web".into())]);
         assert!(tracking.list_ended(kind, &seen, 11).is_empty());
         assert_eq!(tracking.list_ended(kind, &BTreeSet::new(), 11), [(holder.clone(), 3, 11)]);

@@ -59,7 +59,12 @@ struct PageMetadata {
 }
 
 /// Follows until it is dropped.
-pub async fn follow<F: Follower>(server: &Server, path: &str, metadata_only: bool, follower: &mut F) {
+pub async fn follow<F: Follower>(
+    server: &Server,
+    path: &str,
+    metadata_only: bool,
+    follower: &mut F,
+) {
     let mut from: Option<(String, Instant)> = None;
     let mut failures: u32 = 0;
     loop {
@@ -88,7 +93,9 @@ pub async fn follow<F: Follower>(server: &Server, path: &str, metadata_only: boo
                 debug!(path, %error, "cannot follow");
                 if !error.is_expired() {
                     from = next;
-                    let wait = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(failures)).min(RETRY_LONGEST);
+                    let wait = RETRY_FIRST
+                        .saturating_mul(2_u32.saturating_pow(failures))
+                        .min(RETRY_LONGEST);
                     failures = failures.saturating_add(1);
                     let at_least = follower.failed(&error);
                     sleep(wait.max(at_least).mul_f64(0.75 + fastrand::f64() / 2.0)).await;
@@ -142,7 +149,8 @@ async fn watch<F: Follower>(
         Ok(request) => request,
         Err(error) => return Err((error, version)),
     };
-    let opened = timeout_at(deadline, server.client().request_events::<Event<F::Item>>(request)).await;
+    let opened =
+        timeout_at(deadline, server.client().request_events::<Event<F::Item>>(request)).await;
     server.count("WATCH", 200);
     let mut events = match opened {
         Ok(Ok(events)) => Box::pin(events),

@@ -27,10 +27,8 @@ fn main() -> ExitCode {
     }
     gitwork::agent::install_crypto();
     // One thread: an agent waits for API servers, and each thread would cost memory of its own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(4)
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(problem) => {

@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod agent;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::ignore::{IgnoreError, Ignored, drop_null_creation_timestamps, ignore};
 use super::identity::{FIELD_MANAGER, SPEC_HASH_ANNOTATION};
+use super::ignore::{IgnoreError, Ignored, drop_null_creation_timestamps, ignore};
 use super::object::{Object, at};
 use super::owner::{for_create, owner_patch};
 use super::update::{Update, prepare_create, update};
@@ -150,11 +150,17 @@ mod tests {
     }
 
     fn step(strategy: &UpdateStrategy, live: Live) -> Result<Step, Refusal> {
-        let manifest = object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"},
+        let manifest =
+            object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"},
             "data": {"x": "1", "y": "1"}}));
         let owner = Owner { name: "hash-web".into(), uid: "u1".into() }.reference(true);
         next_step(
-            &Wanted { manifest: &manifest, strategy: Some(strategy), owner: &owner, content_is_known_same: false },
+            &Wanted {
+                manifest: &manifest,
+                strategy: Some(strategy),
+                owner: &owner,
+                content_is_known_same: false,
+            },
             live,
         )
     }
@@ -163,7 +169,9 @@ mod tests {
     fn create_only_never_mends_content() {
         let create_only = strategy(json!({"type": "CreateOnly"}));
         assert!(matches!(step(&create_only, Live::Absent), Ok(Step::Create(_))));
-        let live = object(json!({"metadata": {"name": "a", "resourceVersion": "1", "uid": "2"}, "data": {"x": "2"}}));
+        let live = object(
+            json!({"metadata": {"name": "a", "resourceVersion": "1", "uid": "2"}, "data": {"x": "2"}}),
+        );
         let Ok(Step::PatchOwner(patch)) = step(&create_only, Live::Found(&live)) else { panic!() };
         assert_eq!(patch["metadata"]["resourceVersion"], "1");
         assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], "u1");
@@ -184,7 +192,11 @@ mod tests {
     #[test]
     fn gotcha_12_server_side_apply_carries_no_owner() {
         let options = json!({"type": "ServerSideApply", "serverSideApply": {"force": true, "fieldManager": "work-agent-x"}});
-        let Ok(Step::Apply { object, field_manager, force }) = step(&strategy(options), Live::Unseen) else { panic!() };
+        let Ok(Step::Apply { object, field_manager, force }) =
+            step(&strategy(options), Live::Unseen)
+        else {
+            panic!()
+        };
         assert_eq!((field_manager.as_str(), force), ("work-agent-x", true));
         assert_eq!(object["metadata"], json!({"name": "a"}));
     }
@@ -194,13 +206,19 @@ mod tests {
         let options = strategy(json!({"type": "ServerSideApply", "serverSideApply":
             {"ignoreFields": [{"condition": "OnSpokePresent", "jsonPaths": [".data.y"]}]}}));
         assert_eq!(step(&options, Live::Unseen), Ok(Step::Read));
-        let Ok(Step::Apply { object: created, .. }) = step(&options, Live::Absent) else { panic!() };
+        let Ok(Step::Apply { object: created, .. }) = step(&options, Live::Absent) else {
+            panic!()
+        };
         assert_eq!(created["data"], json!({"x": "1", "y": "1"}));
         let hash = created["metadata"]["annotations"][SPEC_HASH_ANNOTATION].clone();
-        let drifted = object(json!({"metadata": {"annotations": {SPEC_HASH_ANNOTATION: hash}}, "data": {"x": "drift"}}));
+        let drifted = object(
+            json!({"metadata": {"annotations": {SPEC_HASH_ANNOTATION: hash}}, "data": {"x": "drift"}}),
+        );
         assert!(matches!(step(&options, Live::Found(&drifted)), Ok(Step::PatchOwner(_))));
         let older = object(json!({"metadata": {}, "data": {}}));
-        let Ok(Step::Apply { object: reduced, .. }) = step(&options, Live::Found(&older)) else { panic!() };
+        let Ok(Step::Apply { object: reduced, .. }) = step(&options, Live::Found(&older)) else {
+            panic!()
+        };
         assert_eq!(reduced["data"], json!({"x": "1"}));
     }
 
@@ -208,7 +226,12 @@ mod tests {
     fn managed_fields_are_refused() {
         let manifest = object(json!({"metadata": {"managedFields": []}}));
         let options = strategy(json!({"type": "ServerSideApply"}));
-        let wanted = Wanted { manifest: &manifest, strategy: Some(&options), owner: &Value::Null, content_is_known_same: false };
+        let wanted = Wanted {
+            manifest: &manifest,
+            strategy: Some(&options),
+            owner: &Value::Null,
+            content_is_known_same: false,
+        };
         assert_eq!(next_step(&wanted, Live::Absent), Err(Refusal::ManagedFields));
     }
 }

@@ -115,7 +115,8 @@ impl Subject {
     ) -> Result<CelValue, CelError> {
         let names: Vec<&str> =
             std::iter::once("object").chain(variables.iter().map(|(name, _)| *name)).collect();
-        check(expression, &names).map_err(|error| CelError::Compile(format!("ERROR: <input>:{error}")))?;
+        check(expression, &names)
+            .map_err(|error| CelError::Compile(format!("ERROR: <input>:{error}")))?;
         let program: Program = ENV
             .compile(expression)
             .map_err(|error| CelError::Compile(format!("ERROR: <input>: {error}")))?;
@@ -278,14 +279,20 @@ mod tests {
         let subject = subject();
         for (expression, expected) in [
             ("object.status.replicas == 3", Ok(true)),
-            ("object.status.replicas == object.spec.replicas && object.spec.replicas > 1", Ok(true)),
+            (
+                "object.status.replicas == object.spec.replicas && object.spec.replicas > 1",
+                Ok(true),
+            ),
             ("object.status.replicas == 3.0", Ok(true)),
             ("object.status.replicas + 1 == 4", Ok(true)),
             ("has(object.status.missing)", Ok(false)),
             ("object.?status.?missing.orValue(0) == 0", Ok(true)),
             ("hasConditions(object.status)", Ok(true)),
             ("hasConditions(object.spec)", Ok(false)),
-            ("object.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')", Ok(true)),
+            (
+                "object.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')",
+                Ok(true),
+            ),
             ("object.status.conditions.all(c, c.type == 'Other')", Ok(false)),
             ("object.status.conditions.filter(c, c.status == 'True').size() == 1", Ok(true)),
             ("'Ready'.lowerAscii() == 'ready'", Ok(true)),
@@ -300,7 +307,9 @@ mod tests {
         ] {
             match (subject.test(expression), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{expression}"),
-                (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{expression}: {error}"),
+                (Err(error), Err(text)) => {
+                    assert!(error.to_string().contains(text), "{expression}: {error}")
+                }
                 (found, _) => panic!("{expression}: {found:?}"),
             }
         }
@@ -309,13 +318,18 @@ mod tests {
     #[test]
     fn loops_end() {
         let subject = subject();
-        let nested = "object.items.all(a, object.items.all(b, object.items.all(c, a + b + c >= 0)))";
+        let nested =
+            "object.items.all(a, object.items.all(b, object.items.all(c, a + b + c >= 0)))";
         assert_eq!(subject.test(nested), Err(CelError::Budget));
         assert_eq!(subject.test("object.items.map(a, a).size() == 300"), Ok(true));
         for _ in 0..12 {
             let _spent = subject.test(nested);
         }
-        assert_eq!(subject.test("object.items.all(a, a >= 0)"), Err(CelError::Budget), "the rules share a budget");
+        assert_eq!(
+            subject.test("object.items.all(a, a >= 0)"),
+            Err(CelError::Budget),
+            "the rules share a budget"
+        );
         assert_eq!(subject.test("object.spec.replicas == 3"), Ok(true));
     }
 

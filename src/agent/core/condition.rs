@@ -43,7 +43,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub fn new(kind: &str, status: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(
+        kind: &str,
+        status: &'static str,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
         let message = bounded(message.into());
         Self { kind: kind.into(), status, reason, message, observed_generation: 0 }
     }
@@ -73,9 +78,13 @@ pub fn is_condition_type(name: &str) -> bool {
         && name.chars().all(|c| edge(c) || matches!(c, '-' | '_' | '.'));
     let label = |label: &str| {
         let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        label.starts_with(small) && label.ends_with(small) && label.chars().all(|c| small(c) || c == '-')
+        label.starts_with(small)
+            && label.ends_with(small)
+            && label.chars().all(|c| small(c) || c == '-')
     };
-    name_is_fine && name.len() <= 63 && prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(label))
+    name_is_fine
+        && name.len() <= 63
+        && prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(label))
 }
 
 /// Sets a condition: in place where its type is there, and with a new time only where the status changes.
@@ -151,6 +160,9 @@ mod tests {
 
     #[test]
     fn messages_fit_the_crd() {
-        assert_eq!(Finding::new("A", "True", "R", "ä".repeat(40_000)).message.chars().count(), MESSAGE_CHARS_MAX);
+        assert_eq!(
+            Finding::new("A", "True", "R", "ä".repeat(40_000)).message.chars().count(),
+            MESSAGE_CHARS_MAX
+        );
     }
 }

@@ -18,7 +18,12 @@ pub enum Eviction {
 }
 
 /// Decides for one AppliedManifestWork that is not being deleted. `managed`: its ManifestWork is on this hub.
-pub fn eviction(managed: bool, start: Option<Timestamp>, grace: Duration, now: Timestamp) -> Eviction {
+pub fn eviction(
+    managed: bool,
+    start: Option<Timestamp>,
+    grace: Duration,
+    now: Timestamp,
+) -> Eviction {
     if grace >= GRACE_NEVER || managed {
         return if start.is_some() { Eviction::ClearStart } else { Eviction::Nothing };
     }
@@ -50,7 +55,11 @@ mod tests {
             // A clock that was set back.
             (false, at(2_000), grace, Eviction::Wait(grace)),
         ] {
-            assert_eq!(eviction(managed, start, grace, now), expected, "{managed} {start:?} {grace:?}");
+            assert_eq!(
+                eviction(managed, start, grace, now),
+                expected,
+                "{managed} {start:?} {grace:?}"
+            );
         }
     }
 }

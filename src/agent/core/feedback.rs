@@ -19,9 +19,15 @@ pub struct FeedbackValue {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum FieldValue {
-    Integer { integer: i64 },
-    String { string: String },
-    Boolean { boolean: bool },
+    Integer {
+        integer: i64,
+    },
+    String {
+        string: String,
+    },
+    Boolean {
+        boolean: bool,
+    },
     JsonRaw {
         #[serde(rename = "jsonRaw")]
         json_raw: String,
@@ -147,7 +153,12 @@ fn well_known(live: &Object) -> Option<&'static [NamedPath]> {
     }
 }
 
-fn evaluate(live: &Object, value: &Value, rule: &JsonPathRule, raw: RawJson) -> Result<Option<FeedbackValue>, String> {
+fn evaluate(
+    live: &Object,
+    value: &Value,
+    rule: &JsonPathRule,
+    raw: RawJson,
+) -> Result<Option<FeedbackValue>, String> {
     let JsonPathRule { name, version, path } = rule;
     let (_, live_version) = group_version(text(live, &["apiVersion"]));
     if !version.is_empty() && version != live_version {
@@ -167,9 +178,8 @@ fn evaluate(live: &Object, value: &Value, rule: &JsonPathRule, raw: RawJson) -> 
         [one] => (*one).clone(),
         several => Value::Array(several.iter().map(|one| (*one).clone()).collect()),
     };
-    field_value(name, &value, raw).map(|value| {
-        value.map(|field_value| FeedbackValue { name: name.clone(), field_value })
-    })
+    field_value(name, &value, raw)
+        .map(|value| value.map(|field_value| FeedbackValue { name: name.clone(), field_value }))
 }
 
 fn field_value(name: &str, value: &Value, raw: RawJson) -> Result<Option<FieldValue>, String> {
@@ -250,8 +260,10 @@ mod tests {
             ])
         );
         assert_eq!((found.synced.status, found.synced.reason), ("True", "StatusFeedbackSynced"));
-        let job = object(json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"succeeded": 1,
-            "conditions": [{"type": "Failed", "status": "False"}, {"type": "Complete", "status": "True"}]}}));
+        let job = object(
+            json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"succeeded": 1,
+            "conditions": [{"type": "Failed", "status": "False"}, {"type": "Complete", "status": "True"}]}}),
+        );
         assert_eq!(
             serde_json::to_value(feedback(&job, &well_known_rule(), OFF).values).unwrap(),
             json!([
@@ -269,7 +281,12 @@ mod tests {
 
     #[test]
     fn gotcha_15_one_bad_path_keeps_the_good_values() {
-        let rules = paths(&[("paused", ".spec.paused"), ("list", ".spec.args"), ("gone", ".spec.gone"), ("ratio", ".spec.ratio")]);
+        let rules = paths(&[
+            ("paused", ".spec.paused"),
+            ("list", ".spec.args"),
+            ("gone", ".spec.gone"),
+            ("ratio", ".spec.ratio"),
+        ]);
         let found = feedback(&deployment(), &rules, OFF);
         assert_eq!(
             serde_json::to_value(&found.values).unwrap(),
@@ -284,14 +301,19 @@ mod tests {
 
     #[test]
     fn gotcha_15_duplicate_names_do_not_block_the_status() {
-        let found = feedback(&deployment(), &paths(&[("n", ".spec.replicas"), ("n", ".spec.paused")]), OFF);
+        let found =
+            feedback(&deployment(), &paths(&[("n", ".spec.replicas"), ("n", ".spec.paused")]), OFF);
         assert_eq!(found.values.len(), 1);
         assert_eq!(found.synced.status, "False");
     }
 
     #[test]
     fn gotcha_15_raw_json_is_as_go_writes_it() {
-        let found = feedback(&deployment(), &paths(&[("args", ".spec.args"), ("status", ".status"), ("ratio", ".spec.ratio")]), ON);
+        let found = feedback(
+            &deployment(),
+            &paths(&[("args", ".spec.args"), ("status", ".status"), ("ratio", ".spec.ratio")]),
+            ON,
+        );
         assert_eq!(
             serde_json::to_value(&found.values).unwrap(),
             json!([
@@ -309,9 +331,12 @@ mod tests {
         let rules: Vec<FeedbackRule> = vec![serde_json::from_value(
             json!({"type": "JSONPaths", "jsonPaths": [{"name": "a", "path": ".spec", "version": "v2"}]}),
         ).unwrap()];
-        assert!(feedback(&deployment(), &rules, OFF).synced.message.ends_with(
-            "version set in the path a is not matched for the related resource"
-        ));
+        assert!(
+            feedback(&deployment(), &rules, OFF)
+                .synced
+                .message
+                .ends_with("version set in the path a is not matched for the related resource")
+        );
         assert_eq!(feedback(&deployment(), &[], OFF).synced.reason, "NoStatusFeedbackSynced");
     }
 }

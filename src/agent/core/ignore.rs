@@ -6,9 +6,9 @@ use std::fmt::Write;
 use md5::{Digest, Md5};
 use serde_json::Value;
 
+use super::identity::SPEC_HASH_ANNOTATION;
 use super::identity::hex;
 use super::object::{Object, edit_metadata};
-use super::identity::SPEC_HASH_ANNOTATION;
 use super::work::IgnoreField;
 use crate::core::jsonpath::FieldRemoval;
 
@@ -43,10 +43,8 @@ pub fn ignore(manifest: &Object, rules: &[IgnoreField]) -> Result<Ignored, Ignor
             remove_pointer(&mut value, pointer)?;
         }
         for expression in &rule.jq_path_expressions {
-            value = super::jq::delete(expression, value).map_err(|problem| IgnoreError::Jq {
-                expression: expression.clone(),
-                problem,
-            })?;
+            value = super::jq::delete(expression, value)
+                .map_err(|problem| IgnoreError::Jq { expression: expression.clone(), problem })?;
         }
     }
     let Value::Object(mut reduced) = value else {
@@ -80,10 +78,8 @@ fn remove_json_path(value: &mut Value, path: &str) {
 
 /// JSON Patch `remove` (RFC 6902); what is not there is no error.
 fn remove_pointer(value: &mut Value, pointer: &str) -> Result<(), IgnoreError> {
-    let error = |problem: &str| IgnoreError::Pointer {
-        pointer: pointer.into(),
-        problem: problem.into(),
-    };
+    let error =
+        |problem: &str| IgnoreError::Pointer { pointer: pointer.into(), problem: problem.into() };
     let Some((parent, last)) = pointer.rsplit_once('/') else {
         return Err(error("it must start with '/'"));
     };
@@ -206,12 +202,14 @@ mod tests {
     fn gotcha_11_the_hash_is_upstreams() {
         let manifest = object(json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "test", "namespace": "default"}, "data": {"foo1": "bar1", "foo2": "x"}}));
-        let ignored = ignore(&manifest, &[rule("OnSpokePresent", "jsonPaths", ".data.foo2")]).unwrap();
+        let ignored =
+            ignore(&manifest, &[rule("OnSpokePresent", "jsonPaths", ".data.foo2")]).unwrap();
         assert_eq!(ignored.hash, "4c07ba481d04e9c38e5ed3bf24139537");
         assert_eq!(ignored.reduced["data"], json!({"foo1": "bar1"}));
         assert_eq!(ignored.original["data"], json!({"foo1": "bar1", "foo2": "x"}));
         assert_eq!(ignored.original["metadata"]["annotations"][SPEC_HASH_ANNOTATION], ignored.hash);
-        let changed = ignore(&manifest, &[rule("OnSpokeChange", "jsonPaths", ".data.foo2")]).unwrap();
+        let changed =
+            ignore(&manifest, &[rule("OnSpokeChange", "jsonPaths", ".data.foo2")]).unwrap();
         assert_ne!(changed.hash, ignored.hash, "such fields stay in");
     }
 
@@ -219,35 +217,66 @@ mod tests {
     fn fields_are_taken_out() {
         let manifest = json!({"metadata": {"name": "a"}, "spec": {"replicas": 1, "list": [{"a": 1, "b": 2}, {"a": 3}], "x/y": 1}});
         for (field, path, spec) in [
-            ("jsonPaths", ".spec.replicas", json!({"list": [{"a": 1, "b": 2}, {"a": 3}], "x/y": 1})),
-            ("jsonPaths", ".spec.list[*].a", json!({"list": [{"b": 2}, {}], "replicas": 1, "x/y": 1})),
+            (
+                "jsonPaths",
+                ".spec.replicas",
+                json!({"list": [{"a": 1, "b": 2}, {"a": 3}], "x/y": 1}),
+            ),
+            (
+                "jsonPaths",
+                ".spec.list[*].a",
+                json!({"list": [{"b": 2}, {}], "replicas": 1, "x/y": 1}),
+            ),
             ("jsonPaths", ".spec.missing.a", manifest["spec"].clone()),
             ("jsonPaths", ".spec.list[0]", manifest["spec"].clone()),
-            ("jsonPointers", "/spec/x~1y", json!({"list": [{"a": 1, "b": 2}, {"a": 3}], "replicas": 1})),
-            ("jsonPointers", "/spec/list/1", json!({"list": [{"a": 1, "b": 2}], "replicas": 1, "x/y": 1})),
+            (
+                "jsonPointers",
+                "/spec/x~1y",
+                json!({"list": [{"a": 1, "b": 2}, {"a": 3}], "replicas": 1}),
+            ),
+            (
+                "jsonPointers",
+                "/spec/list/1",
+                json!({"list": [{"a": 1, "b": 2}], "replicas": 1, "x/y": 1}),
+            ),
             ("jsonPointers", "/none/at/all", manifest["spec"].clone()),
         ] {
-            let ignored = ignore(&object(manifest.clone()), &[rule("OnSpokePresent", field, path)]).unwrap();
+            let ignored =
+                ignore(&object(manifest.clone()), &[rule("OnSpokePresent", field, path)]).unwrap();
             assert_eq!(ignored.reduced["spec"], spec, "{path}");
         }
         for pointer in ["spec", "spec/x", "/spec/list/x"] {
-            let error = ignore(&object(manifest.clone()), &[rule("OnSpokePresent", "jsonPointers", pointer)]);
-            assert!(error.unwrap_err().to_string().starts_with(&format!("JSON Pointer error in '{pointer}': ")));
+            let error = ignore(
+                &object(manifest.clone()),
+                &[rule("OnSpokePresent", "jsonPointers", pointer)],
+            );
+            assert!(
+                error
+                    .unwrap_err()
+                    .to_string()
+                    .starts_with(&format!("JSON Pointer error in '{pointer}': "))
+            );
         }
     }
 
     #[test]
     fn go_prints() {
-        let all = object(json!({"b": [1, "x", null, true], "a": {}, "c": 1.5, "d": 1e21, "e": 0.00001}));
+        let all =
+            object(json!({"b": [1, "x", null, true], "a": {}, "c": 1.5, "d": 1e21, "e": 0.00001}));
         assert_eq!(go_print(&all), "&{map[a:map[] b:[1 x <nil> true] c:1.5 d:1e+21 e:1e-05]}");
     }
 
     #[test]
     fn gotcha_12_null_creation_timestamps_go_at_any_depth() {
-        let mut work = object(json!({"metadata": {"creationTimestamp": null, "name": "a"}, "spec": {"workload":
-            {"manifests": [{"metadata": {"creationTimestamp": null}}, {"spec": {"template": {"metadata": {"creationTimestamp": null, "x": 1}}}}]}}}));
+        let mut work = object(
+            json!({"metadata": {"creationTimestamp": null, "name": "a"}, "spec": {"workload":
+            {"manifests": [{"metadata": {"creationTimestamp": null}}, {"spec": {"template": {"metadata": {"creationTimestamp": null, "x": 1}}}}]}}}),
+        );
         drop_null_creation_timestamps(&mut work);
-        assert_eq!(Value::Object(work), json!({"metadata": {"name": "a"}, "spec": {"workload":
-            {"manifests": [{"metadata": {}}, {"spec": {"template": {"metadata": {"x": 1}}}}]}}}));
+        assert_eq!(
+            Value::Object(work),
+            json!({"metadata": {"name": "a"}, "spec": {"workload":
+            {"manifests": [{"metadata": {}}, {"spec": {"template": {"metadata": {"x": 1}}}}]}}})
+        );
     }
 }

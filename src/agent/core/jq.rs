@@ -17,11 +17,51 @@ const FAN_OUT_MAX: usize = 8;
 /// Functions of jq that end, whatever they are given. Those that loop by themselves or take time are left out:
 /// `range`, `repeat`, `while`, `until`, `recurse` with a filter, `limit`, `input`, `now`, `env`, and so on.
 const FUNCTIONS: &[&str] = &[
-    "all", "any", "arrays", "ascii_downcase", "ascii_upcase", "booleans", "contains", "empty", "endswith",
-    "explode", "first", "flatten", "floor", "has", "in", "index", "inside", "iterables", "join", "keys",
-    "keys_unsorted", "last", "length", "ltrimstr", "map", "map_values", "max", "min", "not", "nulls", "numbers",
-    "objects", "rtrimstr", "scalars", "select", "split", "startswith", "strings", "test", "to_entries", "tonumber",
-    "tostring", "type", "unique", "values",
+    "all",
+    "any",
+    "arrays",
+    "ascii_downcase",
+    "ascii_upcase",
+    "booleans",
+    "contains",
+    "empty",
+    "endswith",
+    "explode",
+    "first",
+    "flatten",
+    "floor",
+    "has",
+    "in",
+    "index",
+    "inside",
+    "iterables",
+    "join",
+    "keys",
+    "keys_unsorted",
+    "last",
+    "length",
+    "ltrimstr",
+    "map",
+    "map_values",
+    "max",
+    "min",
+    "not",
+    "nulls",
+    "numbers",
+    "objects",
+    "rtrimstr",
+    "scalars",
+    "select",
+    "split",
+    "startswith",
+    "strings",
+    "test",
+    "to_entries",
+    "tonumber",
+    "tostring",
+    "type",
+    "unique",
+    "values",
 ];
 
 /// Evaluates `del(<expression>)`.
@@ -170,7 +210,9 @@ fn check_term(term: &Term<&str>) -> Result<(), String> {
 }
 
 fn refuse(what: &str) -> Result<(), String> {
-    Err(format!("{what} is not supported in a path; use select, test, startswith and the like, or jsonPointers"))
+    Err(format!(
+        "{what} is not supported in a path; use select, test, startswith and the like, or jsonPointers"
+    ))
 }
 
 #[cfg(test)]
@@ -181,18 +223,32 @@ mod tests {
 
     #[test]
     fn the_behaviour_table() {
-        let deployment = || json!({"spec": {"replicas": 1, "containers": [
-            {"name": "web", "image": "a", "resources": {"x": 1}}, {"name": "proxy", "image": "b"}]}});
+        let deployment = || {
+            json!({"spec": {"replicas": 1, "containers": [
+            {"name": "web", "image": "a", "resources": {"x": 1}}, {"name": "proxy", "image": "b"}]}})
+        };
         for (expression, containers) in [
-            (".spec.containers[0].image", json!([{"name": "web", "resources": {"x": 1}}, {"name": "proxy", "image": "b"}])),
-            (".spec.containers[].image", json!([{"name": "web", "resources": {"x": 1}}, {"name": "proxy"}])),
+            (
+                ".spec.containers[0].image",
+                json!([{"name": "web", "resources": {"x": 1}}, {"name": "proxy", "image": "b"}]),
+            ),
+            (
+                ".spec.containers[].image",
+                json!([{"name": "web", "resources": {"x": 1}}, {"name": "proxy"}]),
+            ),
             (
                 r#".spec.containers[] | select(.name == "web").resources"#,
                 json!([{"name": "web", "image": "a"}, {"name": "proxy", "image": "b"}]),
             ),
-            (r#".spec.containers[] | select(.name | startswith("pro"))"#, json!([{"name": "web", "image": "a", "resources": {"x": 1}}])),
+            (
+                r#".spec.containers[] | select(.name | startswith("pro"))"#,
+                json!([{"name": "web", "image": "a", "resources": {"x": 1}}]),
+            ),
             (".spec.missing.field", deployment()["spec"]["containers"].clone()),
-            (r#".spec["containers"][1]"#, json!([{"name": "web", "image": "a", "resources": {"x": 1}}])),
+            (
+                r#".spec["containers"][1]"#,
+                json!([{"name": "web", "image": "a", "resources": {"x": 1}}]),
+            ),
         ] {
             let found = delete(expression, deployment()).unwrap();
             assert_eq!(found["spec"]["containers"], containers, "{expression}");

@@ -35,7 +35,9 @@ pub struct Mapping {
 
 impl Manifest {
     pub fn parse(ordinal: usize, raw: Value) -> Result<Self, ManifestError> {
-        let Value::Object(mut object) = raw else { return Err(ManifestError::NotAnObject(ordinal)) };
+        let Value::Object(mut object) = raw else {
+            return Err(ManifestError::NotAnObject(ordinal));
+        };
         if text(&object, &["apiVersion"]).is_empty() || text(&object, &["kind"]).is_empty() {
             return Err(ManifestError::NotAnObject(ordinal));
         }
@@ -71,7 +73,11 @@ impl Manifest {
             kind: self.kind().into(),
             resource: mapping.map(|mapping| mapping.resource.clone()).unwrap_or_default(),
             name: meta(&self.object, "name").into(),
-            namespace: if cluster_scoped { String::new() } else { meta(&self.object, "namespace").into() },
+            namespace: if cluster_scoped {
+                String::new()
+            } else {
+                meta(&self.object, "namespace").into()
+            },
         }
     }
 }
@@ -84,17 +90,34 @@ pub fn ordinal(place: usize) -> i32 {
 /// When a kind's turn is (OCM 1.3): what others need comes first. The group does not count.
 pub fn turn(kind: &str) -> u16 {
     match kind {
-        "PriorityClass" | "Namespace" | "CustomResourceDefinition" | "StorageClass"
-        | "PersistentVolume" | "PodSecurityPolicy" => 0,
+        "PriorityClass"
+        | "Namespace"
+        | "CustomResourceDefinition"
+        | "StorageClass"
+        | "PersistentVolume"
+        | "PodSecurityPolicy" => 0,
         "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => 1,
-        "NetworkPolicy" | "ResourceQuota" | "LimitRange" | "PodDisruptionBudget"
+        "NetworkPolicy"
+        | "ResourceQuota"
+        | "LimitRange"
+        | "PodDisruptionBudget"
         | "ServiceAccount" => 2,
         "Secret" | "ConfigMap" | "PersistentVolumeClaim" => 3,
         "Service" => 4,
-        "DaemonSet" | "Pod" | "ReplicationController" | "ReplicaSet" | "Deployment"
-        | "HorizontalPodAutoscaler" | "StatefulSet" | "Job" | "CronJob" => 5,
-        "APIService" | "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration"
-        | "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => 6,
+        "DaemonSet"
+        | "Pod"
+        | "ReplicationController"
+        | "ReplicaSet"
+        | "Deployment"
+        | "HorizontalPodAutoscaler"
+        | "StatefulSet"
+        | "Job"
+        | "CronJob" => 5,
+        "APIService"
+        | "MutatingWebhookConfiguration"
+        | "ValidatingWebhookConfiguration"
+        | "ValidatingAdmissionPolicy"
+        | "ValidatingAdmissionPolicyBinding" => 6,
         _ => 1000,
     }
 }
@@ -132,7 +155,10 @@ mod tests {
             namespaced: false,
         };
         let meta_of_it = manifest.resource_meta(Some(&mapping));
-        assert_eq!((meta_of_it.namespace.as_str(), meta_of_it.resource.as_str()), ("", "clusterroles"));
+        assert_eq!(
+            (meta_of_it.namespace.as_str(), meta_of_it.resource.as_str()),
+            ("", "clusterroles")
+        );
         assert_eq!(meta(&manifest.object, "namespace"), "ns");
         assert_eq!(meta(&manifest.object, "uid"), "");
         assert_eq!(manifest.resource_meta(None).resource, "");
@@ -140,7 +166,16 @@ mod tests {
 
     #[test]
     fn turns() {
-        let kinds = ["Namespace", "Role", "ServiceAccount", "Secret", "Service", "Deployment", "APIService", "Widget"];
+        let kinds = [
+            "Namespace",
+            "Role",
+            "ServiceAccount",
+            "Secret",
+            "Service",
+            "Deployment",
+            "APIService",
+            "Widget",
+        ];
         let turns: Vec<u16> = kinds.iter().map(|kind| turn(kind)).collect();
         assert_eq!(turns, [0, 1, 2, 3, 4, 5, 6, 1000]);
     }

@@ -153,9 +153,13 @@ mod tests {
         let ours = owner().reference(true);
         let old = json!({"apiVersion": "work.open-cluster-management.io/v1alpha1",
             "kind": "AppliedManifestWork", "name": "hash-web", "uid": "old"});
-        let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "hash-web", "uid": "u2"});
+        let other =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "hash-web", "uid": "u2"});
         assert_eq!(merge_owner(&[], &ours), Some(vec![ours.clone()]));
-        assert_eq!(merge_owner(&[other.clone(), old.clone()], &ours), Some(vec![other.clone(), ours.clone()]));
+        assert_eq!(
+            merge_owner(&[other.clone(), old.clone()], &ours),
+            Some(vec![other.clone(), ours.clone()])
+        );
         assert_eq!(merge_owner(std::slice::from_ref(&ours), &ours), None);
         let gone = owner().reference(false);
         assert_eq!(merge_owner(&[other.clone(), old], &gone), Some(vec![other.clone()]));
@@ -167,7 +171,8 @@ mod tests {
         let other_work = Owner { name: "hash-b".into(), uid: "u2".into() }.reference(true);
         let live = object(json!({"metadata": {"ownerReferences": [owner().reference(true)]}}));
         assert!(is_owned_by(&live, "u1") && !is_shared(&live, "u1"));
-        let live = object(json!({"metadata": {"ownerReferences": [owner().reference(true), other_work]}}));
+        let live =
+            object(json!({"metadata": {"ownerReferences": [owner().reference(true), other_work]}}));
         assert!(is_shared(&live, "u1"));
         let co_owned = object(json!({"metadata": {"ownerReferences": [
             {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u3"}]}}));
@@ -176,8 +181,10 @@ mod tests {
 
     #[test]
     fn metadata_is_merged_and_removed_by_a_dash() {
-        let live = object(json!({"metadata": {"name": "a", "labels": {"keep": "1", "go": "1", "set": "0"},
-            "finalizers": ["f"], "managedFields": []}}));
+        let live = object(
+            json!({"metadata": {"name": "a", "labels": {"keep": "1", "go": "1", "set": "0"},
+            "finalizers": ["f"], "managedFields": []}}),
+        );
         let manifest = object(json!({"metadata": {"labels": {"go-": "", "set": "1"}}}));
         let merged = merge_metadata(&live, &manifest, &owner().reference(true));
         assert!(merged.changed);

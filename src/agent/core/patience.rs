@@ -54,7 +54,9 @@ impl Fight {
     fn wait(&self) -> Duration {
         match self.rounds {
             0 => Duration::ZERO,
-            rounds => Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(rounds.min(20) - 1)).min(LONGEST),
+            rounds => Duration::from_secs(1)
+                .saturating_mul(2_u32.saturating_pow(rounds.min(20) - 1))
+                .min(LONGEST),
         }
     }
 
@@ -118,6 +120,9 @@ mod tests {
         assert!(fight.note(second(now)).is_some());
         assert_eq!(fight.hold(second(now + 601)), Duration::ZERO, "the other gave up");
         fight.corrected(second(now + 700));
-        assert_eq!((fight.hold(second(now + 700)), fight.note(second(now + 700))), (Duration::ZERO, None));
+        assert_eq!(
+            (fight.hold(second(now + 700)), fight.note(second(now + 700))),
+            (Duration::ZERO, None)
+        );
     }
 }

@@ -84,7 +84,8 @@ fn well_known(live: &Object, subject: &Subject, rule: &ConditionRule) -> Option<
         ("batch/v1", "Job") => {
             let finished = list(live, &["status", "conditions"]).iter().any(|condition| {
                 let field = |name| condition.get(name).and_then(Value::as_str);
-                matches!(field("type"), Some("Complete" | "Failed")) && field("status") == Some("True")
+                matches!(field("type"), Some("Complete" | "Failed"))
+                    && field("status") == Some("True")
             });
             (finished, format!("Job is {}finished", if finished { "" } else { "not " }))
         }
@@ -113,21 +114,28 @@ mod tests {
 
     fn check(live: Value, rule: Value, status: &str, reason: &str, message: &str) {
         let (found_status, found_reason, found_message) = found(live, rule).unwrap();
-        assert_eq!((found_status.as_str(), found_reason.as_str()), (status, reason), "{found_message}");
+        assert_eq!(
+            (found_status.as_str(), found_reason.as_str()),
+            (status, reason),
+            "{found_message}"
+        );
         assert!(found_message.contains(message), "{found_message}");
     }
 
     #[test]
     fn well_known_conditions() {
-        let job = |kind: &str, status: &str| json!({"apiVersion": "batch/v1", "kind": "Job", "status":
-            {"conditions": [{"type": kind, "status": status}]}});
+        let job = |kind: &str, status: &str| {
+            json!({"apiVersion": "batch/v1", "kind": "Job", "status":
+            {"conditions": [{"type": kind, "status": status}]}})
+        };
         let rule = || json!({"type": "WellKnownConditions", "condition": "Complete"});
         check(job("Failed", "True"), rule(), "True", EVALUATED, "Job is finished");
         check(job("Complete", "False"), rule(), "False", EVALUATED, "Job is not finished");
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Succeeded"}});
         check(pod, rule(), "True", EVALUATED, "Pod is in phase Succeeded");
         assert_eq!(found(json!({"apiVersion": "v1", "kind": "Secret"}), rule()), None);
-        let own = json!({"type": "WellKnownConditions", "condition": "Complete", "message": "mine"});
+        let own =
+            json!({"type": "WellKnownConditions", "condition": "Complete", "message": "mine"});
         check(job("Failed", "True"), own, "True", EVALUATED, "mine");
     }
 
@@ -136,10 +144,28 @@ mod tests {
         let live = || json!({"spec": {"a": 1}});
         let rule = |expressions: Value| json!({"type": "CEL", "condition": "Good", "celExpressions": expressions});
         check(live(), rule(json!([])), "True", EVALUATED, "Manifest is Good");
-        check(live(), rule(json!(["object.spec.a == 1", "object.spec.a == 2"])), "False", EVALUATED, "Manifest is not Good");
-        check(live(), rule(json!(["object.spec.b == 1"])), "False", EXPRESSION_ERROR, "no such key: b");
+        check(
+            live(),
+            rule(json!(["object.spec.a == 1", "object.spec.a == 2"])),
+            "False",
+            EVALUATED,
+            "Manifest is not Good",
+        );
+        check(
+            live(),
+            rule(json!(["object.spec.b == 1"])),
+            "False",
+            EXPRESSION_ERROR,
+            "no such key: b",
+        );
         check(live(), rule(json!(["bad("])), "False", EXPRESSION_ERROR, "ERROR: <input>");
-        check(live(), rule(json!(["1"])), "False", EXPRESSION_ERROR, "expected bool result, got int");
+        check(
+            live(),
+            rule(json!(["1"])),
+            "False",
+            EXPRESSION_ERROR,
+            "expected bool result, got int",
+        );
         let told = json!({"type": "CEL", "condition": "Good", "celExpressions": [], "message": "m",
             "messageExpression": "'a is ' + string(object.spec.a)"});
         check(live(), told, "True", EVALUATED, "a is 1");

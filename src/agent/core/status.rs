@@ -44,7 +44,9 @@ pub struct StatusFeedback {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
     /// With what there is to say about a fight over the object.
-    Complete { note: Option<String> },
+    Complete {
+        note: Option<String>,
+    },
     Failed(String),
     /// The ignored fields could not be taken out.
     IgnoreFieldsFailed(String),
@@ -85,7 +87,10 @@ impl Applied {
 /// What was seen of one live object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Seen {
-    Available { feedback: Feedback, rules: Vec<Finding> },
+    Available {
+        feedback: Feedback,
+        rules: Vec<Finding>,
+    },
     Absent,
     /// The object could not be read.
     Failed(String),
@@ -126,9 +131,7 @@ fn manifest_status(
     let mut status = former(old, meta).cloned().unwrap_or_default();
     status.resource_meta = meta.clone();
     // Of another generation: it is made anew, at the end of the list and with a new time (OCM 1.2).
-    status
-        .conditions
-        .retain(|one| one.kind != APPLIED || one.observed_generation == generation);
+    status.conditions.retain(|one| one.kind != APPLIED || one.observed_generation == generation);
     condition::set(&mut status.conditions, applied.finding().at(generation), now);
     status
 }
@@ -169,17 +172,24 @@ pub fn fold_seen(
 
 fn fold_one(manifest: &mut ManifestStatus, generation: i64, seen: Seen, now: Timestamp) {
     let finding = match &seen {
-        Seen::Available { .. } => Finding::new(AVAILABLE, "True", "ResourceAvailable", "Resource is available"),
-        Seen::Absent => Finding::new(AVAILABLE, "False", "ResourceNotAvailable", "Resource is not available"),
+        Seen::Available { .. } => {
+            Finding::new(AVAILABLE, "True", "ResourceAvailable", "Resource is available")
+        }
+        Seen::Absent => {
+            Finding::new(AVAILABLE, "False", "ResourceNotAvailable", "Resource is not available")
+        }
         Seen::Failed(error) => Finding::new(
             AVAILABLE,
             "Unknown",
             "FetchingResourceFailed",
             format!("Failed to fetch resource: {error}"),
         ),
-        Seen::Incomplete => {
-            Finding::new(AVAILABLE, "Unknown", "IncompleteResourceMeta", "Resource meta is incomplete")
-        }
+        Seen::Incomplete => Finding::new(
+            AVAILABLE,
+            "Unknown",
+            "IncompleteResourceMeta",
+            "Resource meta is incomplete",
+        ),
     };
     condition::set(&mut manifest.conditions, finding, now);
     // Without the object, what was known of it stays.
@@ -264,7 +274,11 @@ fn of_rules(manifests: &[ManifestStatus], kind: &str) -> Finding {
         .filter(|condition| is_of_rule(condition) && condition.kind == kind)
         .collect();
     // One that is still progressing makes the work progress; otherwise one that is not there yet counts.
-    let order = if kind == PROGRESSING { ["True", "Unknown", "False"] } else { ["False", "Unknown", "True"] };
+    let order = if kind == PROGRESSING {
+        ["True", "Unknown", "False"]
+    } else {
+        ["False", "Unknown", "True"]
+    };
     let status = order
         .into_iter()
         .find(|status| contributing.iter().any(|condition| condition.status == *status))

@@ -40,14 +40,24 @@ fn kinds(conditions: &[Condition]) -> Vec<&str> {
 fn brief(conditions: &[Condition]) -> Vec<String> {
     conditions
         .iter()
-        .map(|c| format!("{}={} {} {:?} gen {}", c.kind, c.status, c.reason, c.message, c.observed_generation))
+        .map(|c| {
+            format!(
+                "{}={} {} {:?} gen {}",
+                c.kind, c.status, c.reason, c.message, c.observed_generation
+            )
+        })
         .collect()
 }
 
 #[test]
 fn a_fresh_work() {
     let mut status = WorkStatus::default();
-    fold_applied(&mut status, 1, &[(meta(0, "a"), done()), (meta(1, "b"), Applied::Failed("no".into()))], time(0));
+    fold_applied(
+        &mut status,
+        1,
+        &[(meta(0, "a"), done()), (meta(1, "b"), Applied::Failed("no".into()))],
+        time(0),
+    );
     fold_seen(&mut status, 1, [(0, available()), (1, Seen::Absent)], time(0));
     assert_eq!(
         brief(&status.conditions),
@@ -89,7 +99,10 @@ fn gotcha_03_applied_moves_to_the_end_with_a_new_generation() {
     assert_eq!(kinds(moved), ["Available", "StatusFeedbackSynced", "Applied"]);
     assert_eq!(moved[0].last_transition_time, "2026-01-01T00:00:00Z");
     assert_eq!(moved[2].last_transition_time, "2026-01-01T00:00:05Z");
-    assert_eq!(status.conditions[0].last_transition_time, "2026-01-01T00:00:00Z", "the work's own stays");
+    assert_eq!(
+        status.conditions[0].last_transition_time, "2026-01-01T00:00:00Z",
+        "the work's own stays"
+    );
     assert_eq!(status.conditions[0].observed_generation, 2);
 }
 
@@ -111,9 +124,15 @@ fn dropped_manifests_vanish_and_an_emptied_work_keeps_its_condition() {
 
 #[test]
 fn gotcha_04_what_was_known_stays_where_the_object_is_gone() {
-    let value = FeedbackValue { name: "n".into(), field_value: super::super::feedback::FieldValue::Integer { integer: 1 } };
+    let value = FeedbackValue {
+        name: "n".into(),
+        field_value: super::super::feedback::FieldValue::Integer { integer: 1 },
+    };
     let synced = || Finding::new(FEEDBACK_SYNCED, "True", "StatusFeedbackSynced", "");
-    let seen = |values: Vec<FeedbackValue>| Seen::Available { feedback: Feedback { values, synced: synced() }, rules: vec![] };
+    let seen = |values: Vec<FeedbackValue>| Seen::Available {
+        feedback: Feedback { values, synced: synced() },
+        rules: vec![],
+    };
     let mut status = WorkStatus::default();
     fold_applied(&mut status, 1, &[(meta(0, "a"), done())], time(0));
     fold_seen(&mut status, 1, [(0, seen(vec![]))], time(0));
@@ -123,8 +142,14 @@ fn gotcha_04_what_was_known_stays_where_the_object_is_gone() {
     fold_seen(&mut status, 1, [(0, Seen::Absent)], time(4));
     assert_eq!(status.resource_status.manifests[0].status_feedback.values.len(), 1);
     for (seen, line) in [
-        (Seen::Failed("boom".into()), r#"Available=Unknown FetchingResourceFailed "Failed to fetch resource: boom" gen 0"#),
-        (Seen::Incomplete, r#"Available=Unknown IncompleteResourceMeta "Resource meta is incomplete" gen 0"#),
+        (
+            Seen::Failed("boom".into()),
+            r#"Available=Unknown FetchingResourceFailed "Failed to fetch resource: boom" gen 0"#,
+        ),
+        (
+            Seen::Incomplete,
+            r#"Available=Unknown IncompleteResourceMeta "Resource meta is incomplete" gen 0"#,
+        ),
     ] {
         fold_seen(&mut status, 1, [(0, seen)], time(4));
         assert_eq!(brief(&status.resource_status.manifests[0].conditions)[1], line);
@@ -134,7 +159,9 @@ fn gotcha_04_what_was_known_stays_where_the_object_is_gone() {
 
 #[test]
 fn gotcha_16_and_17_rules_aggregate_and_go_with_their_generation() {
-    let rule = |kind: &str, status, message: &str| Finding::new(kind, status, "ConditionRuleEvaluated", message);
+    let rule = |kind: &str, status, message: &str| {
+        Finding::new(kind, status, "ConditionRuleEvaluated", message)
+    };
     let mut status = WorkStatus::default();
     let applied = [(meta(0, "a"), done()), (meta(1, "b"), done()), (meta(2, "c"), done())];
     fold_applied(&mut status, 1, &applied, time(0));
@@ -142,7 +169,13 @@ fn gotcha_16_and_17_rules_aggregate_and_go_with_their_generation() {
         &mut status,
         1,
         [
-            (0, with_rules(vec![rule("Complete", "True", "a is done"), rule("Progressing", "True", "x")])),
+            (
+                0,
+                with_rules(vec![
+                    rule("Complete", "True", "a is done"),
+                    rule("Progressing", "True", "x"),
+                ]),
+            ),
             (1, with_rules(vec![rule("Progressing", "False", "y")])),
             (2, available()),
         ],

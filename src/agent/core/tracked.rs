@@ -68,7 +68,13 @@ pub fn record(
     }
     all.sort_by(|one, other| {
         let key = |a: &AppliedResource| {
-            (a.group.clone(), a.version.clone(), a.resource.clone(), a.namespace.clone(), a.name.clone())
+            (
+                a.group.clone(),
+                a.version.clone(),
+                a.resource.clone(),
+                a.namespace.clone(),
+                a.name.clone(),
+            )
         };
         key(one).cmp(&key(other))
     });
@@ -123,11 +129,16 @@ mod tests {
 
     #[test]
     fn another_version_is_the_same_object() {
-        let recorded = [one("configmaps", "a", "v1"), one("configmaps", "b", "v1"), one("secrets", "a", "v1")];
+        let recorded =
+            [one("configmaps", "a", "v1"), one("configmaps", "b", "v1"), one("secrets", "a", "v1")];
         let current = [one("configmaps", "a", "v2")];
         assert_eq!(stale(&recorded, &current), [recorded[1].clone(), recorded[2].clone()]);
         let all = record(current.to_vec(), [one("configmaps", "b", "v1")]);
-        assert_eq!(all, [one("configmaps", "b", "v1"), one("configmaps", "a", "v2")], "the version sorts first");
+        assert_eq!(
+            all,
+            [one("configmaps", "b", "v1"), one("configmaps", "a", "v2")],
+            "the version sorts first"
+        );
     }
 
     #[test]
@@ -135,14 +146,20 @@ mod tests {
         let owner = Owner { name: "hash-web".into(), uid: "amw".into() };
         let other = Owner { name: "hash-b".into(), uid: "amw2".into() };
         let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "cm"});
-        let live = |owners: Value| object(json!({"metadata": {"uid": "u", "resourceVersion": "1", "ownerReferences": owners}}));
+        let live = |owners: Value| {
+            object(
+                json!({"metadata": {"uid": "u", "resourceVersion": "1", "ownerReferences": owners}}),
+            )
+        };
         let recorded = one("configmaps", "a", "v1");
         let check = |live: Option<&Object>| removal(&recorded, live, &owner);
         assert_eq!(check(None), Removal::Forget);
         assert_eq!(check(Some(&live(json!([])))), Removal::Forget, "orphaned or adopted by others");
         assert_eq!(check(Some(&live(json!([owner.reference(true)])))), Removal::Delete);
         assert_eq!(check(Some(&live(json!([owner.reference(true), foreign])))), Removal::Delete);
-        let Removal::Disown(patch) = check(Some(&live(json!([owner.reference(true), other.reference(true)])))) else {
+        let Removal::Disown(patch) =
+            check(Some(&live(json!([owner.reference(true), other.reference(true)]))))
+        else {
             panic!()
         };
         assert_eq!(patch["metadata"]["ownerReferences"], json!([other.reference(true)]));

@@ -147,7 +147,12 @@ fn copy_fields(manifest: &Object, live: &Object, fields: &[&str]) -> Object {
     object
 }
 
-fn with_fields(manifest: &Object, live: &Object, merged: MergedMetadata, fields: &[&str]) -> Update {
+fn with_fields(
+    manifest: &Object,
+    live: &Object,
+    merged: MergedMetadata,
+    fields: &[&str],
+) -> Update {
     let same = fields.iter().all(|field| same_meaning(manifest.get(*field), live.get(*field)));
     replace_if(merged.changed || !same, copy_fields(manifest, live, fields), merged)
 }
@@ -176,13 +181,15 @@ fn config_map(manifest: &Object, live: &Object, merged: MergedMetadata) -> Updat
     let mut data = pairs(manifest, "data");
     // OpenShift puts a CA bundle into ConfigMaps that ask for one.
     let injects_ca = meta_has(live, "labels", "config.openshift.io/inject-trusted-cabundle");
-    let injects_service_ca = meta_has(live, "annotations", "service.beta.openshift.io/inject-cabundle");
+    let injects_service_ca =
+        meta_has(live, "annotations", "service.beta.openshift.io/inject-cabundle");
     for (key, injected) in [("ca-bundle.crt", injects_ca), ("service-ca.crt", injects_service_ca)] {
         if let (true, Some(value)) = (injected, at(live, &["data", key])) {
             data.entry(key).or_insert_with(|| value.clone());
         }
     }
-    let same = data == pairs(live, "data") && pairs(manifest, "binaryData") == pairs(live, "binaryData");
+    let same =
+        data == pairs(live, "data") && pairs(manifest, "binaryData") == pairs(live, "binaryData");
     let mut object = copy_fields(manifest, live, &["binaryData"]);
     object.insert("data".into(), Value::Object(data));
     replace_if(merged.changed || !same, object, merged)
@@ -199,7 +206,9 @@ fn secret(manifest: &Object, live: &Object, merged: MergedMetadata) -> Update {
         let encoded = serde_json::to_value(&bytes).unwrap_or_default();
         match data.get(&key) {
             Some(other) if *other != encoded => {
-                return Update::Refused(format!("Secret.stringData[{key}] conflicts with Secret.data[{key}]"));
+                return Update::Refused(format!(
+                    "Secret.stringData[{key}] conflicts with Secret.data[{key}]"
+                ));
             }
             _ => data.insert(key, encoded),
         };
@@ -308,7 +317,9 @@ fn keep_default_class(live: &Object, merged: &mut MergedMetadata) {
     // Only this annotation may have differed: look again.
     let compared = |metadata: &Object, field: &str| pairs(metadata, field);
     let old = pairs(live, "metadata");
-    merged.changed = ["labels", "annotations"].iter().any(|f| compared(&old, f) != compared(&merged.metadata, f))
+    merged.changed = ["labels", "annotations"]
+        .iter()
+        .any(|f| compared(&old, f) != compared(&merged.metadata, f))
         || old.get("ownerReferences") != merged.metadata.get("ownerReferences");
 }
 
@@ -322,7 +333,12 @@ fn storage_class(manifest: &Object, live: &Object, merged: MergedMetadata) -> Up
     if STORAGE_CLASS_FIXED.iter().any(|field| !same_meaning(wanted.get(*field), live.get(*field))) {
         return Update::Recreate;
     }
-    with_fields(&wanted, live, merged, &["allowVolumeExpansion", "mountOptions", "allowedTopologies"])
+    with_fields(
+        &wanted,
+        live,
+        merged,
+        &["allowVolumeExpansion", "mountOptions", "allowedTopologies"],
+    )
 }
 
 fn csi_driver(manifest: &Object, live: &Object, mut merged: MergedMetadata) -> Update {

@@ -10,7 +10,8 @@ fn owner() -> Value {
 
 /// A live object: the given one, already owned, with a version.
 fn live(mut value: Value) -> Object {
-    let metadata = json!({"name": "a", "uid": "9", "resourceVersion": "5", "ownerReferences": [owner()]});
+    let metadata =
+        json!({"name": "a", "uid": "9", "resourceVersion": "5", "ownerReferences": [owner()]});
     let mut merged = metadata.as_object().cloned().unwrap();
     if let Some(Value::Object(own)) = value.get("metadata") {
         merged.extend(own.clone());
@@ -45,7 +46,10 @@ fn replaced(update: Update) -> Value {
 #[test]
 fn gotcha_05_only_metadata_of_namespaces_pods_and_service_accounts() {
     for kind in ["Namespace", "Pod", "ServiceAccount"] {
-        assert_eq!(check("v1", kind, json!({"spec": {"a": 1}}), json!({"spec": {}})), Update::Nothing);
+        assert_eq!(
+            check("v1", kind, json!({"spec": {"a": 1}}), json!({"spec": {}})),
+            Update::Nothing
+        );
         let wanted = json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"a": 1}});
         let new = replaced(check("v1", kind, wanted, json!({"spec": {"b": 1}})));
         assert_eq!(new["spec"], json!({"b": 1}));
@@ -57,11 +61,19 @@ fn gotcha_05_only_metadata_of_namespaces_pods_and_service_accounts() {
 #[test]
 fn gotcha_05_config_maps() {
     let data = |value: Value| json!({"data": value});
-    assert_eq!(check("v1", "ConfigMap", data(json!({"a": "1"})), data(json!({"a": "1"}))), Update::Nothing);
+    assert_eq!(
+        check("v1", "ConfigMap", data(json!({"a": "1"})), data(json!({"a": "1"}))),
+        Update::Nothing
+    );
     assert_eq!(check("v1", "ConfigMap", json!({}), data(json!({}))), Update::Nothing);
     let frozen = json!({"data": {"a": "1"}, "immutable": true});
     assert_eq!(check("v1", "ConfigMap", frozen, data(json!({"a": "1"}))), Update::Nothing);
-    let new = replaced(check("v1", "ConfigMap", data(json!({"a": "1"})), data(json!({"a": "2", "b": "1"}))));
+    let new = replaced(check(
+        "v1",
+        "ConfigMap",
+        data(json!({"a": "1"})),
+        data(json!({"a": "2", "b": "1"})),
+    ));
     assert_eq!(new["data"], json!({"a": "1"}), "keys that the manifest drops go");
     let injected = json!({"metadata": {"labels": {"config.openshift.io/inject-trusted-cabundle": "true"}},
         "data": {"ca-bundle.crt": "pem"}});
@@ -71,22 +83,36 @@ fn gotcha_05_config_maps() {
 #[test]
 fn gotcha_05_secrets() {
     let string = json!({"stringData": {"a": "x"}});
-    assert_eq!(check("v1", "Secret", string.clone(), json!({"data": {"a": "eA=="}, "type": "Opaque"})), Update::Nothing);
-    let new = replaced(check("v1", "Secret", string, json!({"data": {"b": "eA=="}, "type": "Opaque"})));
+    assert_eq!(
+        check("v1", "Secret", string.clone(), json!({"data": {"a": "eA=="}, "type": "Opaque"})),
+        Update::Nothing
+    );
+    let new =
+        replaced(check("v1", "Secret", string, json!({"data": {"b": "eA=="}, "type": "Opaque"})));
     assert_eq!(new["data"], json!({"a": "eA=="}));
     let conflict = json!({"stringData": {"a": "x"}, "data": {"a": "eQ=="}});
-    assert!(matches!(check("v1", "Secret", conflict, json!({})), Update::Refused(why) if !why.contains('x')));
-    assert_eq!(check("v1", "Secret", json!({"type": "a/b"}), json!({"type": "Opaque"})), Update::Recreate);
+    assert!(
+        matches!(check("v1", "Secret", conflict, json!({})), Update::Refused(why) if !why.contains('x'))
+    );
+    assert_eq!(
+        check("v1", "Secret", json!({"type": "a/b"}), json!({"type": "Opaque"})),
+        Update::Recreate
+    );
     let token = "kubernetes.io/service-account-token";
-    let new = replaced(check("v1", "Secret", json!({"type": token, "data": {"a": "eA=="}}),
-        json!({"type": token, "data": {"token": "eA=="}})));
+    let new = replaced(check(
+        "v1",
+        "Secret",
+        json!({"type": token, "data": {"a": "eA=="}}),
+        json!({"type": token, "data": {"token": "eA=="}}),
+    ));
     assert_eq!(new["data"], json!({"a": "eA==", "token": "eA=="}));
 }
 
 #[test]
 fn gotcha_05_services_note_the_hash_of_their_spec() {
     let spec = json!({"spec": {"selector": {"a": "1"}, "ports": [{"port": 80}]}});
-    let found = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "selector": {"a": "1"}}});
+    let found =
+        json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "selector": {"a": "1"}}});
     let new = replaced(check("v1", "Service", spec.clone(), found));
     let hash = new["metadata"]["annotations"][APPLIED_SPEC_HASH].as_str().unwrap();
     assert_eq!(hash.len(), 64);
@@ -120,18 +146,32 @@ fn gotcha_05_crds_storage_classes_webhooks() {
     let wanted = json!({"spec": {"group": "x.io", "names": {"kind": "Mouse", "plural": "mice"}}});
     let found = json!({"spec": {"group": "x.io", "conversion": {"strategy": "None"}, "names":
         {"kind": "Mouse", "plural": "mice", "singular": "mouse", "listKind": "MouseList"}}});
-    assert_eq!(check("apiextensions.k8s.io/v1", "CustomResourceDefinition", wanted, found), Update::Nothing);
+    assert_eq!(
+        check("apiextensions.k8s.io/v1", "CustomResourceDefinition", wanted, found),
+        Update::Nothing
+    );
 
     let class = |provisioner: &str| json!({"provisioner": provisioner});
-    let found = json!({"provisioner": "p", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"});
-    assert_eq!(check("storage.k8s.io/v1", "StorageClass", class("p"), found.clone()), Update::Nothing);
+    let found =
+        json!({"provisioner": "p", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"});
+    assert_eq!(
+        check("storage.k8s.io/v1", "StorageClass", class("p"), found.clone()),
+        Update::Nothing
+    );
     assert_eq!(check("storage.k8s.io/v1", "StorageClass", class("q"), found), Update::Recreate);
 
     let hook = |bundle: Option<&str>| json!({"webhooks": [{"name": "h", "clientConfig": bundle.map_or(json!({}), |b| json!({"caBundle": b}))}]});
     let group = "admissionregistration.k8s.io/v1";
-    assert_eq!(check(group, "MutatingWebhookConfiguration", hook(None), hook(Some("x"))), Update::Nothing);
-    assert!(matches!(check(group, "MutatingWebhookConfiguration", hook(Some("y")), hook(Some("x"))), Update::Replace(_)));
-    let migration = check("migration.k8s.io/v1alpha1", "StorageVersionMigration", json!({}), json!({}));
+    assert_eq!(
+        check(group, "MutatingWebhookConfiguration", hook(None), hook(Some("x"))),
+        Update::Nothing
+    );
+    assert!(matches!(
+        check(group, "MutatingWebhookConfiguration", hook(Some("y")), hook(Some("x"))),
+        Update::Replace(_)
+    ));
+    let migration =
+        check("migration.k8s.io/v1alpha1", "StorageVersionMigration", json!({}), json!({}));
     assert_eq!(migration, Update::Refused("missing migrationClient".into()));
 }
 
@@ -146,6 +186,11 @@ fn gotcha_05_all_others_are_replaced_whole_but_for_finalizers_and_status() {
     assert_eq!(new["metadata"]["finalizers"], json!(["f"]));
     assert_eq!(new["metadata"]["labels"], json!({"theirs": "1"}));
     assert_eq!(new["metadata"]["resourceVersion"], "5");
-    let known = update(&object(typed("apps/v1", "Deployment", wanted)), &live(typed("apps/v1", "Deployment", found)), &owner(), true);
+    let known = update(
+        &object(typed("apps/v1", "Deployment", wanted)),
+        &live(typed("apps/v1", "Deployment", found)),
+        &owner(),
+        true,
+    );
     assert_eq!(known, Update::Nothing, "defaults alone are no drift");
 }

@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn gotcha_07_orphan_rules_match_exactly() {
-        let rule = |name| json!({"group": "", "resource": "configmaps", "namespace": "ns", "name": name});
+        let rule =
+            |name| json!({"group": "", "resource": "configmaps", "namespace": "ns", "name": name});
         for (option, owned) in [
             (json!(null), true),
             (json!({"propagationPolicy": "Foreground"}), true),
@@ -294,8 +295,7 @@ mod tests {
                 true,
             ),
         ] {
-            let spec: WorkSpec =
-                serde_json::from_value(json!({"deleteOption": option})).unwrap();
+            let spec: WorkSpec = serde_json::from_value(json!({"deleteOption": option})).unwrap();
             assert_eq!(spec.owns(&meta("configmaps", "ns", "web")), owned, "{option}");
         }
     }
