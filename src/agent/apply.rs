@@ -105,9 +105,8 @@ impl Agent {
     ) -> (Outcome, Seen) {
         let mapping =
             self.discovery.mapping(&self.cluster, manifest.group_version(), manifest.kind()).await;
-        let mapping = match mapping {
-            Ok(Some(mapping)) => mapping,
-            Ok(None) | Err(_) => return (no_mapping(manifest), Seen::Incomplete),
+        let Ok(Some(mapping)) = mapping else {
+            return (no_mapping(manifest), Seen::Incomplete);
         };
         let resource_meta = manifest.resource_meta(Some(&mapping));
         let options = context.spec.options(&resource_meta);

@@ -102,13 +102,10 @@ async fn accept(
     loop {
         // A place is reserved first: who connects without end waits in the kernel.
         let Ok(place) = sender.clone().reserve_owned().await else { return };
-        let (stream, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(_) => {
-                // Usually too many open files: let some close.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
+        let Ok((stream, address)) = listener.accept().await else {
+            // Usually too many open files: let some close.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
         };
         let acceptor = acceptor.clone();
         tokio::spawn(async move {

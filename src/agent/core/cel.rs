@@ -308,7 +308,7 @@ mod tests {
             match (subject.test(expression), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{expression}"),
                 (Err(error), Err(text)) => {
-                    assert!(error.to_string().contains(text), "{expression}: {error}")
+                    assert!(error.to_string().contains(text), "{expression}: {error}");
                 }
                 (found, _) => panic!("{expression}: {found:?}"),
             }

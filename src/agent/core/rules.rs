@@ -105,15 +105,15 @@ mod tests {
     use super::super::object::tests::object;
     use super::*;
 
-    fn found(live: Value, rule: Value) -> Option<(String, String, String)> {
+    fn found(live: &Value, rule: Value) -> Option<(String, String, String)> {
         let rules: Vec<ConditionRule> = vec![serde_json::from_value(rule).unwrap()];
         let live_object = object(live.clone());
-        let finding = conditions(&live_object, &live, &rules).pop()?;
+        let finding = conditions(&live_object, live, &rules).pop()?;
         Some((finding.status.to_owned(), finding.reason.to_owned(), finding.message))
     }
 
     fn check(live: Value, rule: Value, status: &str, reason: &str, message: &str) {
-        let (found_status, found_reason, found_message) = found(live, rule).unwrap();
+        let (found_status, found_reason, found_message) = found(&live, rule).unwrap();
         assert_eq!(
             (found_status.as_str(), found_reason.as_str()),
             (status, reason),
@@ -133,7 +133,7 @@ mod tests {
         check(job("Complete", "False"), rule(), "False", EVALUATED, "Job is not finished");
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Succeeded"}});
         check(pod, rule(), "True", EVALUATED, "Pod is in phase Succeeded");
-        assert_eq!(found(json!({"apiVersion": "v1", "kind": "Secret"}), rule()), None);
+        assert_eq!(found(&json!({"apiVersion": "v1", "kind": "Secret"}), rule()), None);
         let own =
             json!({"type": "WellKnownConditions", "condition": "Complete", "message": "mine"});
         check(job("Failed", "True"), own, "True", EVALUATED, "mine");
@@ -174,6 +174,6 @@ mod tests {
         let unknown = json!({"type": "Other", "condition": "Good"});
         check(live(), unknown, "Unknown", INVALID, "unrecognized condition rule type Other");
         let unfit = json!({"type": "CEL", "condition": "has space"});
-        assert_eq!(found(live(), unfit), None);
+        assert_eq!(found(&live(), unfit), None);
     }
 }
