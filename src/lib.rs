@@ -10,7 +10,7 @@
 //! - [`daemon`]: the loop that drives the three arrows for ever.
 //! - [`agent`]: the work agent of a managed cluster.
 //! - [`cli`]: the commands of `gitwork`, thin over the same code.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod agent;
 pub mod api;

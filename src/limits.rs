@@ -33,19 +33,6 @@ pub const DIAGNOSTICS_MAX: usize = 10_000;
 /// ManifestWork names: OCM's AppliedManifestWork name is a 64-digit hash, a dash and this name,
 /// within 253 characters (OCM work agent).
 pub const WORK_NAME_CHARS_MAX: usize = 188;
-/// One JSONPath of a rule. A path with a long filter has some 200 bytes.
-pub const JSONPATH_BYTES_MAX: usize = 4_096;
-/// Expressions within expressions of one JSONPath; real ones have a key within a filter, which is two.
-pub const JSONPATH_DEPTH_MAX: usize = 16;
-/// Values that one JSONPath may touch in one object: `..` repeated multiplies them. An object at etcd's limit
-/// of 1.5 MiB has at most some 100,000 values.
-pub const JSONPATH_STEPS_MAX: usize = 1_000_000;
-/// One CEL expression of a condition rule. Real ones have a few hundred bytes, and parsing takes more than
-/// linear time.
-pub const CEL_BYTES_MAX: usize = 4_096;
-/// Brackets, calls and conditions within one another in a CEL expression. A level takes the parser some
-/// 150 KiB of stack without optimisation and under 20 KiB with it, and a thread has 2 MiB.
-pub const CEL_DEPTH_MAX: u16 = if cfg!(debug_assertions) { 8 } else { 32 };
 
 /// One request to the hub, its answer included. The API server gives admission webhooks (OCM's work webhook: 10 s)
 /// no longer than this either, so what takes longer is not going to succeed.
@@ -86,6 +73,19 @@ pub const HUB_IN_FLIGHT_PER_CLUSTER: usize = 8;
 /// All annotations of one object, as the API server allows (Kubernetes: `TotalAnnotationSizeLimitB`). What the
 /// hub holds beyond is not read.
 pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
+/// One JSONPath of a rule. A path with a long filter has some 200 bytes.
+pub const JSONPATH_BYTES_MAX: usize = 4_096;
+/// Expressions within expressions of one JSONPath; real ones have a key within a filter, which is two.
+pub const JSONPATH_DEPTH_MAX: usize = 16;
+/// Values that one JSONPath may touch in one object: `..` repeated multiplies them. An object at etcd's limit
+/// of 1.5 MiB has at most some 100,000 values.
+pub const JSONPATH_STEPS_MAX: usize = 1_000_000;
+/// One CEL expression of a condition rule. Real ones have a few hundred bytes, and parsing takes more than
+/// linear time.
+pub const CEL_BYTES_MAX: usize = 4_096;
+/// Brackets, calls and conditions within one another in a CEL expression. A level takes the parser some
+/// 150 KiB of stack without optimisation and under 20 KiB with it, and a thread has 2 MiB.
+pub const CEL_DEPTH_MAX: u16 = if cfg!(debug_assertions) { 8 } else { 32 };
 /// Fields that a diff of one object shows. A person reads no more; past it, they are counted.
 pub const DIFF_FIELDS_MAX: usize = 200;
 /// Lines that a diff of one text shows, context included.
@@ -97,3 +97,22 @@ pub const DIFF_VALUE_BYTES_MAX: usize = 2_048;
 pub const DIFF_ITEMS_MAX: usize = 4_000;
 /// Characters of a pull-request comment: GitHub takes 65,536, and the caller may add some words.
 pub const COMMENT_CHARS_MAX: usize = 60_000;
+/// One tree object of a repository: a folder of more than a million entries.
+pub const TREE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Commits looked at to answer a question about history. Each opens the trees that it changed: measured at 6 ms
+/// a commit with 2,000 cluster folders in an unoptimised build, so that an answer takes two minutes at the most.
+pub const HISTORY_COMMITS_MAX: usize = 20_000;
+/// Files and folders of a local directory, as many as a source of `WORKS_MAX` works of a few files has.
+pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
+/// Folder levels of a local directory; deeper ones are loops by mounts, or an attack on the stack.
+pub const DIRECTORY_DEPTH_MAX: usize = 64;
+/// The head of an answer of a Git server over HTTP.
+pub const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Redirects followed from a repository's URL; forges use one.
+pub const HTTP_REDIRECTS_MAX: usize = 5;
+/// A file with a password, a token, a key or certificates: a bundle of all public authorities has 250 KiB.
+pub const CREDENTIAL_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// References a Git server may list.
+pub const REFERENCES_MAX: usize = 500_000;
+/// Packs of a mirror before it is written anew as one: every look-up asks each of them.
+pub const MIRROR_PACKS_MAX: usize = 100;

@@ -5,7 +5,12 @@
 //! back, a value of an enumeration that is not known here is its `Other`, and a missing `spec` is an empty
 //! one. So one odd object never makes a whole list unreadable, and no write drops what somebody else set.
 //! Only the types of Kubernetes' own (conditions, label selectors) have no room for unknown fields.
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "two printer columns of one kind may have the same type"
+)]
 
+mod applied;
 pub mod cluster;
 pub mod crds;
 pub mod placement;

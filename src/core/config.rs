@@ -125,9 +125,13 @@ pub struct ManifestFile {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ManifestMatch {
+    /// The objects' apiVersion, as in `apps/v1`.
     pub api_version: Option<String>,
+    /// The objects' kind, as in `Deployment`.
     pub kind: Option<String>,
+    /// The objects' namespace; `*` stands for any run of characters.
     pub namespace: Option<String>,
+    /// The objects' name; `*` stands for any run of characters.
     pub name: Option<String>,
 }
 

@@ -145,3 +145,87 @@ fn release(resource_version: &str) -> Value {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::core::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkName};
+
+    fn sent(effect: &Effect, commit: Option<CommitId>) -> Value {
+        let key = WorkKey {
+            cluster: ClusterName::parse("edge-1").unwrap(),
+            work: WorkName::parse("web").unwrap(),
+        };
+        match request(&key, effect, commit) {
+            Request::Create(value) | Request::JsonPatch(value) | Request::MergePatch(value) => {
+                value
+            }
+            Request::Delete { uid, resource_version } => json!([uid, resource_version]),
+        }
+    }
+
+    fn body() -> Arc<WorkBody> {
+        let (source, path) = (SourceId::parse("fleet").unwrap(), RepoPath::parse("p").unwrap());
+        let none = BTreeMap::new();
+        Arc::new(WorkBody::new(&source, &path, json!({"a": 1}), none.clone(), none, true))
+    }
+
+    #[test]
+    fn a_rewrite_carries_its_precondition_and_touches_single_keys() {
+        let body = body();
+        let metadata = MetadataChange {
+            remove_labels: ["x.io/a~b".to_owned()].into(),
+            annotations_absent: true,
+            ..MetadataChange::default()
+        };
+        let hash = body.digest.to_string();
+        let effect = Effect::Update { body, resource_version: "7".into(), metadata };
+        let commit = ObjectId([1; 20]);
+        let annotation = |key: &str, value: &str| json!({"op": "add", "path": format!("/metadata/annotations/gitwork.dev~1{key}"), "value": value});
+        assert_eq!(
+            sent(&effect, Some(commit)),
+            json!([
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
+                {"op": "add", "path": "/spec", "value": {"a": 1}},
+                {"op": "add", "path": "/metadata/labels/app.kubernetes.io~1managed-by", "value": "gitwork"},
+                {"op": "add", "path": "/metadata/labels/gitwork.dev~1source", "value": "fleet"},
+                {"op": "add", "path": "/metadata/labels/x.io~1a~0b", "value": ""},
+                {"op": "remove", "path": "/metadata/labels/x.io~1a~0b"},
+                {"op": "add", "path": "/metadata/annotations", "value": {}},
+                annotation("commit", &commit.to_string()),
+                annotation("content-hash", &hash),
+                annotation("path", "p"),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_work_without_commit_keeps_no_old_one() {
+        let metadata = MetadataChange::default();
+        let effect = Effect::Update { body: body(), resource_version: "7".into(), metadata };
+        let operations = sent(&effect, None).to_string();
+        assert!(
+            operations
+                .contains(r#"{"op":"remove","path":"/metadata/annotations/gitwork.dev~1commit"}"#),
+            "{operations}"
+        );
+    }
+
+    #[test]
+    fn a_delete_option_is_merged_into_the_one_that_is_there() {
+        let resource_version = || "7".to_owned();
+        let effect = Effect::SetDeleteOption {
+            delete_option: DeleteOption::Foreground,
+            resource_version: resource_version(),
+        };
+        assert_eq!(
+            sent(&effect, None),
+            json!({"metadata": {"resourceVersion": "7"},
+                "spec": {"deleteOption": {"propagationPolicy": "Foreground", "selectivelyOrphans": null}}})
+        );
+        let effect = Effect::Delete { uid: "u".into(), resource_version: resource_version() };
+        assert_eq!(sent(&effect, None), json!(["u", "7"]));
+    }
+}

@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::digest::Digest;
 use super::name::{ClusterName, NameError, SourceId, WorkKey, WorkName};
+use super::plan::Effect;
 use super::work::{
     self, ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_KEYS, ANNOTATION_PATH,
-    ANNOTATION_PRUNE, DeleteOption, LABEL_SOURCE, OWN_ANNOTATIONS, OWN_LABELS, WorkBody,
+    ANNOTATION_PRUNE, DeleteOption, LABEL_SOURCE, OWN_ANNOTATIONS, OWN_LABELS,
 };
 use crate::limits;
 
@@ -92,7 +93,7 @@ impl AgentView {
 /// What the hub made of a write of gitwork's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredForm {
-    /// `WorkBody::digest` of what was sent.
+    /// `WorkBody::digest` of what was sent, or the digest of the deleteOption where only that was.
     pub written: Digest,
     /// The digest of the hub's answer.
     pub stored: Digest,
@@ -108,26 +109,88 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Remembers what the hub answered to gitwork's own write of `body`. Only the answer to the write itself
-    /// will do: what is read later may hold somebody's edit.
-    pub fn note_write(&mut self, body: &WorkBody, answer: &ObservedWork) {
-        if answer.digest == body.digest {
-            self.stored.remove(&answer.key);
-        } else {
-            let form = StoredForm { written: body.digest, stored: answer.digest };
-            self.stored.insert(answer.key.clone(), form);
+    /// Takes in the complete state of the source's works. Foreign ones are not part of such a list, and stay.
+    pub fn listed(&mut self, source: &SourceId, works: Vec<ObservedWork>) {
+        self.works.retain(|_, work| !work.is_ours(source));
+        self.works.extend(works.into_iter().map(|work| (work.key.clone(), work)));
+        let Self { works, stored } = self;
+        stored.retain(|key, _| works.contains_key(key));
+    }
+
+    /// Takes in a work as it is now, or was a moment ago: a watch may tell of a state that is older than the
+    /// answer to a write, and must not bring it back.
+    pub fn changed(&mut self, work: ObservedWork) {
+        if !self.works.get(&work.key).is_some_and(|known| known.is_newer_than(&work)) {
+            self.works.insert(work.key.clone(), work);
         }
     }
 
-    /// Whether `there` is what the hub makes of just this body.
-    pub fn is_stored_form(&self, there: &ObservedWork, body: &WorkBody) -> bool {
-        let form = StoredForm { written: body.digest, stored: there.digest };
-        self.stored.get(&there.key) == Some(&form)
+    /// Takes in that a work is no more among the source's. Whether its name is free, the next write tells.
+    pub fn gone(&mut self, source: &SourceId, key: &WorkKey) {
+        if self.works.get(key).is_some_and(|work| work.is_ours(source)) {
+            self.forget(key);
+        }
+    }
+
+    /// Takes in what the hub has under a name, whosever it is.
+    pub fn looked_up(&mut self, key: &WorkKey, there: Option<ObservedWork>) {
+        match there {
+            Some(work) => drop(self.works.insert(key.clone(), work)),
+            None => self.forget(key),
+        }
+    }
+
+    /// Takes in what the hub answered to gitwork's own write, and remembers where that is not what was written.
+    /// Only the answer to the write itself will do for that: what is read later may hold somebody's edit.
+    pub fn answered(&mut self, key: &WorkKey, effect: &Effect, answer: Option<ObservedWork>) {
+        let (Some(work), false) = (answer, matches!(effect, Effect::Release { .. })) else {
+            return self.forget(key);
+        };
+        let as_written = match effect {
+            Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
+                work.digest == body.digest
+            }
+            Effect::SetDeleteOption { delete_option, .. } => work.delete_option == *delete_option,
+            Effect::Delete { .. } | Effect::Release { .. } => true,
+        };
+        match written(effect).filter(|_| !as_written) {
+            Some(written) => {
+                let form = StoredForm { written, stored: work.digest };
+                self.stored.insert(key.clone(), form);
+            }
+            None => drop(self.stored.remove(key)),
+        }
+        self.changed(work);
+    }
+
+    fn forget(&mut self, key: &WorkKey) {
+        self.works.remove(key);
+        self.stored.remove(key);
+    }
+
+    /// Whether `there` is what the hub makes of just this effect: to do it again would change nothing.
+    pub fn is_stored_form(&self, there: &ObservedWork, effect: &Effect) -> bool {
+        self.stored.get(&there.key).is_some_and(|form| {
+            form.stored == there.digest && written(effect) == Some(form.written)
+        })
     }
 
     /// Whether `there` is as the hub stored gitwork's last write of it.
     pub fn is_as_stored(&self, there: &ObservedWork) -> bool {
         self.stored.get(&there.key).is_some_and(|form| form.stored == there.digest)
+    }
+}
+
+/// The digest of the content that an effect writes, where it writes any.
+fn written(effect: &Effect) -> Option<Digest> {
+    match effect {
+        Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
+            Some(body.digest)
+        }
+        Effect::SetDeleteOption { delete_option, .. } => {
+            Some(Digest::of_json(&delete_option.to_value(None)))
+        }
+        Effect::Delete { .. } | Effect::Release { .. } => None,
     }
 }
 
@@ -191,6 +254,16 @@ impl ObservedWork {
     pub fn is_ours(&self, source: &SourceId) -> bool {
         self.source.as_deref() == Some(source.as_str())
     }
+
+    /// Whether this is a later state of the same object. Kubernetes' resourceVersions are numbers that grow; where
+    /// they are none, nothing is known.
+    fn is_newer_than(&self, other: &Self) -> bool {
+        let number = |work: &Self| work.resource_version.parse::<u64>().ok();
+        match (number(self), number(other)) {
+            (Some(a), Some(b)) => self.uid == other.uid && a > b,
+            _ => false,
+        }
+    }
 }
 
 fn required<'a>(
@@ -246,5 +319,158 @@ fn agent_view(metadata: &Value, status: &Value) -> AgentView {
             .and_then(Value::as_i64),
         applied: is_true(applied),
         complete: is_true(condition("Complete")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work() -> Value {
+        json!({
+            "metadata": {
+                "namespace": "edge-1", "name": "web", "uid": "u", "resourceVersion": "7", "generation": 3,
+                "labels": {"gitwork.dev/source": "fleet", "app.kubernetes.io/managed-by": "gitwork", "team": "a"},
+                "annotations": {
+                    "gitwork.dev/keys": r#"{"labels":["team"]}"#,
+                    "gitwork.dev/path": "clusters/edge-1/web",
+                    "gitwork.dev/prune": "false",
+                },
+                "finalizers": [AGENT_FINALIZER],
+            },
+            "spec": {"deleteOption": {"propagationPolicy": "Orphan"}},
+            "status": {"conditions": [
+                {"type": "Available", "status": "False", "observedGeneration": 9},
+                {"type": "Applied", "status": "True", "observedGeneration": 3},
+            ]},
+        })
+    }
+
+    #[test]
+    fn a_late_event_does_not_bring_back_an_older_state() {
+        let version = |version: &str, uid: &str| {
+            let mut work = work();
+            work["metadata"]["resourceVersion"] = version.into();
+            work["metadata"]["uid"] = uid.into();
+            read(work)
+        };
+        for (known, told, taken) in [
+            (version("10", "u"), version("9", "u"), false),
+            (version("10", "u"), version("11", "u"), true),
+            (version("10", "u"), version("9", "made anew"), true),
+            (version("x", "u"), version("9", "u"), true),
+        ] {
+            let mut observed = Observed::default();
+            observed.changed(known.clone());
+            observed.changed(told.clone());
+            let expected = if taken { &told } else { &known };
+            assert_eq!(observed.works.get(&known.key), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_list_takes_the_sources_works_away_and_no_other() {
+        let source = SourceId::parse("fleet").unwrap();
+        let mut foreign = work();
+        foreign["metadata"]["name"] = "foreign".into();
+        foreign["metadata"]["labels"]["gitwork.dev/source"] = "another".into();
+        let (ours, foreign) = (read(work()), read(foreign));
+        let mut observed = Observed::default();
+        observed.changed(ours.clone());
+        observed.changed(foreign.clone());
+        observed.listed(&source, Vec::new());
+        assert_eq!(observed.works.keys().collect::<Vec<_>>(), [&foreign.key]);
+        observed.gone(&source, &foreign.key);
+        assert_eq!(observed.works.len(), 1, "a watch of ours knows nothing of foreign works");
+        observed.looked_up(&foreign.key, None);
+        assert!(observed.works.is_empty());
+    }
+
+    fn read(work: Value) -> ObservedWork {
+        ObservedWork::from_manifest_work(work).unwrap()
+    }
+
+    #[test]
+    fn a_work_is_read() {
+        let work = read(work());
+        assert_eq!(work.key.to_string(), "edge-1/web");
+        assert_eq!((work.generation, work.prune, work.deleting), (3, false, false));
+        assert_eq!(work.delete_option, DeleteOption::Orphan);
+        assert_eq!(work.owned.labels, ["team".to_owned()].into());
+        assert!(work.agent.seen && work.agent.has_settled(3) && work.agent.has_orphaned(3));
+        assert!(!work.agent.has_settled(4) && !work.agent.has_orphaned(4));
+    }
+
+    #[test]
+    fn the_digest_covers_what_gitwork_set_and_nothing_else() {
+        let before = read(work()).digest;
+        let changed = |pointer: &str, key: &str, value: Value| {
+            let mut work = work();
+            work.pointer_mut(pointer).unwrap()[key] = value;
+            read(work).digest != before
+        };
+        for (pointer, key, expected) in [
+            ("/spec", "executor", true),
+            ("/metadata/labels", "team", true),
+            ("/metadata/labels", "app.kubernetes.io/managed-by", true),
+            ("/metadata/labels", "foreign", false),
+            ("/metadata/annotations", "foreign", false),
+            ("/metadata/annotations", "gitwork.dev/path", true),
+            ("/metadata/annotations", "gitwork.dev/keys", true),
+            ("/metadata/annotations", "gitwork.dev/commit", false),
+            ("/metadata/annotations", "gitwork.dev/content-hash", false),
+            ("/metadata/annotations", "gitwork.dev/adopt", false),
+            ("/metadata", "finalizers", false),
+            ("/status", "conditions", false),
+        ] {
+            assert_eq!(changed(pointer, key, "x".into()), expected, "{pointer}/{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_manifest_work_is_told() {
+        for (field, value, expected) in [
+            ("namespace", json!(null), "a ManifestWork on the hub has no metadata.namespace"),
+            ("uid", json!(1), "a ManifestWork on the hub has no metadata.uid"),
+            (
+                "name",
+                json!("A"),
+                "a ManifestWork on the hub has the metadata.name \"A\", which has the character 'A'; only \
+                 lower-case letters, digits, '-' and '.' are allowed",
+            ),
+        ] {
+            let mut work = work();
+            work["metadata"][field] = value;
+            let why = ObservedWork::from_manifest_work(work).unwrap_err();
+            assert_eq!(why.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn hostile_annotations_count_as_not_set() {
+        let huge = "x".repeat(limits::ANNOTATION_BYTES_MAX + 1);
+        for (key, value) in [
+            ("gitwork.dev/keys", huge.as_str()),
+            ("gitwork.dev/keys", "{\"labels\": 1}"),
+            ("gitwork.dev/keys", &"[".repeat(10_000)),
+            ("gitwork.dev/path", &huge),
+            ("gitwork.dev/commit", &huge),
+            ("gitwork.dev/adopt", &huge),
+            ("gitwork.dev/content-hash", &huge),
+        ] {
+            let mut work = work();
+            work["metadata"]["annotations"][key] = value.into();
+            let read = read(work);
+            let unset = match key {
+                "gitwork.dev/keys" => read.owned == OwnedKeys::default(),
+                "gitwork.dev/path" => read.path.is_none(),
+                "gitwork.dev/commit" => read.commit.is_none(),
+                "gitwork.dev/adopt" => read.adopt.is_none(),
+                _ => read.written.is_none(),
+            };
+            assert!(unset, "{key}");
+        }
     }
 }

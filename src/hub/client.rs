@@ -166,7 +166,10 @@ users:
         let file = kubeconfig(TWO_HUBS);
         for (context, server) in [(None, "127.0.0.1:1"), (Some("west"), "127.0.0.1:2")] {
             let config = config(Some(file.path()), context).await.unwrap();
-            assert_eq!(config.cluster_url.authority().map(|a| a.as_str()), Some(server));
+            assert_eq!(
+                config.cluster_url.authority().map(http::uri::Authority::as_str),
+                Some(server)
+            );
             client(config).unwrap();
         }
     }

@@ -15,6 +15,9 @@ use crate::core::observed::ObservedWork;
 use crate::core::plan::Effect;
 use crate::limits;
 
+#[cfg(test)]
+mod tests;
+
 /// One effect to do. `commit` is kept on the work as the one that last changed it.
 #[derive(Debug, Clone)]
 pub struct Task {

@@ -181,7 +181,9 @@ impl Reading {
             }
             if part.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.rest);
-                ready.extend(self.event(&line)?);
+                if !line.trim_ascii().is_empty() {
+                    ready.extend(self.event(&line)?);
+                }
             }
         }
         Ok(())
@@ -209,5 +211,99 @@ impl Reading {
             "DELETED" => reduce(object).map(|work| HubEvent::Gone(work.key)),
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A watch that has these chunks to say, then ends.
+    fn reading(chunks: Vec<Vec<u8>>) -> Reading {
+        let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>));
+        let body = axum::body::Body::from_stream(chunks).into_data_stream();
+        let resource_version = "1".to_owned();
+        let opened = Instant::now();
+        Reading { body, rest: Vec::new(), resource_version, listed: true, opened, events: 0 }
+    }
+
+    /// What a watch says, up to its end.
+    fn read(mut reading: Reading) -> (Vec<String>, End, Reading) {
+        let mut ready = VecDeque::new();
+        let end = loop {
+            if let Err(end) = reading.next(&mut ready).now_or_never().unwrap() {
+                break end;
+            }
+        };
+        let told = ready.into_iter().map(|event| match event {
+            HubEvent::Changed(work) => format!("{} at {}", work.key, work.resource_version),
+            HubEvent::Gone(key) => format!("{key} gone"),
+            other => format!("{other:?}"),
+        });
+        (told.collect(), end, reading)
+    }
+
+    fn event(kind: &str, name: &str, version: &str) -> String {
+        let metadata = json!({
+            "namespace": "edge", "name": name, "uid": "u", "resourceVersion": version,
+            "managedFields": [{"manager": "gitwork"}],
+        });
+        json!({"type": kind, "object": {"metadata": metadata}}).to_string() + "\n"
+    }
+
+    #[tokio::test]
+    async fn events_come_out_whole_however_they_arrive() {
+        let text = event("ADDED", "web", "2")
+            + "\n"
+            + &event("MODIFIED", "web", "3")
+            + &event("DELETED", "web", "4")
+            + &event("ADDED", &"x".repeat(250), "5")
+            + "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n"
+            + event("ADDED", "cut off", "10").trim_end();
+        let expected = ["edge/web at 2", "edge/web at 3", "edge/web gone"];
+        for size in [1, 7, 100, text.len()] {
+            let chunks = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+            let (told, end, after) = read(reading(chunks));
+            assert_eq!(told, expected, "chunks of {size}");
+            assert!(matches!(end, End::Closed));
+            assert_eq!((after.resource_version.as_str(), after.events), ("9", 5));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_goes_silent_is_given_up() {
+        let silence = stream::pending::<Result<Vec<u8>, std::io::Error>>();
+        let body = axum::body::Body::from_stream(silence).into_data_stream();
+        let mut reading = Reading { body, ..reading(Vec::new()) };
+        let end = reading.next(&mut VecDeque::new()).await;
+        assert!(matches!(end, Err(End::Broken(HubError::Unavailable { .. }))));
+        assert_eq!(reading.opened.elapsed(), limits::HUB_WATCH + limits::HUB_CALL);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_watch_ends_it_and_too_old_asks_for_a_list() {
+        let too_old = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}\n";
+        let (told, end, _) = read(reading(vec![(event("ADDED", "web", "2") + too_old).into()]));
+        assert_eq!(told, ["edge/web at 2"]);
+        assert!(matches!(end, End::Expired));
+        let oversized = vec![vec![b'x'; limits::HUB_EVENT_BYTES_MAX], vec![b'x']];
+        let odd: Vec<Vec<Vec<u8>>> = vec![
+            vec![b"<html>\n".to_vec()],
+            vec![b"{}\n".to_vec()],
+            vec![b"[1]\n".to_vec()],
+            vec![event("ADDED", "web", "").into()],
+            vec![event("ADDED", "web", "2&timeoutSeconds=0").into()],
+            vec![b"{\"type\":\"ERROR\",\"object\":{\"code\":500}}\n".to_vec()],
+            oversized,
+        ];
+        for chunks in odd {
+            let start = String::from_utf8_lossy(&chunks[0]).chars().take(60).collect::<String>();
+            let (told, end, after) = read(reading(chunks));
+            assert!(matches!(end, End::Broken(HubError::Unavailable { .. })), "{start}");
+            assert_eq!((told.len(), after.resource_version.as_str()), (0, "1"), "{start}");
+        }
     }
 }

@@ -57,6 +57,7 @@ mod cluster;
 mod control_plane;
 pub mod crds;
 mod credentials;
+pub mod faults;
 mod process;
 pub mod requests;
 mod wait;

@@ -21,7 +21,7 @@ fn works(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &ApiResource::erase::<ManifestWork>(&()))
 }
 
-fn work(name: &str, spec: Value) -> DynamicObject {
+fn work(name: &str, spec: &Value) -> DynamicObject {
     let mut object = DynamicObject::new(name, &ApiResource::erase::<ManifestWork>(&()));
     object.data = json!({"spec": spec});
     object
@@ -29,7 +29,7 @@ fn work(name: &str, spec: Value) -> DynamicObject {
 
 /// What the API server says to a work: its message, or the stored spec.
 async fn create(api: &Api<DynamicObject>, name: &str, spec: Value) -> Result<Value, String> {
-    match api.create(&PostParams::default(), &work(name, spec)).await {
+    match api.create(&PostParams::default(), &work(name, &spec)).await {
         Ok(made) => Ok(made.data["spec"].clone()),
         Err(kube::Error::Api(status)) => Err(status.message.clone()),
         Err(other) => panic!("{other}"),
@@ -161,7 +161,7 @@ async fn reads_as_the_types_have_it(client: Client, namespace: &str) {
     assert_eq!(made.spec, spec);
 
     // One object without spec leaves the list readable.
-    let mut bare = work("bare", Value::Null);
+    let mut bare = work("bare", &Value::Null);
     bare.data = json!({});
     works(client.clone(), namespace).create(&params, &bare).await.unwrap();
     let names: Vec<String> =
@@ -193,7 +193,7 @@ async fn a_newer_ocm_is_left_as_it_is(client: Client, namespace: &str) {
     let sent = json!({"archive": {"days": 3}, "deleteOption": {"propagationPolicy": "Archive"}});
     let raw = works(client.clone(), namespace);
     let params = PatchParams::apply("somebody").force();
-    let object = work("newer", sent.clone());
+    let object = work("newer", &sent);
     let object = Patch::Apply(&object);
     let served = || async {
         let stored = raw.patch("newer", &params, &object).await.map_err(|e| e.to_string())?;

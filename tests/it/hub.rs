@@ -1,1 +1,455 @@
+//! The hub on a real kube-apiserver, with faults in between.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use gitwork::core::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
+use gitwork::core::plan::{Effect, MetadataChange};
+use gitwork::core::work::WorkBody;
+use gitwork::hub::execute::{ExecuteOptions, Outcome, Task, execute};
+use gitwork::hub::{Hub, HubError, HubEvent, KubeHub, client};
+use gitwork::limits;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::harness::faults::{Fault, Faults, Seen};
+use crate::harness::{self, Cluster, ClusterOptions, ControlPlane, crds, eventually};
+
+/// Far beyond what anything here takes on an idle machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn faulty(cluster: &Cluster, faults: &Faults) -> KubeHub {
+    KubeHub::new(client::client_with(cluster.config(), faults).unwrap())
+}
+
+fn source(name: &str) -> SourceId {
+    SourceId::parse(name).unwrap()
+}
+
+fn key(cluster: &str, work: &str) -> WorkKey {
+    let cluster = ClusterName::parse(cluster).unwrap();
+    WorkKey { cluster, work: WorkName::parse(work).unwrap() }
+}
+
+fn body_of(source: &SourceId, manifest: &Value) -> Arc<WorkBody> {
+    let spec = json!({"workload": {"manifests": [manifest]}});
+    let path = RepoPath::parse("clusters/a/web").unwrap();
+    Arc::new(WorkBody::new(source, &path, spec, BTreeMap::new(), BTreeMap::new(), true))
+}
+
+/// A work of one ConfigMap.
+fn body(source: &SourceId, text: &str) -> Arc<WorkBody> {
+    let manifest = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "default", "name": "a"}, "data": {"text": text},
+    });
+    body_of(source, &manifest)
+}
+
+fn create(key: &WorkKey, body: &Arc<WorkBody>) -> Task {
+    Task { key: key.clone(), effect: Effect::Create { body: body.clone() }, commit: None }
+}
+
+async fn run(hub: &KubeHub, tasks: Vec<Task>) -> Vec<Outcome> {
+    let stop = watch::channel(false).1;
+    execute(Arc::new(hub.clone()), tasks, ExecuteOptions::default(), stop).collect().await
+}
+
+/// The next event; none for `DEADLINE` is a failure.
+async fn next(events: &mut BoxStream<'static, HubEvent>) -> HubEvent {
+    let event = tokio::time::timeout(DEADLINE, events.next()).await;
+    event.expect("an event before the deadline").expect("a watch goes on for ever")
+}
+
+async fn until(
+    events: &mut BoxStream<'static, HubEvent>,
+    wanted: impl Fn(&HubEvent) -> bool,
+) -> HubEvent {
+    loop {
+        let event = next(events).await;
+        if wanted(&event) {
+            return event;
+        }
+    }
+}
+
+fn is_listed(event: &HubEvent) -> bool {
+    matches!(event, HubEvent::Listed(_))
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_done_once() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("lost").await;
+    let (key, source) = (key(&namespace, "web"), source("lost-answers"));
+    let faults = Faults::none();
+    let hub = faulty(cluster, &faults);
+    let (one, two) = (body(&source, "one"), body(&source, "two"));
+
+    faults.next(1, Fault::LoseAnswer, |seen| seen.method == http::Method::POST);
+    let outcomes = run(&hub, vec![create(&key, &one)]).await;
+    let created = outcomes[0].result.clone().unwrap().unwrap();
+    assert_eq!((outcomes[0].attempts, created.digest), (2, one.digest));
+
+    faults.next(1, Fault::LoseAnswer, |seen| seen.method == http::Method::PATCH);
+    let (resource_version, metadata) = (created.resource_version, MetadataChange::default());
+    let effect = Effect::Update { body: two.clone(), resource_version, metadata };
+    let outcomes = run(&hub, vec![Task { key: key.clone(), effect, commit: None }]).await;
+    let updated = outcomes[0].result.clone().unwrap().unwrap();
+    assert_eq!((outcomes[0].attempts, updated.digest, updated.generation), (2, two.digest, 2));
+
+    faults.next(1, Fault::LoseAnswer, |seen| seen.method == http::Method::DELETE);
+    let (uid, resource_version) = (updated.uid, updated.resource_version);
+    let effect = Effect::Delete { uid, resource_version };
+    let outcomes = run(&hub, vec![Task { key: key.clone(), effect, commit: None }]).await;
+    assert_eq!((outcomes[0].attempts, &outcomes[0].result), (2, &Ok(None)));
+    assert_eq!(hub.get(&key).await, Ok(None));
+    assert_eq!(faults.count(|seen| seen.fault.is_some()), 3);
+}
+
+/// What is to be done so that each of `keys` is there with `body`, or gone with `None`.
+async fn tasks(
+    hub: &KubeHub,
+    source: &SourceId,
+    keys: &[WorkKey],
+    wanted: Option<&Arc<WorkBody>>,
+) -> Option<Vec<Task>> {
+    let there = hub.list(Some(source)).await.ok()?;
+    let there: BTreeMap<&WorkKey, _> = there.iter().map(|work| (&work.key, work)).collect();
+    let effect = |key: &WorkKey| match (there.get(key), wanted) {
+        (None, Some(body)) => Some(Effect::Create { body: body.clone() }),
+        (Some(work), Some(body)) if work.digest != body.digest => Some(Effect::Update {
+            body: body.clone(),
+            resource_version: work.resource_version.clone(),
+            metadata: MetadataChange::default(),
+        }),
+        (Some(work), None) => Some(Effect::Delete {
+            uid: work.uid.clone(),
+            resource_version: work.resource_version.clone(),
+        }),
+        _ => None,
+    };
+    let task = |key: &WorkKey| Some(Task { key: key.clone(), effect: effect(key)?, commit: None });
+    Some(keys.iter().filter_map(task).collect())
+}
+
+#[tokio::test]
+async fn passes_end_where_they_should_whatever_goes_wrong_on_the_way() {
+    let cluster = harness::hub().await;
+    let source = source("passes");
+    let mut keys = Vec::new();
+    for _ in 0..4 {
+        let namespace = cluster.namespace("passes").await;
+        keys.extend((0..6).map(|n| key(&namespace, &format!("web-{n}"))));
+    }
+    keys.sort();
+    let answer = |code| Fault::Answer { code, retry_after_seconds: None };
+    let all = [
+        Fault::LoseRequest,
+        Fault::LoseAnswer,
+        answer(409),
+        answer(500),
+        answer(503),
+        Fault::Answer { code: 429, retry_after_seconds: Some(1) },
+    ];
+    // A failing run says its seed, and `SEED` repeats it.
+    let seed = match std::env::var("SEED") {
+        Ok(text) => text.parse().expect("SEED is a number"),
+        Err(_) => fastrand::u64(..),
+    };
+    let (one, two) = (body(&source, "one"), body(&source, "two"));
+    for (step, wanted) in [Some(&one), Some(&two), None].into_iter().enumerate() {
+        let faults = Faults::none();
+        faults.next(2, Fault::LoseAnswer, |seen| seen.method != http::Method::GET);
+        faults.seed(seed.wrapping_add(step as u64), 25, &all);
+        let hub = faulty(cluster, &faults);
+        let mut passes = 0;
+        loop {
+            passes += 1;
+            assert!(passes < 50, "seed {seed}: no end in sight");
+            match tasks(&hub, &source, &keys, wanted).await {
+                Some(tasks) if tasks.is_empty() => break,
+                Some(tasks) => {
+                    let expected = tasks.len();
+                    assert_eq!(run(&hub, tasks).await.len(), expected, "seed {seed}");
+                }
+                None => {}
+            }
+        }
+        let lost = faults.count(|seen| seen.fault == Some(Fault::LoseAnswer));
+        assert!(lost >= 2, "seed {seed}");
+        let there = KubeHub::new(cluster.client()).list(Some(&source)).await.unwrap();
+        let found: Vec<_> = there.iter().map(|work| (&work.key, work.digest)).collect();
+        let expected: Vec<_> =
+            keys.iter().filter_map(|key| wanted.map(|body| (key, body.digest))).collect();
+        assert_eq!(found, expected, "seed {seed}");
+        let generation = step as i64 + 1;
+        assert!(there.iter().all(|work| work.generation == generation), "seed {seed}: {there:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_many_pages_is_complete() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("pages").await;
+    let source = source("pages");
+    let faults = Faults::none();
+    let hub = faulty(cluster, &faults);
+    let body = body(&source, "x");
+    let count = limits::HUB_LIST_PAGE as usize * 2 + 7;
+    let keys: Vec<WorkKey> = (0..count).map(|n| key(&namespace, &format!("w{n:04}"))).collect();
+    let outcomes = run(&hub, keys.iter().map(|key| create(key, &body)).collect()).await;
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+    let listed = hub.list(Some(&source)).await.unwrap();
+    assert_eq!(
+        listed.iter().map(|work| &work.key).collect::<Vec<_>>(),
+        keys.iter().collect::<Vec<_>>()
+    );
+    assert_eq!(faults.count(Seen::is_list), 3);
+
+    // An expired continue token: from the start.
+    let gone = Fault::Answer { code: 410, retry_after_seconds: None };
+    faults.next(1, gone, |seen| seen.query.contains("continue="));
+    assert_eq!(hub.list(Some(&source)).await.unwrap().len(), count);
+    assert_eq!(faults.count(Seen::is_list), 8);
+
+    // A page that fails makes no shorter list.
+    faults.next(1, Fault::LoseAnswer, |seen| seen.query.contains("continue="));
+    let answer = hub.list(Some(&source)).await;
+    assert!(matches!(answer, Err(HubError::Unavailable { .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_watch_that_is_cut_goes_on_without_a_list_and_one_that_is_too_old_lists() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("cut").await;
+    let source = source("cut-watches");
+    let faults = Faults::none();
+    let hub = faulty(cluster, &faults);
+    let other = KubeHub::new(cluster.client());
+    let mut events = hub.watch(&source);
+    assert_eq!(next(&mut events).await, HubEvent::Listed(Vec::new()));
+    let make = async |events: &mut BoxStream<'static, HubEvent>, work: &str| {
+        let (key, body) = (key(&namespace, work), body(&source, work));
+        let made = other.execute(&key, &Effect::Create { body }, None).await.unwrap().unwrap();
+        assert_eq!(next(events).await, HubEvent::Changed(Box::new(made)));
+    };
+    make(&mut events, "first").await;
+    faults.cut_watches();
+    make(&mut events, "second").await;
+    let lists = || faults.count(Seen::is_list);
+    assert_eq!((lists(), faults.count(Seen::is_watch)), (1, 2));
+
+    // Cut, and too old to go on.
+    faults.next(1, Fault::Forgotten, Seen::is_watch);
+    faults.cut_watches();
+    let HubEvent::Listed(works) = next(&mut events).await else { panic!("a list was expected") };
+    assert_eq!(works.len(), 2);
+    assert_eq!(lists(), 2);
+
+    // Cut, and not to be opened again at once: told, and listed when it can be.
+    make(&mut events, "third").await;
+    let broken = Fault::Answer { code: 503, retry_after_seconds: None };
+    faults.next(1, broken, Seen::is_watch);
+    faults.cut_watches();
+    let interrupted = next(&mut events).await;
+    assert!(matches!(interrupted, HubEvent::Interrupted(HubError::Unavailable { .. })));
+    let HubEvent::Listed(works) = until(&mut events, is_listed).await else { unreachable!() };
+    assert_eq!(works.len(), 3);
+}
+
+#[tokio::test]
+async fn a_hub_without_ocm_that_comes_and_goes_is_waited_for() {
+    let plane = ControlPlane::shared().await;
+    let cluster = plane.start("away", ClusterOptions::default()).await;
+    let source = source("away");
+    cluster.kill();
+    let hub = KubeHub::new(client::client(cluster.config()).unwrap());
+    let mut events = hub.watch(&source);
+    let HubEvent::Interrupted(error) = next(&mut events).await else { panic!("nobody is there") };
+    assert!(error.to_string().contains("is the API server running"), "{error}");
+    assert!(matches!(hub.list(None).await, Err(HubError::Unavailable { .. })));
+
+    cluster.restart().await.unwrap();
+    until(&mut events, |event| matches!(event, HubEvent::Interrupted(HubError::NoCrd))).await;
+    let missing = key("default", "web");
+    assert_eq!(hub.get(&missing).await, Err(HubError::NoCrd), "not known is not absent");
+    let effect = Effect::Create { body: body(&source, "x") };
+    assert_eq!(hub.execute(&missing, &effect, None).await, Err(HubError::NoCrd));
+
+    cluster.install(&crds::hub()).await.unwrap();
+    assert_eq!(until(&mut events, is_listed).await, HubEvent::Listed(Vec::new()));
+    let made = hub.execute(&missing, &effect, None).await.unwrap().unwrap();
+    until(&mut events, |event| matches!(event, HubEvent::Changed(work) if **work == made)).await;
+
+    cluster.kill();
+    until(&mut events, |event| matches!(event, HubEvent::Interrupted(_))).await;
+    cluster.restart().await.unwrap();
+    assert_eq!(until(&mut events, is_listed).await, HubEvent::Listed(vec![made]));
+}
+
+#[tokio::test]
+async fn a_stalled_call_ends() {
+    let cluster = harness::hub().await;
+    let faults = Faults::none();
+    let hub = faulty(cluster, &faults);
+    assert_eq!(hub.get(&key("default", "web")).await, Ok(None));
+    faults.next(1, Fault::Stall, |_| true);
+    // Nothing is on its way now that time could overtake.
+    tokio::time::pause();
+    let answer = hub.get(&key("default", "web")).await;
+    tokio::time::resume();
+    let Err(HubError::Unavailable { message, .. }) = answer else { panic!("{answer:?}") };
+    assert_eq!(message, "no answer within 10 s");
+    assert_eq!(hub.get(&key("default", "web")).await, Ok(None));
+}
+
+#[tokio::test]
+async fn credentials_that_were_rotated_are_read_again() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("rotated").await;
+    let token = cluster.kubeconfig_for(&namespace, "gitwork").await;
+    let expired: String = token
+        .lines()
+        .map(|line| match line.split_once("token:") {
+            Some((indent, _)) => format!("{indent}token: t0ps3cret.of.old\n"),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    assert!(expired.contains("t0ps3cret"), "the kubeconfig has a token");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let source = source("rotated");
+
+    for first_is_watch in [false, true] {
+        std::fs::write(&path, &expired).unwrap();
+        let hub = KubeHub::connect(client::connector(Some(path.clone()), None)).await.unwrap();
+        std::fs::write(&path, cluster.kubeconfig()).unwrap();
+        if first_is_watch {
+            let mut events = hub.watch(&source);
+            assert_eq!(next(&mut events).await, HubEvent::Listed(Vec::new()));
+        } else {
+            assert_eq!(hub.list(Some(&source)).await, Ok(Vec::new()));
+        }
+    }
+
+    std::fs::write(&path, &expired).unwrap();
+    let hub = KubeHub::connect(client::connector(Some(path.clone()), None)).await.unwrap();
+    let error = hub.list(Some(&source)).await.unwrap_err();
+    assert!(matches!(error, HubError::Forbidden { .. }), "{error:?}");
+    let shown = format!("{error} {error:?}");
+    assert!(shown.contains("401") && !shown.contains("t0ps3cret"), "{shown}");
+}
+
+#[tokio::test]
+async fn what_the_hub_forbids_is_told_with_the_rule_that_would_allow_it() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("forbidden").await;
+    let hub = KubeHub::new(cluster.client_for(&namespace, "nobody").await);
+    let source = source("forbidden");
+    let effect = Effect::Create { body: body(&source, "x") };
+    let key = key(&namespace, "web");
+    let answers = [
+        ("create", hub.execute(&key, &effect, None).await.map(|_| ())),
+        ("get", hub.get(&key).await.map(|_| ())),
+        ("list", hub.list(Some(&source)).await.map(|_| ())),
+        (
+            "delete",
+            hub.execute(
+                &key,
+                &Effect::Delete { uid: "u".into(), resource_version: "1".into() },
+                None,
+            )
+            .await
+            .map(|_| ()),
+        ),
+        (
+            "patch",
+            hub.execute(&key, &Effect::Release { resource_version: "1".into() }, None)
+                .await
+                .map(|_| ()),
+        ),
+    ];
+    for (verb, answer) in answers {
+        let Err(HubError::Forbidden { message }) = &answer else { panic!("{verb}: {answer:?}") };
+        assert!(message.contains(&format!("verbs: [{verb}]")), "{message}");
+        assert!(
+            message.contains(&format!("system:serviceaccount:{namespace}:nobody")),
+            "{message}"
+        );
+    }
+    let mut events = hub.watch(&source);
+    let event = next(&mut events).await;
+    assert!(matches!(event, HubEvent::Interrupted(HubError::Forbidden { .. })), "{event:?}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_being_deleted_takes_no_works() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("leaving").await;
+    let namespaces: Api<Namespace> = Api::all(cluster.client());
+    // Without controllers on this hub it stays like this.
+    namespaces.delete(&namespace, &DeleteParams::default()).await.unwrap();
+    let hub = KubeHub::new(cluster.client());
+    let effect = Effect::Create { body: body(&source("leaving"), "x") };
+    let answer = hub.execute(&key(&namespace, "web"), &effect, None).await;
+    assert_eq!(answer, Err(HubError::NoNamespace { cluster: namespace }));
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_without_the_secrets_of_the_work() {
+    let cluster = harness::hub().await;
+    let namespace = cluster.namespace("refused").await;
+    let policy: ValidatingAdmissionPolicy = serde_json::from_value(json!({
+        "metadata": {"name": namespace},
+        "spec": {
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "resourceRules": [{
+                    "apiGroups": ["work.open-cluster-management.io"], "apiVersions": ["v1"],
+                    "operations": ["CREATE"], "resources": ["manifestworks"],
+                }],
+            },
+            "validations": [{
+                "expression": "false",
+                "messageExpression":
+                    "'dislikes ' + string(object.spec.workload.manifests[0].stringData.password)",
+            }],
+        },
+    }))
+    .unwrap();
+    let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(json!({
+        "metadata": {"name": namespace},
+        "spec": {"policyName": namespace, "validationActions": ["Deny"]},
+    }))
+    .unwrap();
+    let params = PostParams::default();
+    Api::all(cluster.client()).create(&params, &policy).await.unwrap();
+    Api::all(cluster.client()).create(&params, &binding).await.unwrap();
+
+    let hub = KubeHub::new(cluster.client());
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"namespace": "default", "name": "a"}, "stringData": {"password": "t0ps3cret"},
+    });
+    let effect = Effect::Create { body: body_of(&source("refused"), &secret) };
+    let mut tries = 0;
+    // A policy takes a moment to count.
+    let refused = eventually("the policy to count", DEADLINE, || {
+        tries += 1;
+        let (hub, effect) = (&hub, &effect);
+        let key = key(&namespace, &format!("web-{tries}"));
+        async move { hub.execute(&key, effect, None).await.err().ok_or("it is created".to_owned()) }
+    });
+    let error = refused.await.unwrap();
+    let HubError::Refused { message, .. } = &error else { panic!("{error:?}") };
+    assert!(message.contains("dislikes (hidden)") && !message.contains("t0ps3cret"), "{message}");
+}

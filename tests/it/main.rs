@@ -7,11 +7,17 @@
 )]
 
 mod agent;
+mod catalogue;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;
 mod custom_resources;
 mod deploy;
+mod git_fetch;
+mod git_history;
+#[path = "../harness/git_server/mod.rs"]
+mod git_server;
+mod git_servers;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hub;
@@ -20,7 +26,9 @@ mod memory;
 mod rendering;
 mod report;
 mod review;
+mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
 mod tidy;
 mod wire;
+mod yaml_oracle;

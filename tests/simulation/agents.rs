@@ -107,6 +107,20 @@ impl Agents {
         wanted.is_disjoint(&self.failing)
     }
 
+    /// Every object of a work whose present generation was applied is the work's, so that it goes with it.
+    pub fn check_owned(&self, uid: &str, work: &Value) {
+        let conditions = work.pointer("/status/conditions").and_then(Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        if is_complete(work) || conditions.any(|c| c["type"] == "Applied" && c["status"] != "True")
+        {
+            return;
+        }
+        for object in self.applied.get(uid).into_iter().flatten() {
+            let owners = self.objects.get(object);
+            assert!(owners.is_none_or(|owners| owners.contains(uid)), "{object:?} would stay");
+        }
+    }
+
     fn clean_up(&mut self, uid: &str) {
         for object in self.applied.remove(uid).unwrap_or_default() {
             self.let_go(&object, uid);

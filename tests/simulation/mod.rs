@@ -10,7 +10,9 @@ use crate::contract::{self, Fixture};
 mod agents;
 pub mod hub;
 mod patch;
+mod properties;
 mod random;
+mod stories;
 mod world;
 
 use hub::SimulatedHub;

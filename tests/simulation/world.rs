@@ -16,7 +16,7 @@ use gitwork::hub::{Hub, HubError, HubEvent};
 use serde_json::{Value, json};
 
 use super::agents::{Agents, identity};
-use super::hub::{SimulatedHub, generation, is_deleting};
+use super::hub::{SimulatedHub, is_deleting};
 use super::key;
 
 pub const CLUSTERS: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
@@ -166,25 +166,17 @@ impl World {
         let source = self.source.clone();
         while let Some(Some(event)) = self.events.next().now_or_never() {
             match event {
-                HubEvent::Listed(works) => {
-                    self.observed.works.retain(|_, work| !work.is_ours(&source));
-                    let works = works.into_iter().map(|work| (work.key.clone(), work));
-                    self.observed.works.extend(works);
-                }
-                HubEvent::Changed(work) => {
-                    drop(self.observed.works.insert(work.key.clone(), *work));
-                }
-                HubEvent::Gone(key) => drop(self.observed.works.remove(&key)),
+                HubEvent::Listed(works) => self.observed.listed(&source, works),
+                HubEvent::Changed(work) => self.observed.changed(*work),
+                HubEvent::Gone(key) => self.observed.gone(&source, &key),
                 HubEvent::Interrupted(_) => {}
             }
         }
     }
 
     async fn look_again(&mut self, key: &WorkKey) {
-        match self.hub.get(key).await {
-            Ok(Some(work)) => drop(self.observed.works.insert(key.clone(), work)),
-            Ok(None) => drop(self.observed.works.remove(key)),
-            Err(_) => {}
+        if let Ok(there) = self.hub.get(key).await {
+            self.observed.looked_up(key, there);
         }
     }
 
@@ -222,16 +214,7 @@ impl World {
         let answer = self.hub.execute(key, effect, Some(self.commit())).await;
         self.check_write(key, effect, &before);
         match answer {
-            Ok(Some(work)) => {
-                if let Effect::Create { body }
-                | Effect::Update { body, .. }
-                | Effect::Adopt { body, .. } = effect
-                {
-                    self.observed.note_write(body, &work);
-                }
-                self.observed.works.insert(key.clone(), work);
-            }
-            Ok(None) => drop(self.observed.works.remove(key)),
+            Ok(answer) => self.observed.answered(key, effect, answer),
             Err(HubError::Exists { .. } | HubError::Stale { .. }) => self.look_again(key).await,
             Err(_) => {}
         }
@@ -308,6 +291,9 @@ impl World {
         let option = DeleteOption::from_value(&was["spec"]["deleteOption"]);
         assert_eq!(option, last.delete_option, "Git's last word on {key}");
         let uid = was["metadata"]["uid"].as_str().unwrap();
+        if option == DeleteOption::Foreground {
+            self.agents.check_owned(uid, was);
+        }
         let stays = |object: &super::agents::Object| match &option {
             DeleteOption::Foreground => false,
             DeleteOption::Orphan => true,

@@ -32,7 +32,7 @@ pub fn plan(desired: &Desired, observed: &Observed, departed: &Departed, policy:
         steps.push(Step { key: key.clone(), path: Some(work.path.clone()), effect, reason });
     }
     for (key, work) in observed.works.iter().filter(|(_, work)| is_departed(work, desired)) {
-        let (effect, reason) = decide_departed(work, departed.get(key), desired);
+        let (effect, reason) = decide_departed(work, departed.get(key), observed, desired);
         steps.push(Step { key: key.clone(), path: path_on_hub(work), effect, reason });
     }
     steps.sort_by(|a, b| a.key.cmp(&b.key));
@@ -77,9 +77,6 @@ fn decide_wanted(work: &DesiredWork, observed: &Observed, desired: &Desired) -> 
     if ours && there.digest == work.body.digest {
         return (None, Reason::UpToDate);
     }
-    if ours && observed.is_stored_form(there, &work.body) {
-        return (None, Reason::StoredDifferently);
-    }
     let body = work.body.clone();
     let resource_version = there.resource_version.clone();
     let metadata = metadata_change(there, &work.body);
@@ -87,9 +84,13 @@ fn decide_wanted(work: &DesiredWork, observed: &Observed, desired: &Desired) -> 
         let effect = Effect::Adopt { body, resource_version, metadata };
         return (Some(effect), Reason::AdoptionAllowed { owner: there.source.clone() });
     }
+    let effect = Effect::Update { body, resource_version, metadata };
+    if observed.is_stored_form(there, &effect) {
+        return (None, Reason::StoredDifferently);
+    }
     let untouched = there.written == Some(there.digest) || observed.is_as_stored(there);
     let reason = if untouched { Reason::ChangedInGit } else { Reason::EditedOnHub };
-    (Some(Effect::Update { body, resource_version, metadata }), reason)
+    (Some(effect), reason)
 }
 
 /// What of the labels and annotations there has to go: what gitwork once set and does not set now. A consent
@@ -115,7 +116,12 @@ fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
 }
 
 /// A work of ours that Git no longer has.
-fn decide_departed(work: &ObservedWork, last: Option<&LastStood>, desired: &Desired) -> Decision {
+fn decide_departed(
+    work: &ObservedWork,
+    last: Option<&LastStood>,
+    observed: &Observed,
+    desired: &Desired,
+) -> Decision {
     if is_held(work, desired) {
         return (None, Reason::Frozen);
     }
@@ -131,8 +137,11 @@ fn decide_departed(work: &ObservedWork, last: Option<&LastStood>, desired: &Desi
     if *git != work.delete_option {
         let reason =
             Reason::DeleteOptionFirst { hub: work.delete_option.clone(), git: git.clone() };
-        let delete_option = git.clone();
-        return (Some(Effect::SetDeleteOption { delete_option, resource_version }), reason);
+        let effect = Effect::SetDeleteOption { delete_option: git.clone(), resource_version };
+        if observed.is_stored_form(work, &effect) {
+            return (None, Reason::StoredDifferently);
+        }
+        return (Some(effect), reason);
     }
     if let Some(reason) = waits_for(work) {
         return (None, reason);

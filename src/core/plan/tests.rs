@@ -1,1 +1,82 @@
+use super::*;
+use crate::core::name::{ClusterName, ObjectId, WorkName};
 
+fn key(cluster: &str, work: &str) -> WorkKey {
+    WorkKey { cluster: ClusterName::parse(cluster).unwrap(), work: WorkName::parse(work).unwrap() }
+}
+
+fn step(work: &str, effect: Option<Effect>, reason: Reason) -> Step {
+    Step { key: key("edge-1", work), path: RepoPath::parse("clusters/edge-1/x"), effect, reason }
+}
+
+/// One step for each way that a plan can go.
+fn every_step() -> Vec<Step> {
+    let resource_version = || "7".to_owned();
+    let by = Some(ObjectId([0xab; 20]));
+    let owner = Some("another".to_owned());
+    let set = Effect::SetDeleteOption {
+        delete_option: DeleteOption::Orphan,
+        resource_version: resource_version(),
+    };
+    let delete = Effect::Delete { uid: "u".into(), resource_version: resource_version() };
+    let first = Reason::DeleteOptionFirst {
+        hub: DeleteOption::Foreground,
+        git: DeleteOption::SelectivelyOrphan(Vec::new()),
+    };
+    let release = Effect::Release { resource_version: resource_version() };
+    vec![
+        step("a", Some(set), first),
+        step("b", Some(delete), Reason::RemovedFromGit { by }),
+        step("c", Some(release), Reason::PruneOff { by: None }),
+        step("d", None, Reason::UpToDate),
+        step("e", None, Reason::WaitingForAgent { generation: 3 }),
+        step("f", None, Reason::NotYetOrphaned { generation: 3, complete: false }),
+        step("g", None, Reason::NotYetOrphaned { generation: 3, complete: true }),
+        step("h", None, Reason::BeingDeleted { wanted: true }),
+        step("i", None, Reason::BeingDeleted { wanted: false }),
+        step("j", None, Reason::Conflict { owner: owner.clone() }),
+        step("k", None, Reason::Conflict { owner: None }),
+        step("l", None, Reason::StoredDifferently),
+        step("m", None, Reason::Frozen),
+        step("n", None, Reason::Suspended),
+        step("o", None, Reason::HeldDeletesAll { works: 2 }),
+    ]
+}
+
+#[test]
+fn steps_read_as_sentences() {
+    let text: String = every_step().iter().map(|step| format!("{step}\n")).collect();
+    insta::assert_snapshot!("steps", text);
+}
+
+#[test]
+fn a_summary_has_every_step_but_what_is_kept() {
+    let plan = Plan { commit: None, steps: every_step() };
+    assert!(!plan.is_empty() && !plan.is_settled());
+    assert_eq!(plan.counts().writes(), 3);
+    assert_eq!(
+        plan.counts().to_string(),
+        "1 set-delete-option, 1 delete, 1 release, 3 wait, 8 hold, 1 keep"
+    );
+    let summary = plan.summary();
+    assert_eq!(summary.steps.len(), plan.steps.len() - 1);
+    let first = summary.steps.first().unwrap();
+    assert_eq!(
+        serde_json::to_value(first).unwrap(),
+        serde_json::json!({
+            "cluster": "edge-1",
+            "work": "a",
+            "path": "clusters/edge-1/x",
+            "action": "set-delete-option",
+            "reason": "DeleteOptionFirst",
+            "message": first.message,
+        })
+    );
+}
+
+#[test]
+fn an_empty_plan_says_so() {
+    let plan = Plan::default();
+    assert!(plan.is_empty() && plan.is_settled());
+    assert_eq!(plan.counts().to_string(), "nothing");
+}

@@ -1,0 +1,291 @@
+//! Faults between a client and a real API server: a layer in kube's stack of services that loses requests before
+//! and answers after the server has acted, answers in its stead, stalls, and cuts watches.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use futures::future::{BoxFuture, FutureExt};
+use gitwork::hub::client::BaseService;
+use http::{Method, Request, Response, Uri, header};
+use hyper::body::{Body as HttpBody, Bytes, Frame};
+use kube::client::{Body, DynBody};
+use serde_json::json;
+use tokio::sync::watch;
+use tower::{BoxError, Layer, Service};
+
+/// What befalls one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The server never sees it; the connection breaks.
+    LoseRequest,
+    /// The server acts on it; the connection breaks before the answer.
+    LoseAnswer,
+    /// The server never sees it; this status code is answered.
+    Answer { code: u16, retry_after_seconds: Option<u64> },
+    /// No answer, and no end.
+    Stall,
+    /// Its `resourceVersion` becomes 1, which a server has forgotten: a watch answers 410.
+    Forgotten,
+}
+
+/// What a request is, for a rule to choose by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub method: Method,
+    pub path: String,
+    pub query: String,
+    pub fault: Option<Fault>,
+}
+
+impl Seen {
+    pub fn is_watch(&self) -> bool {
+        self.query.contains("watch=1")
+    }
+    pub fn is_list(&self) -> bool {
+        self.method == Method::GET && !self.is_watch() && self.path.ends_with("/manifestworks")
+    }
+}
+
+type Applies = Box<dyn Fn(&Seen) -> bool + Send>;
+
+struct Rule {
+    applies: Applies,
+    fault: Fault,
+    times: usize,
+}
+
+struct Seeded {
+    random: fastrand::Rng,
+    percent: u8,
+    faults: Vec<Fault>,
+}
+
+#[derive(Default)]
+struct State {
+    rules: VecDeque<Rule>,
+    seeded: Option<Seeded>,
+    seen: Vec<Seen>,
+}
+
+/// The faults of one client. Clones are the same.
+#[derive(Clone)]
+pub struct Faults {
+    state: Arc<Mutex<State>>,
+    /// How often the watches were cut.
+    cut: watch::Sender<u64>,
+}
+
+impl Faults {
+    /// None, until asked for.
+    pub fn none() -> Self {
+        Self { state: Arc::default(), cut: watch::Sender::new(0) }
+    }
+
+    /// `fault` befalls the next `times` requests that `applies` to.
+    pub fn next(
+        &self,
+        times: usize,
+        fault: Fault,
+        applies: impl Fn(&Seen) -> bool + Send + 'static,
+    ) {
+        let rule = Rule { applies: Box::new(applies), fault, times };
+        self.state.lock().unwrap().rules.push_back(rule);
+    }
+
+    /// From now on one of `faults` befalls `percent` of all requests, as `seed` says.
+    pub fn seed(&self, seed: u64, percent: u8, faults: &[Fault]) {
+        let random = fastrand::Rng::with_seed(seed);
+        let seeded = Seeded { random, percent, faults: faults.to_vec() };
+        self.state.lock().unwrap().seeded = Some(seeded);
+    }
+
+    /// No faults from now on.
+    pub fn stop(&self) {
+        let mut state = self.state.lock().unwrap();
+        (state.rules, state.seeded) = (VecDeque::new(), None);
+    }
+
+    /// Breaks the connection of each watch that is open.
+    pub fn cut_watches(&self) {
+        self.cut.send_modify(|times| *times += 1);
+    }
+
+    /// Every request so far, in order.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.state.lock().unwrap().seen.clone()
+    }
+
+    /// How many requests so far `wanted` takes.
+    pub fn count(&self, wanted: impl Fn(&Seen) -> bool) -> usize {
+        self.state.lock().unwrap().seen.iter().filter(|seen| wanted(seen)).count()
+    }
+
+    fn choose(&self, request: &Request<Body>) -> Seen {
+        let mut state = self.state.lock().unwrap();
+        let mut seen = Seen {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().unwrap_or_default().to_owned(),
+            fault: None,
+        };
+        let rule = state.rules.iter_mut().find(|rule| rule.times > 0 && (rule.applies)(&seen));
+        seen.fault = match rule {
+            Some(rule) => {
+                rule.times -= 1;
+                Some(rule.fault)
+            }
+            None => state.seeded.as_mut().and_then(|seeded| {
+                let hit = seeded.random.u8(..100) < seeded.percent;
+                if hit { seeded.random.choice(&seeded.faults).copied() } else { None }
+            }),
+        };
+        state.seen.push(seen.clone());
+        seen
+    }
+}
+
+impl Layer<BaseService> for Faults {
+    type Service = Faulty;
+
+    fn layer(&self, inner: BaseService) -> Faulty {
+        Faulty { inner, faults: self.clone() }
+    }
+}
+
+/// A client's service with faults before it.
+pub struct Faulty {
+    inner: BaseService,
+    faults: Faults,
+}
+
+type Answer = Response<Box<DynBody>>;
+
+impl Service<Request<Body>> for Faulty {
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let seen = self.faults.choose(&request);
+        let is_watch = seen.is_watch();
+        match seen.fault {
+            Some(Fault::LoseRequest) => async { Err(broken()) }.boxed(),
+            Some(Fault::Answer { code, retry_after_seconds }) => {
+                async move { Ok(answer(code, retry_after_seconds)) }.boxed()
+            }
+            Some(Fault::Stall) => pending().boxed(),
+            Some(Fault::LoseAnswer) => {
+                let answer = self.inner.call(request);
+                async { answer.await.and_then(|_| Err(broken())) }.boxed()
+            }
+            Some(Fault::Forgotten) => {
+                forget(request.uri_mut());
+                self.pass_on(request, is_watch)
+            }
+            None => self.pass_on(request, is_watch),
+        }
+    }
+}
+
+impl Faulty {
+    fn pass_on(
+        &mut self,
+        request: Request<Body>,
+        is_watch: bool,
+    ) -> BoxFuture<'static, Result<Answer, BoxError>> {
+        let mut cut = self.faults.cut.subscribe();
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await?;
+            if !is_watch {
+                return Ok(answer);
+            }
+            let cut = async move {
+                if cut.changed().await.is_err() {
+                    pending::<()>().await;
+                }
+            };
+            Ok(answer.map(|body| Box::new(Cut { body, cut: cut.boxed() }) as Box<DynBody>))
+        }
+        .boxed()
+    }
+}
+
+fn broken() -> BoxError {
+    io::Error::new(io::ErrorKind::ConnectionReset, "a fault of the test").into()
+}
+
+fn answer(code: u16, retry_after_seconds: Option<u64>) -> Answer {
+    let reason = match code {
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        _ => "InternalError",
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+        "reason": reason, "message": "a fault of the test",
+    });
+    let body: Box<DynBody> = Box::new(Whole(Some(status.to_string().into())));
+    let mut answer = Response::builder().status(code);
+    if let Some(seconds) = retry_after_seconds {
+        answer = answer.header(header::RETRY_AFTER, seconds);
+    }
+    answer.body(body).unwrap()
+}
+
+/// Puts the first resourceVersion there is in place of the one that is asked for.
+fn forget(uri: &mut Uri) {
+    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+    let parameters = query.split('&').map(|parameter| {
+        if parameter.starts_with("resourceVersion=") { "resourceVersion=1" } else { parameter }
+    });
+    let changed = format!("{path}?{}", parameters.collect::<Vec<_>>().join("&"));
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(changed.parse().unwrap());
+    *uri = Uri::from_parts(parts).unwrap();
+}
+
+/// A body in one piece.
+struct Whole(Option<Bytes>);
+
+impl HttpBody for Whole {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+/// A body that breaks when its watch is cut.
+struct Cut {
+    body: Box<DynBody>,
+    cut: BoxFuture<'static, ()>,
+}
+
+impl HttpBody for Cut {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.cut.poll_unpin(context).is_ready() {
+            self.cut = pending().boxed();
+            return Poll::Ready(Some(Err(broken())));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+}

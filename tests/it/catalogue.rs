@@ -1,0 +1,290 @@
+//! `docs/diagnostics.md`: every code with an example that really produces it. The page is generated;
+//! `GITWORK_UPDATE=1 cargo test` writes it anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use gitwork::core::diagnostic::{Code, Diagnostic, Severity};
+use gitwork::core::report::{Style, write_one};
+use gitwork::limits;
+
+use crate::memory::{File, render};
+
+/// Compares a generated file with what stands in the repository, or writes it.
+pub fn assert_up_to_date(path: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("GITWORK_UPDATE").is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        found == text,
+        "{path} is not up to date; run: GITWORK_UPDATE=1 cargo test --test it\n{}",
+        similar::TextDiff::from_lines(&found, text).unified_diff()
+    );
+}
+
+type Files = BTreeMap<String, File>;
+
+fn tree<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Files {
+    pairs.into_iter().map(|(path, text)| (path.to_owned(), File::from(text))).collect()
+}
+
+/// One file in one work folder, below it.
+fn manifest(text: &str) -> Files {
+    tree([("clusters/edge-1/web/web.yaml", text)])
+}
+
+const CONFIG_MAP: &str =
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: shop\n";
+const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: login, namespace: shop}\nstringData:\n  password: swordfish\n";
+
+fn config_map(data: &str) -> Files {
+    manifest(&format!("{CONFIG_MAP}data:\n{data}"))
+}
+
+/// A good manifest with another file beside it.
+fn beside(path: &str, file: impl Into<File>) -> Files {
+    let mut files = manifest(CONFIG_MAP);
+    files.insert(path.to_owned(), file.into());
+    files
+}
+
+fn sidecar(text: &str) -> Files {
+    beside("clusters/edge-1/web/web.config.yaml", text)
+}
+
+/// A repository that has the problem. No arm may be left out: a new code needs its example.
+fn example(code: Code) -> Files {
+    match code {
+        Code::YamlSyntax => config_map("  greeting: \"hello\n"),
+        Code::DuplicateKey => config_map("  colour: red\n  colour: blue\n"),
+        Code::YamlLimit => {
+            let deep = limits::YAML_DEPTH_MAX + 1;
+            config_map(&format!("  deep: {}{}\n", "[".repeat(deep), "]".repeat(deep)))
+        }
+        Code::YamlTag => config_map("  bucket: !Ref Bucket\n"),
+        Code::YamlNumber => config_map("  most: .inf\n"),
+        Code::AmbiguousScalar => config_map("  country: NO\n"),
+        Code::NonStringKey => config_map("  80: http\n"),
+        Code::NotText => {
+            beside("clusters/edge-1/web/logo.yaml", File::Bytes(b"\xff\xd8\xff".to_vec()))
+        }
+        Code::LfsPointer => beside(
+            "clusters/edge-1/web/crds.yaml",
+            "version https://git-lfs.github.com/spec/v1\noid sha256:9b1d2c6f\nsize 180224\n",
+        ),
+        Code::FileTooLarge => {
+            config_map(&format!("  blob: {}\n", "x".repeat(limits::FILE_BYTES_MAX)))
+        }
+        Code::UnexpectedShape => manifest("- apiVersion: v1\n  kind: Namespace\n"),
+        Code::MergeOverrides => manifest(
+            "metadata:\n  name: settings\n  namespace: shop\n  <<: {namespace: default}\napiVersion: v1\nkind: ConfigMap\n",
+        ),
+        Code::BadName => tree([("clusters/Edge_1/web/web.yaml", CONFIG_MAP)]),
+        Code::StrayFile => beside("clusters/edge-1/notes.yaml", "todo: clean up\n"),
+        Code::EmptyWork => tree([("clusters/edge-1/web/README.md", "nothing here yet\n")]),
+        Code::NotSupported => {
+            beside("clusters/edge-1/web/kustomization.yaml", "resources: [web.yaml]\n")
+        }
+        Code::Gitlink => beside("clusters/edge-1/web/vendor", File::Submodule),
+        Code::SymlinkOutside => beside(
+            "clusters/edge-1/web/shared.yaml",
+            File::Link("../../edge-2/web/web.yaml".into()),
+        ),
+        Code::TooManyFiles => (0..=limits::WORK_FILES_MAX)
+            .map(|n| (format!("clusters/edge-1/web/{n:04}.yaml"), File::from(CONFIG_MAP)))
+            .collect(),
+        Code::PathTrouble => beside("clusters/edge-1/web/a\u{7}b.yaml", CONFIG_MAP),
+        Code::NoClusters => tree([("README.md", "# my fleet\n")]),
+        Code::DuplicateWork => tree([
+            ("clusters/edge-1/web/web.yaml", CONFIG_MAP),
+            (
+                "clusters/edge-1/shop/ns.yaml",
+                "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n",
+            ),
+            ("clusters/edge-1/shop/work.yaml", "name: web\n"),
+        ]),
+        Code::UnknownField => {
+            beside("clusters/edge-1/web/work.yaml", "delteOption:\n  propagationPolicy: Orphan\n")
+        }
+        Code::WrongType => beside("clusters/edge-1/web/work.yaml", "prune: \"no\"\n"),
+        Code::BadValue => beside("gitwork.yaml", "secrets: refused\n"),
+        Code::MatchesNothing => sidecar("match: {kind: Deployment}\norphan: true\n"),
+        Code::BadJsonPath => sidecar(
+            "feedbackRules:\n- type: JSONPaths\n  jsonPaths:\n  - {name: ready, path: \".status[\"}\n",
+        ),
+        Code::BadCel => sidecar(
+            "conditionRules:\n- condition: Complete\n  type: CEL\n  celExpressions:\n  - object.status.phase =\n",
+        ),
+        Code::RuleConflict => sidecar(
+            "updateStrategy: {type: CreateOnly}\n---\nmatch: {name: settings}\nupdateStrategy: {type: ServerSideApply}\n",
+        ),
+        Code::UnknownVariable => tree([
+            ("clusters/edge-1/cluster.yaml", "values:\n  REGION: eu-1\n"),
+            ("clusters/edge-1/web/work.yaml", "substitute: true\n"),
+            ("clusters/edge-1/web/web.yaml", &format!("{CONFIG_MAP}data:\n  region: ${{REGIO}}\n")),
+        ]),
+        Code::BadVariable => tree([
+            ("clusters/edge-1/web/work.yaml", "substitute: true\n"),
+            (
+                "clusters/edge-1/web/web.yaml",
+                &format!("{CONFIG_MAP}data:\n  start: echo ${{1:-x}}\n"),
+            ),
+        ]),
+        Code::GuessedPlural => {
+            manifest("apiVersion: example.com/v1\nkind: Cactus\nmetadata: {name: spiny}\n")
+        }
+        Code::NoEffect => {
+            sidecar("updateStrategy:\n  type: CreateOnly\n  serverSideApply: {force: true}\n")
+        }
+        Code::MissingField => {
+            manifest("kind: ConfigMap\nmetadata: {name: settings, namespace: shop}\n")
+        }
+        Code::GenerateName => manifest(
+            "apiVersion: batch/v1\nkind: Job\nmetadata:\n  generateName: migrate-\n  namespace: shop\n",
+        ),
+        Code::MissingNamespace => {
+            manifest("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n")
+        }
+        Code::UnexpectedNamespace => manifest(
+            "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  namespace: shop\n",
+        ),
+        Code::DuplicateObject => manifest(&format!("{CONFIG_MAP}---\n{CONFIG_MAP}")),
+        Code::ObjectInTwoWorks => tree([
+            ("clusters/edge-1/web/web.yaml", CONFIG_MAP),
+            ("clusters/edge-1/shop/settings.yaml", CONFIG_MAP),
+        ]),
+        Code::WorkTooLarge => {
+            config_map(&format!("  blob: {}\n", "x".repeat(limits::WORK_BYTES_MAX)))
+        }
+        Code::PlainSecret => manifest(SECRET),
+        Code::TooManyManifests => manifest(
+            &(0..=limits::WORK_MANIFESTS_MAX)
+                .map(|n| {
+                    format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: n{n}}}\n")
+                })
+                .collect::<String>(),
+        ),
+        Code::BadObjectName => manifest(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web/settings\n  namespace: shop\n",
+        ),
+        Code::StatusInManifest => manifest(
+            "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\nstatus: {phase: Active}\n",
+        ),
+    }
+}
+
+/// What the example's repository says about the code.
+fn found(code: Code) -> Vec<Diagnostic> {
+    render(&example(code)).diagnostics.into_iter().filter(|d| d.code == code).collect()
+}
+
+/// The most that the page shows of one file, and the most files.
+const SHOWN_CHARS_MAX: usize = 300;
+const SHOWN_FILES_MAX: usize = 3;
+
+fn shown(file: &File) -> String {
+    let text = match file {
+        File::Link(target) => return format!("(a symbolic link to {target})\n"),
+        File::Submodule => return "(a submodule)\n".into(),
+        File::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(_) => return format!("({} bytes: {})\n", bytes.len(), bytes.escape_ascii()),
+        },
+    };
+    if text.chars().count() <= SHOWN_CHARS_MAX {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(SHOWN_CHARS_MAX / 2).collect();
+    format!("{start}… ({} bytes)\n", text.len())
+}
+
+fn entry(page: &mut String, code: Code) {
+    let severity = match code.severity() {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
+    };
+    writeln!(page, "\n### {}: {}\n\n{severity}. {}\n", code.id(), code.title(), code.help())
+        .unwrap();
+    let files = example(code);
+    for (path, file) in files.iter().take(SHOWN_FILES_MAX) {
+        let path = gitwork::core::report::harmless(path);
+        writeln!(page, "`{path}`\n\n```yaml\n{}```\n", shown(file)).unwrap();
+    }
+    if let Some(more) = files.len().checked_sub(SHOWN_FILES_MAX).filter(|more| *more > 0) {
+        writeln!(page, "and {more} files more\n").unwrap();
+    }
+    let first = found(code).into_iter().next();
+    let first = first.unwrap_or_else(|| panic!("no example produces {code:?}"));
+    let mut output = String::new();
+    write_one(&mut output, &first, Style::Plain);
+    writeln!(page, "```text\n{output}```").unwrap();
+}
+
+const HEAD: &str = "# Diagnostics
+
+<!-- Generated from the code by tests/it/catalogue.rs: do not edit. -->
+
+`gitwork validate` reports every problem of a repository at once, each with a code, its place and what to do. A code
+never changes its meaning. An *error* freezes what it is about: the work (or the cluster, or the source) stays on the
+hub as it is, is neither changed nor deleted, and all others go on. A *warning* and a *note* stop nothing.
+
+## As JSON
+
+`-o json` gives one object. `diagnostics` is a list, `summary` has the counts `errors`, `warnings`, `notes`, and how many
+`works` and `clusters` they are about. Fields are only ever added.
+
+| field of a diagnostic | is |
+|---|---|
+| `code`, `severity`, `title` | the code, `error`, `warning` or `info`, and what the code says in general |
+| `message`, `help` | what is wrong here, and what to do |
+| `file` | its path, from the source's path |
+| `line`, `column`, `length` | the place; they count from 1, in characters; absent where the whole file is meant |
+| `field` | the field, as in `spec.replicas`, where there is one |
+| `cluster`, `work` | what is frozen by an error; without them the whole source |
+| `snippet` | the line, without its value in a file that holds a Secret |
+| `related` | other places, each with `file`, `line`, `column`, `length` and a `message` |
+
+`-o sarif` gives SARIF 2.1.0, for code scanning on a forge.
+";
+
+const CHAPTERS: [(&str, &str); 4] = [
+    ("GW1", "Reading files"),
+    ("GW2", "Layout"),
+    ("GW3", "Configuration files and sidecars"),
+    ("GW4", "Manifests"),
+];
+
+#[test]
+fn the_catalogue_of_diagnostics_is_up_to_date() {
+    let mut page = HEAD.to_owned();
+    for (prefix, title) in CHAPTERS {
+        writeln!(page, "\n## {title}").unwrap();
+        Code::ALL
+            .iter()
+            .filter(|code| code.id().starts_with(prefix))
+            .for_each(|code| entry(&mut page, *code));
+    }
+    assert_up_to_date("docs/diagnostics.md", &page);
+}
+
+#[test]
+fn every_code_has_an_example_that_produces_it() {
+    let missing: Vec<Code> =
+        Code::ALL.iter().copied().filter(|code| found(*code).is_empty()).collect();
+    assert_eq!(missing, [], "codes without an example");
+    for code in Code::ALL {
+        assert!(CHAPTERS.iter().any(|(prefix, _)| code.id().starts_with(prefix)), "{code:?}");
+        assert!(found(*code).iter().all(|d| !format!("{d:?}").contains("swordfish")));
+    }
+}
+
+#[test]
+fn codes_are_told_apart() {
+    let ids: std::collections::BTreeSet<&str> = Code::ALL.iter().map(|code| code.id()).collect();
+    assert_eq!(ids.len(), Code::ALL.len());
+}
