@@ -112,8 +112,14 @@ mod tests {
         Some((finding.status.to_owned(), finding.reason.to_owned(), finding.message))
     }
 
-    fn check(live: Value, rule: Value, status: &str, reason: &str, message: &str) {
-        let (found_status, found_reason, found_message) = found(&live, rule).unwrap();
+    fn check(
+        live: impl std::borrow::Borrow<Value>,
+        rule: Value,
+        status: &str,
+        reason: &str,
+        message: &str,
+    ) {
+        let (found_status, found_reason, found_message) = found(live.borrow(), rule).unwrap();
         assert_eq!(
             (found_status.as_str(), found_reason.as_str()),
             (status, reason),

@@ -5,4 +5,5 @@ mod apply;
 mod end;
 mod executor;
 mod fixture;
+mod process;
 mod status;
