@@ -8,9 +8,11 @@
 //! - [`git`]: repositories and directories, read into snapshots.
 //! - [`hub`]: the Kubernetes side of the hub, behind a trait.
 //! - [`daemon`]: the loop that drives the three arrows for ever.
+//! - [`agent`]: the work agent of a managed cluster.
 //! - [`cli`]: the commands of `gitwork`, thin over the same code.
 #![deny(unsafe_code)]
 
+pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod core;

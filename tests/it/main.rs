@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod agent;
 mod catalogue;
 #[path = "../contract/mod.rs"]
 mod contract;
