@@ -97,3 +97,12 @@ pub const DIFF_VALUE_BYTES_MAX: usize = 2_048;
 pub const DIFF_ITEMS_MAX: usize = 4_000;
 /// Characters of a pull-request comment: GitHub takes 65,536, and the caller may add some words.
 pub const COMMENT_CHARS_MAX: usize = 60_000;
+/// Characters kept of one text of a work's status: a person reads no more in a table or a file.
+pub const STATUS_TEXT_CHARS_MAX: usize = 300;
+/// Conditions kept of a work or an object. OCM's agent sets at most five, and condition rules add some.
+pub const STATUS_CONDITIONS_MAX: usize = 12;
+/// Feedback values kept of one object. OCM's well-known rules give at most five.
+pub const STATUS_FEEDBACK_MAX: usize = 32;
+/// What is kept of one work's status. Usual works have some hundred bytes; this is what a hostile
+/// agent can make the daemon keep for each.
+pub const STATUS_ACCOUNT_BYTES_MAX: usize = 4 * 1024;

@@ -27,6 +27,7 @@ pub mod rules;
 pub mod sarif;
 pub mod schema;
 pub mod snapshot;
+pub mod status;
 pub mod substitute;
 pub mod work;
 pub mod yaml;
