@@ -9,7 +9,7 @@
 //! - [`hub`]: the Kubernetes side of the hub, behind a trait.
 //! - [`daemon`]: the loop that drives the three arrows for ever.
 //! - [`cli`]: the commands of `gitwork`, thin over the same code.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod api;
 pub mod cli;

@@ -106,3 +106,22 @@ pub const STATUS_FEEDBACK_MAX: usize = 32;
 /// What is kept of one work's status. Usual works have some hundred bytes; this is what a hostile
 /// agent can make the daemon keep for each.
 pub const STATUS_ACCOUNT_BYTES_MAX: usize = 4 * 1024;
+/// One tree object of a repository: a folder of more than a million entries.
+pub const TREE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Commits looked at to answer a question about history. Each opens the trees that it changed: measured at 6 ms
+/// a commit with 2,000 cluster folders in an unoptimised build, so that an answer takes two minutes at the most.
+pub const HISTORY_COMMITS_MAX: usize = 20_000;
+/// Files and folders of a local directory, as many as a source of `WORKS_MAX` works of a few files has.
+pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
+/// Folder levels of a local directory; deeper ones are loops by mounts, or an attack on the stack.
+pub const DIRECTORY_DEPTH_MAX: usize = 64;
+/// The head of an answer of a Git server over HTTP.
+pub const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Redirects followed from a repository's URL; forges use one.
+pub const HTTP_REDIRECTS_MAX: usize = 5;
+/// A file with a password, a token, a key or certificates: a bundle of all public authorities has 250 KiB.
+pub const CREDENTIAL_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// References a Git server may list.
+pub const REFERENCES_MAX: usize = 500_000;
+/// Packs of a mirror before it is written anew as one: every look-up asks each of them.
+pub const MIRROR_PACKS_MAX: usize = 100;

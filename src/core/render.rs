@@ -657,13 +657,15 @@ fn desired_work(
 
 /// Puts the source line under every diagnostic that has a place and no line yet.
 pub fn add_snippets(diagnostics: &mut [Diagnostic], texts: &Texts) {
+    let mut lines: BTreeMap<&RepoPath, Option<yaml::Lines<'_>>> = BTreeMap::new();
     for diagnostic in
         diagnostics.iter_mut().filter(|d| d.snippet.is_none() && d.severity != Severity::Info)
     {
-        if let (Some(span), Some(text)) =
-            (diagnostic.location.span, texts.get(&diagnostic.location.file))
+        if let (Some(span), Some((file, text))) =
+            (diagnostic.location.span, texts.get_key_value(&diagnostic.location.file))
         {
-            diagnostic.snippet = yaml::snippet(text, span);
+            let lines = lines.entry(file).or_insert_with(|| yaml::Lines::new(text));
+            diagnostic.snippet = lines.as_ref().and_then(|lines| lines.snippet(span));
         }
     }
 }

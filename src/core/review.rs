@@ -16,11 +16,13 @@ use super::name::{ClusterName, CommitId, RepoPath, WorkKey, WorkName};
 use super::render::wire_size;
 use super::report;
 use super::rules;
-use super::work::{DeleteOption, DesiredWork};
+use super::work::{ANNOTATION_KEYS, DeleteOption, DesiredWork};
 use crate::limits;
 
+mod plan;
 mod print;
 
+pub use plan::{plan_markdown, plan_text};
 pub use print::{markdown, text};
 
 /// The whole comparison. As JSON it has these fields in camel case; enums are objects whose `change` or `fate`
@@ -449,7 +451,12 @@ fn changed(before: &DesiredWork, old: &Content, after: &DesiredWork, new: &Conte
     });
     let kept_old = old.order.iter().filter(|name| new.manifests.contains_key(name));
     let kept_new = new.order.iter().filter(|name| old.manifests.contains_key(name));
-    let metadata = |work: &DesiredWork| serde_json::json!({ "labels": work.body.labels, "annotations": work.body.annotations });
+    let metadata = |work: &DesiredWork| {
+        let mut annotations = work.body.annotations.clone();
+        // It only lists the keys of the others.
+        annotations.remove(ANNOTATION_KEYS);
+        serde_json::json!({ "labels": work.body.labels, "annotations": annotations })
+    };
     WorkDiff {
         objects: objects.collect(),
         reordered: !kept_old.eq(kept_new),

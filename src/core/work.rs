@@ -117,11 +117,47 @@ pub fn digest(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
 ) -> Digest {
+    let mut spec = rules::without_defaults(spec);
+    normalise_numbers(&mut spec);
+    drop_empty_metadata(&mut spec);
     Digest::of_json(&serde_json::json!({
-        "spec": rules::without_defaults(spec),
+        "spec": spec,
         "labels": labels,
         "annotations": annotations,
     }))
+}
+
+/// The API server reads the metadata of a manifest into its own type and writes back no field that is empty:
+/// `labels: {}` comes back as nothing. Only there; what is empty elsewhere in a manifest stays.
+fn drop_empty_metadata(spec: &mut Value) {
+    let manifests = spec.pointer_mut("/workload/manifests").and_then(Value::as_array_mut);
+    for manifest in manifests.into_iter().flatten() {
+        if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
+            metadata.retain(|_, field| match field {
+                Value::Null => false,
+                Value::Object(fields) => !fields.is_empty(),
+                Value::Array(items) => !items.is_empty(),
+                Value::String(text) => !text.is_empty(),
+                _ => true,
+            });
+        }
+    }
+}
+
+/// One form for each number. The API server reads one as int64 where its text is a whole number of that range and
+/// else as float64, and writes `1.0` as `1`, so that what it stores is another text than what was sent.
+fn normalise_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if !number.is_i64() => {
+            let Some(float) = number.as_f64() else { return };
+            // 2^63: from there on, and below its negative, no float is an int64.
+            let whole = float.fract() == 0.0 && (-(2f64.powi(63))..2f64.powi(63)).contains(&float);
+            *value = if whole { Value::from(float as i64) } else { Value::from(float) };
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalise_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(normalise_numbers),
+        _ => {}
+    }
 }
 
 impl WorkBody {
@@ -186,4 +222,44 @@ pub struct DesiredWork {
     pub prune: bool,
     /// `true`: nothing is written for this work while it is set.
     pub suspend: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_metadata_of_a_manifest_is_none() {
+        let digest_of = |manifest: Value| {
+            let spec = json!({"workload": {"manifests": [manifest]}});
+            digest(spec, &BTreeMap::new(), &BTreeMap::new())
+        };
+        let plain = digest_of(json!({"metadata": {"name": "a"}}));
+        let empty = json!({"name": "a", "labels": {}, "finalizers": [], "creationTimestamp": null});
+        assert_eq!(digest_of(json!({"metadata": empty})), plain);
+        assert_ne!(digest_of(json!({"metadata": {"name": "a"}, "data": {}})), plain);
+        assert_ne!(digest_of(json!({"metadata": {"name": "a", "labels": {"a": ""}}})), plain);
+    }
+
+    #[test]
+    fn a_number_has_one_form_whoever_wrote_it() {
+        let digest_of = |text: &str| {
+            let spec = serde_json::from_str(text).unwrap();
+            digest(spec, &BTreeMap::new(), &BTreeMap::new())
+        };
+        for (sent, stored) in [
+            ("[1.0, {\"a\": -3.0}]", "[1, {\"a\": -3}]"),
+            ("1e3", "1000"),
+            ("-0.0", "0"),
+            ("9223372036854775808", "9.223372036854775808e18"),
+            ("0.1", "1e-1"),
+        ] {
+            assert_eq!(digest_of(sent), digest_of(stored), "{sent}");
+        }
+        for (one, other) in
+            [("1", "1.5"), ("9223372036854775807", "9223372036854775806"), ("1", "\"1\"")]
+        {
+            assert_ne!(digest_of(one), digest_of(other), "{one}");
+        }
+    }
 }

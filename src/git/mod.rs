@@ -1,1 +1,28 @@
-//! git
+//! Repositories and directories, read into snapshots.
+//!
+//! - [`mirror`]: one bare mirror for each repository, fetched over https, ssh or from a path.
+//! - [`repository`]: what is asked of a repository on disk: snapshots, ancestry, revisions.
+//! - [`history`]: which commit changed or removed a work folder.
+//! - [`directory`]: a folder as it is on disk, uncommitted changes included.
+//! - [`local`]: an existing clone, found from a folder inside it.
+//! - [`watch`]: hints that a folder has changed.
+//!
+//! Everything here blocks, bounded in time and bytes: call it from a thread that may wait. There is no
+//! working tree, no hook, no submodule, no filter and no `git` program.
+
+pub mod directory;
+pub mod error;
+pub mod history;
+pub mod local;
+pub mod mirror;
+pub mod remote;
+pub mod repository;
+mod transport;
+pub mod watch;
+
+pub use directory::Directory;
+pub use error::{FetchError, MirrorError, ReadError};
+pub use local::LocalRepository;
+pub use mirror::{Fetched, Mirror, MirrorLimits};
+pub use remote::{Auth, ClientCertificate, Reference, Remote};
+pub use repository::{Ancestry, CommitFacts, GitSnapshot, Repository};

@@ -262,7 +262,7 @@ mod tests {
             + &event("DELETED", "web", "4")
             + &event("ADDED", &"x".repeat(250), "5")
             + "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n"
-            + &event("ADDED", "cut off", "10").trim_end();
+            + event("ADDED", "cut off", "10").trim_end();
         let expected = ["edge/web at 2", "edge/web at 3", "edge/web gone"];
         for size in [1, 7, 100, text.len()] {
             let chunks = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
@@ -271,6 +271,16 @@ mod tests {
             assert!(matches!(end, End::Closed));
             assert_eq!((after.resource_version.as_str(), after.events), ("9", 5));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_goes_silent_is_given_up() {
+        let silence = stream::pending::<Result<Vec<u8>, std::io::Error>>();
+        let body = axum::body::Body::from_stream(silence).into_data_stream();
+        let mut reading = Reading { body, ..reading(Vec::new()) };
+        let end = reading.next(&mut VecDeque::new()).await;
+        assert!(matches!(end, Err(End::Broken(HubError::Unavailable { .. }))));
+        assert_eq!(reading.opened.elapsed(), limits::HUB_WATCH + limits::HUB_CALL);
     }
 
     #[tokio::test]

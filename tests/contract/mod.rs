@@ -67,6 +67,8 @@ contract! {
     deletes::a_delete_waits_for_the_agent,
     deletes::a_work_made_anew_is_not_deleted_for_the_old_one,
     reads::defaults_that_the_hub_fills_in_are_no_difference,
+    reads::numbers_that_the_hub_writes_in_its_own_way_are_no_difference,
+    reads::empty_metadata_that_the_hub_drops_is_no_difference,
     reads::a_manual_edit_is_seen,
     reads::the_agents_progress_is_seen,
     reads::a_list_holds_one_source_or_all,

@@ -6,22 +6,28 @@
     reason = "tests fail by panicking"
 )]
 
+mod catalogue;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;
 mod custom_resources;
 mod deploy;
+mod git_fetch;
+mod git_history;
+#[path = "../harness/git_server/mod.rs"]
+mod git_server;
+mod git_servers;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hub;
 mod hub_contract;
-mod catalogue;
 mod memory;
 mod rendering;
 mod report;
 mod review;
+mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
-mod schemas;
 mod tidy;
 mod wire;
+mod yaml_oracle;

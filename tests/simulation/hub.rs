@@ -14,7 +14,7 @@ use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey};
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
 use gitwork::hub::{Hub, HubError, HubEvent};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::patch::{json_patch, merge_patch};
 
@@ -263,6 +263,14 @@ impl State {
             put_or_remove(&mut work["spec"], field, None);
         }
         fill_in_defaults(&mut work["spec"], &self.schema);
+        write_numbers_as_go(&mut work["spec"]);
+        let manifests = work.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut);
+        for manifest in manifests.into_iter().flatten() {
+            if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
+                let empty = [json!(null), json!({}), json!([]), json!("")];
+                metadata.retain(|_, field| !empty.contains(field));
+            }
+        }
         for map in ["labels", "annotations", "finalizers"] {
             let empty = match &work["metadata"][map] {
                 Value::Object(fields) => fields.is_empty(),
@@ -417,6 +425,20 @@ fn fill_in_defaults(value: &mut Value, schema: &Value) {
             let schema = schema.get("items").unwrap_or(&Value::Null);
             items.iter_mut().for_each(|item| fill_in_defaults(item, schema));
         }
+        _ => {}
+    }
+}
+
+/// The API server reads a number as int64 where it can, else as float64, and writes whole floats as integers.
+fn write_numbers_as_go(value: &mut Value) {
+    match value {
+        Value::Number(number) if !number.is_i64() => {
+            let float = number.as_f64().unwrap();
+            let whole = float.fract() == 0.0 && float.abs() < 1e15;
+            *value = if whole { json!(float as i64) } else { json!(float) };
+        }
+        Value::Array(items) => items.iter_mut().for_each(write_numbers_as_go),
+        Value::Object(fields) => fields.values_mut().for_each(write_numbers_as_go),
         _ => {}
     }
 }

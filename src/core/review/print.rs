@@ -32,20 +32,23 @@ fn groups(review: &Review) -> Vec<Group<'_>> {
 /// Clusters named in one line; the others are counted.
 const CLUSTERS_NAMED_MAX: usize = 10;
 
+/// `edge-1, edge-2 and 98 more`, each name through `write`.
+pub(super) fn clusters_named<'a>(
+    clusters: impl Iterator<Item = &'a str>,
+    write: impl Fn(&str) -> String,
+) -> String {
+    let all: Vec<&str> = clusters.collect();
+    let names: Vec<String> = all.iter().take(CLUSTERS_NAMED_MAX).map(|name| write(name)).collect();
+    let named = names.join(", ");
+    match all.len().saturating_sub(CLUSTERS_NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
 impl Group<'_> {
-    /// `edge-1, edge-2 and 98 more`, each name through `write`.
     fn clusters(&self, write: impl Fn(&str) -> String) -> String {
-        let mut names: Vec<String> = self
-            .works
-            .iter()
-            .take(CLUSTERS_NAMED_MAX)
-            .map(|work| write(work.key.cluster.as_str()))
-            .collect();
-        if let Some(more) = self.works.len().checked_sub(CLUSTERS_NAMED_MAX).filter(|n| *n > 0) {
-            let last = names.pop().unwrap_or_default();
-            names.push(format!("{last} and {more} more"));
-        }
-        names.join(", ")
+        clusters_named(self.works.iter().map(|work| work.key.cluster.as_str()), write)
     }
 
     /// The largest of the works: they differ by the length of their clusters' values.
@@ -177,11 +180,6 @@ fn fate_words<'a>(option: &DeleteOption, fates: impl Iterator<Item = &'a Fate>) 
             Fate::MovedTo { .. } => moved += 1,
         }
     }
-    let option = match option {
-        DeleteOption::Foreground => "Foreground",
-        DeleteOption::Orphan => "Orphan",
-        DeleteOption::SelectivelyOrphan(_) => "SelectivelyOrphan",
-    };
     let mut words = Vec::new();
     if deleted > 0 {
         let verb = if deleted == 1 { "is" } else { "are" };
@@ -198,7 +196,7 @@ fn fate_words<'a>(option: &DeleteOption, fates: impl Iterator<Item = &'a Fate>) 
     if words.is_empty() {
         words.push("it has no objects".into());
     }
-    format!("deleteOption {option}: {}", words.join(", "))
+    format!("deleteOption {}: {}", option.policy(), words.join(", "))
 }
 
 /// A work's changes, object by object, indented.
@@ -353,17 +351,22 @@ fn revision(commit: Option<CommitId>) -> String {
 
 fn row(group: &Group<'_>) -> String {
     let (sign, _, words) = headline(group.first);
+    let size = group
+        .size()
+        .map_or(String::new(), |size| format!("{} ({}%)", bytes(size.bytes), size.percent));
+    let (work, clusters) = (code(group.first.key.work.as_str()), group.clusters(code));
+    signed_row(sign, &[work, clusters, words, size])
+}
+
+/// A row of a Markdown table: the sign of a change, then cells that are safe already.
+pub(super) fn signed_row(sign: char, cells: &[String]) -> String {
     let sign = match sign {
         '+' => "➕",
         '-' => "➖",
         '!' => "⚠️",
         _ => "✏️",
     };
-    let size = group
-        .size()
-        .map_or(String::new(), |size| format!("{} ({}%)", bytes(size.bytes), size.percent));
-    let (work, clusters) = (code(group.first.key.work.as_str()), group.clusters(code));
-    format!("| {sign} | {work} | {clusters} | {words} | {size} |\n")
+    format!("| {sign} | {} |\n", cells.join(" | "))
 }
 
 /// The new problems, the first of them.
@@ -449,7 +452,7 @@ fn longest_run(text: &str, wanted: char) -> usize {
 }
 
 /// Text of the repository inside a comment: no Markdown, no HTML, no mention, no link.
-fn code(text: &str) -> String {
+pub(super) fn code(text: &str) -> String {
     let mut out = String::from("<code>");
     for character in harmless(text).chars() {
         if character.is_ascii_punctuation() && !matches!(character, '-' | '.' | '/' | ',') {

@@ -45,6 +45,8 @@ struct Composer<'a> {
 pub fn stream(text: &str) -> Composed {
     let mut options = Options::default();
     options.emit_comments = false;
+    // kubectl reads none: it cuts the stream at `---` first.
+    options.disallow_directives = true;
     options.flow_nesting_limit = limits::YAML_DEPTH_MAX;
     options.block_nesting_limit = limits::YAML_DEPTH_MAX;
     let mut composer = Composer {
@@ -54,9 +56,31 @@ pub fn stream(text: &str) -> Composed {
         problems: Vec::new(),
     };
     let mut documents = Vec::new();
+    if let Some((span, character)) = foreign_line_break(text) {
+        let message = format!(
+            "the character U+{:04X} ends a line for kubectl and for few others; write \"\\u{:04X}\" in double quotes",
+            u32::from(character),
+            u32::from(character)
+        );
+        composer.say(Code::YamlSyntax, span, message);
+        return Composed { documents, problems: composer.problems };
+    }
     // Stop or not: what was read before stays.
     let _ = composer.documents(&mut documents);
     Composed { documents, problems: composer.problems }
+}
+
+/// The first line break of YAML 1.1 that no other format has. In JSON these are plain characters.
+fn foreign_line_break(text: &str) -> Option<(Span, char)> {
+    if text.trim_start().starts_with('{') {
+        return None;
+    }
+    let (at, character) =
+        text.char_indices().find(|(_, c)| matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}'))?;
+    let before = text.get(..at).unwrap_or_default();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let line = before.matches('\n').count() + 1;
+    Some((Span { line: number(line), column: number(column), length: 1 }, character))
 }
 
 impl<'a> Composer<'a> {
@@ -64,8 +88,13 @@ impl<'a> Composer<'a> {
         let mut index = 0;
         while let Some((event, span)) = self.next()? {
             match event {
-                Event::DocumentStart(..) => {
+                Event::DocumentStart(explicit, ..) => {
                     index += 1;
+                    if index > 1 && !explicit {
+                        let message =
+                            "kubectl ignores what follows `...`; begin a document with `---`";
+                        return Err(self.stop(Code::YamlSyntax, place(&span), message));
+                    }
                     self.anchors.clear();
                     if index as usize > limits::YAML_DOCUMENTS_MAX {
                         let message = format!(
@@ -223,7 +252,7 @@ impl<'a> Composer<'a> {
             }
             let key_span = place(&at);
             let is_merge = is_merge_key(&event);
-            let key = self.key(event, &at, depth)?;
+            let key = if is_merge { "<<".to_owned() } else { self.key(event, &at, depth)? };
             let (event, at) = self.expect_next()?;
             let (value, mut value_place) = self.node(event, &at, depth + 1)?;
             if is_merge {
@@ -297,7 +326,10 @@ impl<'a> Composer<'a> {
         depth: usize,
     ) -> Result<String, Stop> {
         let span = place(at);
-        let plain = matches!(&event, Event::Scalar(_, ScalarStyle::Plain, ..));
+        let plain = match &event {
+            Event::Scalar(text, ScalarStyle::Plain, _, None) => Some(text.clone()),
+            _ => None,
+        };
         let said = self.problems.len();
         let (value, _) = self.node(event, at, depth + 1)?;
         // A key that reads otherwise than it looks is said once, as a key.
@@ -308,8 +340,19 @@ impl<'a> Composer<'a> {
         );
         Ok(match value {
             Value::String(text) => text,
-            Value::Bool(_) | Value::Number(_) if plain => {
-                let text = value.to_string();
+            Value::Number(_)
+                if plain.as_ref().is_some_and(|text| scalar::number_key(text).is_none()) =>
+            {
+                self.say(
+                    Code::UnexpectedShape,
+                    span,
+                    "a number like this cannot be a key; quote it",
+                );
+                String::new()
+            }
+            Value::Bool(_) | Value::Number(_) if plain.is_some() => {
+                let text = plain.and_then(|text| scalar::number_key(&text));
+                let text = text.unwrap_or_else(|| value.to_string());
                 self.say(
                     Code::NonStringKey,
                     span,

@@ -76,7 +76,9 @@ pub fn read(file: &RepoPath, bytes: &[u8], scope: &Scope) -> Read {
         }
     };
     let composed = compose::stream(text);
-    let masked = holds_secret(text);
+    // Read once for all: a file may have as many problems as lines.
+    let lines = if composed.problems.is_empty() { None } else { Lines::new(bytes) };
+    let masked = lines.as_ref().is_none_or(|lines| lines.masked);
     let diagnostics = composed.problems.into_iter().map(|problem| {
         let message = if masked { problem.code.title().to_owned() } else { problem.message };
         let mut diagnostic =
@@ -84,7 +86,7 @@ pub fn read(file: &RepoPath, bytes: &[u8], scope: &Scope) -> Read {
         for (span, why) in problem.related {
             diagnostic = diagnostic.with_related(Location::at(file, span), why);
         }
-        diagnostic.snippet = snippet(bytes, problem.span);
+        diagnostic.snippet = lines.as_ref().and_then(|lines| lines.snippet(problem.span));
         diagnostic
     });
     Read { documents: composed.documents, diagnostics: diagnostics.collect() }
@@ -124,20 +126,37 @@ fn text_of(bytes: &[u8]) -> Result<&str, (Code, String)> {
 /// The longest part of a line that a snippet shows, in characters.
 const SNIPPET_CHARS_MAX: usize = 160;
 
-/// The line that a diagnostic points to; without its values where the file holds a Secret.
-pub fn snippet(bytes: &[u8], span: Span) -> Option<String> {
-    let text = std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).ok()?;
-    let line = text.lines().nth(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
-    if holds_secret(text) {
-        let (key, _) = line.split_once(':')?;
-        let plain = key
-            .trim_start()
-            .trim_start_matches("- ")
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_./\"".contains(c));
-        return plain.then(|| format!("{key}: ..."));
+/// The lines of one file, as diagnostics show them: without values where the file holds a Secret.
+#[derive(Debug)]
+pub struct Lines<'a> {
+    lines: Vec<&'a str>,
+    masked: bool,
+}
+
+impl<'a> Lines<'a> {
+    /// `None` for a file that is no text.
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let text = std::str::from_utf8(bytes).ok()?;
+        Some(Self { lines: text.lines().collect(), masked: holds_secret(text) })
     }
-    Some(line.chars().take(SNIPPET_CHARS_MAX).collect())
+
+    /// The line that a place stands in.
+    pub fn snippet(&self, span: Span) -> Option<String> {
+        let line = self.lines.get(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
+        if self.masked {
+            let (key, _) = line.split_once(':')?;
+            let plain = key
+                .trim_start()
+                .trim_start_matches("- ")
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_./\"".contains(c));
+            return plain.then(|| {
+                format!("{}: ...", key.chars().take(SNIPPET_CHARS_MAX).collect::<String>())
+            });
+        }
+        Some(line.chars().take(SNIPPET_CHARS_MAX).collect())
+    }
 }
 
 /// Whether a text may hold a Secret: it says so anywhere, in YAML or JSON. Too often yes is fine here.

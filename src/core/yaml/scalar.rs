@@ -164,7 +164,7 @@ pub fn tagged(tag: &str, text: &str) -> Result<Scalar, String> {
                 let fits = match tag {
                     "null" => value.is_null(),
                     "bool" => value.is_boolean(),
-                    "int" => value.is_i64() && !text.contains(['.', 'e', 'E']) || value.is_u64(),
+                    "int" => value.is_number() && is_integer(text),
                     _ => value.is_number(),
                 };
                 if fits { Ok(Scalar::Value(value)) } else { refuse() }
@@ -175,11 +175,36 @@ pub fn tagged(tag: &str, text: &str) -> Result<Scalar, String> {
     }
 }
 
+/// Whether a plain scalar that is a number is written as a whole one: no point, no exponent.
+fn is_integer(text: &str) -> bool {
+    let text: String = text.chars().filter(|c| *c != '_').collect();
+    integer(&text).is_some()
+}
+
+/// The text of a mapping's key that is a number. go-yaml writes fractions with the digits of a 32-bit float, and
+/// large and small ones with an exponent; it has no keys past a signed 64-bit integer.
+pub fn number_key(text: &str) -> Option<String> {
+    match number(text)? {
+        Value::Number(whole) if is_integer(text) => whole.as_i64().map(|whole| whole.to_string()),
+        Value::Number(fraction) => {
+            let short = fraction.as_f64()? as f32;
+            // Within these bounds Go's format 'g' has no exponent.
+            (short == 0.0 || (1e-4..1e6).contains(&short.abs())).then(|| short.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Go's base64.StdEncoding: padded, line breaks ignored.
 fn decode_base64(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut count) = (0_u32, 0);
-    let clean = text.trim_end_matches('=');
-    for byte in clean.bytes().filter(|b| !b.is_ascii_whitespace()) {
+    let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let clean = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(&text);
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    for byte in clean.bytes() {
         let six = match byte {
             b'A'..=b'Z' => byte - b'A',
             b'a'..=b'z' => byte - b'a' + 26,

@@ -1,0 +1,429 @@
+//! Where a repository is, how to log in there, and which of its commits is wanted.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::error::{FetchError, UrlError};
+use crate::core::name::CommitId;
+use crate::limits;
+
+/// Which commit of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// What the remote's HEAD points at.
+    Head,
+    Branch(String),
+    /// A tag by its full name, annotated or not.
+    Tag(String),
+    /// The highest tag in the range, with or without a leading `v`. Pre-releases count only where the range
+    /// names one of the same version.
+    Semver(semver::VersionReq),
+    /// A commit on any branch or tag, or one that the server gives by its id.
+    Commit(CommitId),
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Head => f.write_str("HEAD"),
+            Self::Branch(name) => write!(f, "branch `{name}`"),
+            Self::Tag(name) => write!(f, "tag `{name}`"),
+            Self::Semver(range) => write!(f, "tag in the version range `{range}`"),
+            Self::Commit(id) => write!(f, "commit {id}"),
+        }
+    }
+}
+
+/// A repository elsewhere. Credentials are files, read again at every fetch, so that a rotated Secret needs
+/// no restart.
+#[derive(Clone)]
+pub struct Remote {
+    /// `https://`, `http://`, `ssh://`, `user@host:path`, `file://` or a path. Without credentials.
+    pub url: String,
+    pub auth: Auth,
+    /// PEM certificates to trust instead of the system's.
+    pub ca_bundle: Option<PathBuf>,
+    pub client_certificate: Option<ClientCertificate>,
+    /// `http://[user:password@]host:port`; for https and ssh it is asked to CONNECT.
+    pub proxy: Option<String>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("url", &without_userinfo(&self.url))
+            .field("auth", &self.auth)
+            .field("ca_bundle", &self.ca_bundle)
+            .field("client_certificate", &self.client_certificate)
+            .field("proxy", &self.proxy.as_deref().map(without_userinfo))
+            .finish()
+    }
+}
+
+/// How to log in. Only files are named here: nothing in it is a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Auth {
+    None,
+    Basic {
+        username: String,
+        password_file: PathBuf,
+    },
+    /// An HTTP bearer token.
+    Token {
+        file: PathBuf,
+    },
+    Ssh {
+        key: PathBuf,
+        passphrase_file: Option<PathBuf>,
+        known_hosts: PathBuf,
+    },
+}
+
+/// A TLS client certificate and its key, both PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// A parsed repository URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Http(HttpAddress),
+    Ssh { user: String, host: String, port: u16, path: String },
+    Local(PathBuf),
+}
+
+/// An http or https URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpAddress {
+    pub tls: bool,
+    pub host: String,
+    pub port: u16,
+    /// Starts with `/`; has no `/` at the end.
+    pub path: String,
+}
+
+/// An HTTP proxy.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ProxyAddress {
+    pub host: String,
+    pub port: u16,
+    /// `user:password`; never shown.
+    pub credentials: Option<String>,
+}
+
+impl fmt::Display for HttpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+impl HttpAddress {
+    /// Host and, unless it is the scheme's own, port: the header `Host`.
+    pub fn authority(&self) -> String {
+        let own = if self.tls { 443 } else { 80 };
+        let host = bracketed(&self.host);
+        if self.port == own { host } else { format!("{host}:{}", self.port) }
+    }
+
+    pub fn same_origin(&self, other: &Self) -> bool {
+        self.tls == other.tls
+            && self.host.eq_ignore_ascii_case(&other.host)
+            && self.port == other.port
+    }
+
+    /// Reads what follows `http://` or `https://`.
+    fn parse(text: &str, tls: bool, shown: &str) -> Result<Self, UrlError> {
+        let malformed = |problem| UrlError::Malformed { shown: shown.to_owned(), problem };
+        if text.contains(['?', '#']) {
+            return Err(malformed(
+                "has a query or a fragment, which a repository URL must not have",
+            ));
+        }
+        let (authority, path) = split_authority(text);
+        if authority.contains('@') {
+            return Err(UrlError::Credentials { shown: shown.to_owned() });
+        }
+        let (host, port) = host_and_port(authority).map_err(malformed)?;
+        let port = port.unwrap_or(if tls { 443 } else { 80 });
+        Ok(Self { tls, host, port, path: path.trim_end_matches('/').to_owned() })
+    }
+
+    /// Reads a redirect's target.
+    pub fn parse_url(url: &str) -> Result<Self, UrlError> {
+        let shown = without_userinfo(url);
+        match url.split_once("://") {
+            Some(("https", rest)) => Self::parse(rest, true, &shown),
+            Some(("http", rest)) => Self::parse(rest, false, &shown),
+            _ => Err(UrlError::Malformed { shown, problem: "is neither http nor https" }),
+        }
+    }
+}
+
+impl Address {
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
+        let shown = without_userinfo(url);
+        let malformed = |problem| UrlError::Malformed { shown: shown.clone(), problem };
+        if url.is_empty() {
+            return Err(malformed("is empty"));
+        }
+        if url.chars().any(char::is_control) || (url.contains("://") && url.contains(' ')) {
+            return Err(malformed("has a space or a control character"));
+        }
+        match url.split_once("://") {
+            Some(("https", rest)) => Ok(Self::Http(HttpAddress::parse(rest, true, &shown)?)),
+            Some(("http", rest)) => Ok(Self::Http(HttpAddress::parse(rest, false, &shown)?)),
+            Some(("ssh", rest)) => {
+                let (authority, path) = split_authority(rest);
+                if path.len() < 2 {
+                    return Err(malformed("has no path"));
+                }
+                // `/~user/` is how a path in a home folder is written in a URL.
+                let path = if path.starts_with("/~") { &path[1..] } else { path };
+                ssh(authority, path, &shown)
+            }
+            Some(("file", rest)) if rest.starts_with('/') => Ok(Self::Local(PathBuf::from(rest))),
+            Some(("file", _)) => Err(malformed("has a host; write file:///path")),
+            Some((scheme, _)) => {
+                Err(UrlError::Scheme { shown: shown.clone(), scheme: scheme.to_owned() })
+            }
+            None => match url.split_once(':') {
+                Some((authority, path)) if !authority.contains('/') => {
+                    if path.is_empty() {
+                        return Err(malformed("has no path"));
+                    }
+                    ssh(authority, path, &shown)
+                }
+                _ => {
+                    let path = std::path::absolute(url)
+                        .map_err(|_| malformed("is a path that has no absolute form"))?;
+                    Ok(Self::Local(path))
+                }
+            },
+        }
+    }
+}
+
+impl ProxyAddress {
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
+        let problem = |problem| UrlError::Proxy { shown: without_userinfo(url), problem };
+        let rest = url
+            .strip_prefix("http://")
+            .ok_or_else(|| problem("must start with http://; other proxies are not supported"))?;
+        let (authority, path) = split_authority(rest);
+        if path.len() > 1 {
+            return Err(problem("has a path"));
+        }
+        let (credentials, place) = match authority.rsplit_once('@') {
+            Some((credentials, place)) => (Some(percent_decode(credentials)), place),
+            None => (None, authority),
+        };
+        let (host, port) = host_and_port(place).map_err(problem)?;
+        Ok(Self { host, port: port.unwrap_or(80), credentials })
+    }
+
+    /// Host and port, without credentials.
+    pub fn shown(&self) -> String {
+        format!("{}:{}", bracketed(&self.host), self.port)
+    }
+}
+
+fn ssh(authority: &str, path: &str, shown: &str) -> Result<Address, UrlError> {
+    let (user, place) = authority.rsplit_once('@').unwrap_or(("git", authority));
+    if user.contains(':') {
+        return Err(UrlError::Credentials { shown: shown.to_owned() });
+    }
+    let malformed = |problem| UrlError::Malformed { shown: shown.to_owned(), problem };
+    let (host, port) = host_and_port(place).map_err(malformed)?;
+    Ok(Address::Ssh {
+        user: percent_decode(user),
+        host,
+        port: port.unwrap_or(22),
+        path: path.to_owned(),
+    })
+}
+
+fn split_authority(text: &str) -> (&str, &str) {
+    text.find('/').and_then(|at| text.split_at_checked(at)).unwrap_or((text, ""))
+}
+
+fn host_and_port(text: &str) -> Result<(String, Option<u16>), &'static str> {
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or("has `[` without `]`")?;
+        (host, after.strip_prefix(':'))
+    } else {
+        match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        }
+    };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%');
+    if host.is_empty() || host.starts_with('-') || !host.chars().all(allowed) {
+        return Err("has no valid host name");
+    }
+    let port = match port {
+        None | Some("") => None,
+        Some(text) => Some(text.parse::<u16>().map_err(|_| "has no valid port")?),
+    };
+    Ok((host.to_owned(), port))
+}
+
+/// IPv6 addresses stand in brackets wherever a port may follow.
+pub fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+fn percent_decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let mut ahead = rest.clone();
+        let pair = [ahead.next(), ahead.next()].map(|b| b.and_then(|b| (b as char).to_digit(16)));
+        match (byte, pair) {
+            (b'%', [Some(high), Some(low)]) => {
+                bytes.push((high * 16 + low) as u8);
+                rest = ahead;
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The URL for messages: what stands before `@` may be a secret, and so may a query.
+pub fn without_userinfo(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
+    };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let clean: String = format!("{scheme}{place}{path}")
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(limits::PATH_BYTES_MAX)
+        .collect();
+    clean
+}
+
+/// Reads a file that holds a credential, whole and bounded.
+pub fn read_credential(file: &Path, purpose: &'static str) -> Result<Vec<u8>, FetchError> {
+    let fail =
+        |problem: String| FetchError::CredentialFile { file: file.to_owned(), purpose, problem };
+    let mut bytes = Vec::new();
+    let open = File::open(file).map_err(|e| fail(e.to_string()))?;
+    open.take(limits::CREDENTIAL_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| fail(e.to_string()))?;
+    if bytes.len() as u64 > limits::CREDENTIAL_BYTES_MAX {
+        return Err(fail(format!("it has more than {} bytes", limits::CREDENTIAL_BYTES_MAX)));
+    }
+    Ok(bytes)
+}
+
+/// Reads a secret of one line. The line end that editors and `echo` add is not part of it.
+pub fn read_secret(file: &Path, purpose: &'static str) -> Result<String, FetchError> {
+    let fail = |problem: &str| FetchError::CredentialFile {
+        file: file.to_owned(),
+        purpose,
+        problem: problem.to_owned(),
+    };
+    let bytes = read_credential(file, purpose)?;
+    let text = String::from_utf8(bytes).map_err(|_| fail("it is not UTF-8 text"))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() {
+        return Err(fail("it is empty"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(fail("it must be one line without control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_as_git_reads_them() {
+        let http = |tls, host: &str, port, path: &str| {
+            Address::Http(HttpAddress { tls, host: host.into(), port, path: path.into() })
+        };
+        let ssh = |user: &str, host: &str, port, path: &str| Address::Ssh {
+            user: user.into(),
+            host: host.into(),
+            port,
+            path: path.into(),
+        };
+        for (url, expected) in [
+            ("https://example.com/a/b.git/", http(true, "example.com", 443, "/a/b.git")),
+            ("http://127.0.0.1:8080/b", http(false, "127.0.0.1", 8080, "/b")),
+            ("https://[::1]:8443/b", http(true, "::1", 8443, "/b")),
+            ("ssh://git@example.com/a.git", ssh("git", "example.com", 22, "/a.git")),
+            ("ssh://me@[::1]:2222/a", ssh("me", "::1", 2222, "/a")),
+            ("ssh://example.com/~me/a", ssh("git", "example.com", 22, "~me/a")),
+            ("git@example.com:org/a.git", ssh("git", "example.com", 22, "org/a.git")),
+            ("file:///srv/a.git", Address::Local("/srv/a.git".into())),
+            ("/srv/a:b.git", Address::Local("/srv/a:b.git".into())),
+        ] {
+            assert_eq!(Address::parse(url), Ok(expected), "{url}");
+        }
+    }
+
+    #[test]
+    fn bad_urls_are_refused_and_never_shown_with_their_secret() {
+        for url in [
+            "https://me:s3cret@example.com/a",
+            "https://s3cret@example.com/a",
+            "ssh://git:s3cret@example.com/a",
+            "https://example.com/a?token=s3cret",
+            "ftp://me:s3cret@example.com/a",
+            "https://",
+            "ssh://host",
+            "git@host:",
+            "file://host/a",
+            "https://exa mple.com/a",
+            "https://example.com:port/",
+            "ssh://-oProxyCommand=x/a",
+            "",
+        ] {
+            let error = Address::parse(url).expect_err(url);
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn proxies_may_have_credentials_that_are_not_shown() {
+        let proxy = ProxyAddress::parse("http://me:p%40ss@proxy:3128").unwrap();
+        assert_eq!(proxy.credentials.as_deref(), Some("me:p@ss"));
+        assert_eq!(proxy.shown(), "proxy:3128");
+        let error = ProxyAddress::parse("socks5://me:s3cret@proxy").err().unwrap();
+        assert!(!error.to_string().contains("s3cret"), "{error}");
+        let remote = Remote {
+            url: "https://example.com/a".into(),
+            auth: Auth::None,
+            ca_bundle: None,
+            client_certificate: None,
+            proxy: Some("http://me:s3cret@proxy:1".into()),
+        };
+        assert!(!format!("{remote:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn secrets_lose_their_line_end_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        for (content, expected) in
+            [("a b\n", Some("a b")), ("x\r\n", Some("x")), ("", None), ("\n", None), ("a\nb", None)]
+        {
+            std::fs::write(&file, content).unwrap();
+            assert_eq!(read_secret(&file, "token").ok().as_deref(), expected, "{content:?}");
+        }
+    }
+}

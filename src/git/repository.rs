@@ -1,0 +1,337 @@
+//! What is asked of a repository that is on disk, bare or not. Only its object database and references are
+//! read, never a working tree.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use git2::{ErrorCode, ObjectType, Oid};
+
+use super::error::ReadError;
+use crate::core::name::{CommitId, ObjectId, RepoPath};
+use crate::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+use crate::limits;
+
+/// An open repository. It can be moved to another thread, not shared between threads.
+pub struct Repository {
+    git: git2::Repository,
+    /// For messages, and to open it again.
+    path: PathBuf,
+    /// Set when an object that must be there is missing or cannot be read.
+    damaged: Arc<AtomicBool>,
+}
+
+/// Whether one commit comes before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ancestry {
+    Yes,
+    No,
+    /// A part of the history is not here: a shallow clone, or a commit that was never fetched.
+    Unknown,
+}
+
+/// Who made a commit, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitFacts {
+    pub id: CommitId,
+    pub author_name: String,
+    pub author_email: String,
+    /// When it was committed, in seconds since 1970.
+    pub committed_seconds: i64,
+    /// The first line of its message.
+    pub summary: String,
+}
+
+/// A signed object, for whoever checks signatures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// The armoured signature, SSH or OpenPGP.
+    pub signature: Vec<u8>,
+    /// What was signed.
+    pub content: Vec<u8>,
+}
+
+/// The tree at one path of one commit, with the objects to read it.
+pub struct GitSnapshot {
+    pub commit: CommitId,
+    pub root: ObjectId,
+    repository: git2::Repository,
+    damaged: Arc<AtomicBool>,
+}
+
+impl Repository {
+    pub(super) fn new(git: git2::Repository, damaged: Arc<AtomicBool>) -> Self {
+        let path = git.path().to_owned();
+        Self { git, path, damaged }
+    }
+
+    /// Opens the repository at a path, bare or with a working tree.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let git = git2::Repository::open(path).map_err(|e| open_error(path, e))?;
+        Ok(Self::new(git, Arc::default()))
+    }
+
+    pub(super) fn git(&self) -> &git2::Repository {
+        &self.git
+    }
+
+    /// Where it is on disk.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn failed(&self, source: git2::Error) -> ReadError {
+        ReadError::Git { repository: self.path.clone(), source }
+    }
+
+    fn hint(&self) -> &'static str {
+        if self.git.is_shallow() {
+            ", which is a shallow clone; fetch its whole history (`git fetch --unshallow`, or depth 0 in CI)"
+        } else {
+            "; is it fetched?"
+        }
+    }
+
+    pub(super) fn find_commit(&self, id: CommitId) -> Result<git2::Commit<'_>, ReadError> {
+        self.git.find_commit(oid(id)).map_err(|e| match e.code() {
+            ErrorCode::NotFound => ReadError::CommitMissing {
+                repository: self.path.clone(),
+                commit: id,
+                hint: self.hint(),
+            },
+            _ => self.failed(e),
+        })
+    }
+
+    /// The tree at a path of a commit. Errors tell a path that is not there from one that cannot be read.
+    pub fn snapshot(&self, commit: CommitId, path: &RepoPath) -> Result<GitSnapshot, ReadError> {
+        let root = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?.id();
+        let mut root = root;
+        for part in path.parts() {
+            let tree = self.git.find_tree(root).map_err(|e| self.failed(e))?;
+            let missing = || ReadError::PathMissing { commit, path: path.clone() };
+            let entry = tree.get_name(part).ok_or_else(missing)?;
+            if entry.kind() != Some(ObjectType::Tree) {
+                return Err(ReadError::NotAFolder { commit, path: path.clone() });
+            }
+            root = entry.id();
+        }
+        let repository = git2::Repository::open(&self.path).map_err(|e| self.failed(e))?;
+        let damaged = Arc::clone(&self.damaged);
+        Ok(GitSnapshot { commit, root: object_id(root), repository, damaged })
+    }
+
+    /// Whether `old` is `new` or comes before it.
+    pub fn is_ancestor(&self, old: CommitId, new: CommitId) -> Result<Ancestry, ReadError> {
+        if old == new {
+            return Ok(Ancestry::Yes);
+        }
+        if self.git.find_commit(oid(old)).is_err() {
+            return Ok(Ancestry::Unknown);
+        }
+        match self.git.graph_descendant_of(oid(new), oid(old)) {
+            Ok(true) => Ok(Ancestry::Yes),
+            Ok(false) if self.git.is_shallow() => Ok(Ancestry::Unknown),
+            Ok(false) => Ok(Ancestry::No),
+            Err(e) if e.code() == ErrorCode::NotFound => Ok(Ancestry::Unknown),
+            Err(e) => Err(self.failed(e)),
+        }
+    }
+
+    /// The commit that a revision names, in the words of gitrevisions(7): `main`, `HEAD~2`, `v1.2.3`, an
+    /// abbreviated id.
+    pub fn resolve(&self, revision: &str) -> Result<CommitId, ReadError> {
+        let missing = || ReadError::RevisionMissing {
+            repository: self.path.clone(),
+            revision: revision.to_owned(),
+            hint: self.hint(),
+        };
+        // libgit2 takes C strings.
+        if revision.contains('\0') || revision.len() > limits::PATH_BYTES_MAX {
+            return Err(missing());
+        }
+        let object = self.git.revparse_single(revision).map_err(|e| match e.code() {
+            ErrorCode::NotFound | ErrorCode::InvalidSpec | ErrorCode::Ambiguous => missing(),
+            _ => self.failed(e),
+        })?;
+        object.peel_to_commit().map(|commit| object_id(commit.id())).map_err(|_| missing())
+    }
+
+    /// Who made a commit, and why.
+    pub fn commit(&self, id: CommitId) -> Result<CommitFacts, ReadError> {
+        let commit = self.find_commit(id)?;
+        let author = commit.author();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let summary = text(commit.message_bytes());
+        Ok(CommitFacts {
+            id,
+            author_name: text(author.name_bytes()),
+            author_email: text(author.email_bytes()),
+            committed_seconds: commit.time().seconds(),
+            summary: summary.lines().next().unwrap_or_default().trim().to_owned(),
+        })
+    }
+
+    /// The signature of a commit, if it has one.
+    pub fn signature(&self, id: CommitId) -> Result<Option<Signed>, ReadError> {
+        self.find_commit(id)?;
+        match self.git.extract_signature(&oid(id), None) {
+            Ok((signature, content)) => {
+                Ok(Some(Signed { signature: signature.to_vec(), content: content.to_vec() }))
+            }
+            Err(e) if e.code() == ErrorCode::NotFound => Ok(None),
+            Err(e) => Err(self.failed(e)),
+        }
+    }
+}
+
+impl GitSnapshot {
+    /// The same as the core wants it.
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot { commit: Some(self.commit), root: self.root, objects: self }
+    }
+
+    /// Reads an object of the kind and size expected.
+    fn read<T>(
+        &self,
+        id: ObjectId,
+        kind: ObjectType,
+        limit: usize,
+        take: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<T, ObjectError> {
+        let failed = |e: git2::Error| {
+            if e.code() == ErrorCode::NotFound {
+                ObjectError::Missing(id)
+            } else {
+                ObjectError::Corrupt(id, e.message().to_owned())
+            }
+        };
+        let read = || {
+            let odb = self.repository.odb().map_err(failed)?;
+            let (size, found) = odb.read_header(oid(id)).map_err(failed)?;
+            if found != kind {
+                return Err(ObjectError::Corrupt(id, format!("it is a {found}, not a {kind}")));
+            }
+            if size > limit {
+                return Err(ObjectError::TooLarge { id, size: size as u64, limit });
+            }
+            let object = odb.read(oid(id)).map_err(failed)?;
+            take(object.data()).map_err(|problem| ObjectError::Corrupt(id, problem))
+        };
+        read().inspect_err(|error| {
+            if !matches!(error, ObjectError::TooLarge { .. }) {
+                self.damaged.store(true, Ordering::Relaxed);
+            }
+        })
+    }
+}
+
+impl Objects for GitSnapshot {
+    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+        self.read(id, ObjectType::Tree, limits::TREE_BYTES_MAX, parse_tree).map(Arc::new)
+    }
+
+    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
+        self.read(id, ObjectType::Blob, limit, |bytes| Ok(bytes.into()))
+    }
+}
+
+/// Reads a tree object: `<mode in octal> <name>\0<20 bytes of id>`, again and again.
+fn parse_tree(mut bytes: &[u8]) -> Result<Tree, String> {
+    let mut tree = Tree::new();
+    while !bytes.is_empty() {
+        let space = bytes.iter().position(|b| *b == b' ').ok_or("an entry has no mode")?;
+        let (mode, rest) = bytes.split_at(space);
+        let rest = rest.get(1..).unwrap_or_default();
+        let end = rest.iter().position(|b| *b == 0).ok_or("an entry has no end of its name")?;
+        let (name, rest) = rest.split_at(end);
+        let (id, rest) =
+            rest.get(1..).and_then(|r| r.split_first_chunk::<20>()).ok_or("an id is cut")?;
+        bytes = rest;
+        let kind = match mode {
+            b"40000" | b"040000" => EntryKind::Tree,
+            b"120000" => EntryKind::Symlink,
+            b"160000" => EntryKind::Gitlink,
+            _ => EntryKind::Blob,
+        };
+        if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
+            return Err(format!("it has an entry named {:?}", String::from_utf8_lossy(name)));
+        }
+        if std::str::from_utf8(name).is_ok_and(|name| tree.contains_key(name)) {
+            return Err(format!("it names {:?} twice", String::from_utf8_lossy(name)));
+        }
+        insert(&mut tree, name, Entry { kind, id: ObjectId(*id) });
+    }
+    Ok(tree)
+}
+
+/// Adds an entry. Two names that differ only in bytes that are not UTF-8 both stay.
+pub(super) fn insert(tree: &mut Tree, name: &[u8], entry: Entry) {
+    let mut text = String::from_utf8_lossy(name).into_owned();
+    while tree.contains_key(&text) {
+        text.push('\u{fffd}');
+    }
+    tree.insert(text, entry);
+}
+
+pub(super) fn open_error(path: &Path, error: git2::Error) -> ReadError {
+    let path = path.to_owned();
+    match error.code() {
+        ErrorCode::NotFound => ReadError::NoRepository { path },
+        ErrorCode::Owner => ReadError::ForeignOwner { path },
+        _ => ReadError::Git { repository: path, source: error },
+    }
+}
+
+pub(super) fn oid(id: ObjectId) -> Oid {
+    // Twenty bytes are always an id; zero would be found in no repository.
+    Oid::from_bytes(&id.0).unwrap_or(Oid::ZERO_SHA1)
+}
+
+pub(super) fn object_id(id: Oid) -> ObjectId {
+    let mut bytes = [0; 20];
+    bytes.iter_mut().zip(id.as_bytes()).for_each(|(to, from)| *to = *from);
+    ObjectId(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(mode: &str, name: &[u8]) -> Vec<u8> {
+        [mode.as_bytes(), b" ", name, b"\0", &[7; 20]].concat()
+    }
+
+    #[test]
+    fn trees_keep_every_entry_and_its_kind() {
+        let bytes = [
+            entry("100644", b"a.yaml"),
+            entry("120000", b"link"),
+            entry("160000", b"module"),
+            entry("40000", b"web"),
+            entry("100644", b"\xff"),
+            entry("100644", b"\xfe"),
+        ]
+        .concat();
+        let tree = parse_tree(&bytes).unwrap();
+        let kinds: Vec<_> = tree.values().map(|e| e.kind).collect();
+        use EntryKind::{Blob, Gitlink, Symlink, Tree};
+        assert_eq!(kinds, [Blob, Symlink, Gitlink, Tree, Blob, Blob]);
+        assert!(tree.contains_key("\u{fffd}") && tree.contains_key("\u{fffd}\u{fffd}"));
+    }
+
+    #[test]
+    fn malformed_trees_are_errors() {
+        for bytes in [
+            b"100644".to_vec(),
+            b"100644 a".to_vec(),
+            b"100644 a\0short".to_vec(),
+            entry("100644", b".."),
+            entry("100644", b"a/b"),
+            entry("100644", b""),
+            [entry("100644", b"a"), entry("40000", b"a")].concat(),
+        ] {
+            assert!(parse_tree(&bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

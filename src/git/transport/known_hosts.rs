@@ -1,0 +1,203 @@
+//! OpenSSH's `known_hosts` files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): strict, from the text of one
+//! file. Lines marked `@cert-authority` do not count: host certificates are not supported.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use sha2::{Digest as _, Sha256};
+
+/// What a file says about a host key. Line numbers start at 1.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Known,
+    /// No line is about this host.
+    Unknown,
+    /// The line given is about this host, and none has this key.
+    Changed {
+        line: usize,
+    },
+    Revoked {
+        line: usize,
+    },
+}
+
+struct Line<'a> {
+    number: usize,
+    marker: Option<&'a str>,
+    hosts: &'a str,
+    kind: &'a str,
+    key: Vec<u8>,
+}
+
+/// The name that a host has in the file.
+pub fn name(host: &str, port: u16) -> String {
+    let host = host.to_ascii_lowercase();
+    if port == 22 { host } else { format!("[{host}]:{port}") }
+}
+
+/// Judges the key that a host offers.
+pub fn judge(text: &str, name: &str, key: &[u8]) -> Verdict {
+    let mut known = false;
+    let mut other = None;
+    for line in lines(text).filter(|line| hosts_match(line.hosts, name)) {
+        match line.marker {
+            Some("@revoked") if line.key == key => return Verdict::Revoked { line: line.number },
+            Some(_) => {}
+            None if line.key == key => known = true,
+            None => other = other.or(Some(line.number)),
+        }
+    }
+    match (known, other) {
+        (true, _) => Verdict::Known,
+        (false, Some(line)) => Verdict::Changed { line },
+        (false, None) => Verdict::Unknown,
+    }
+}
+
+/// The kinds of key that are known of a host, so that the host can be asked for one of them.
+pub fn kinds(text: &str, name: &str) -> Vec<String> {
+    lines(text)
+        .filter(|line| line.marker.is_none() && hosts_match(line.hosts, name))
+        .map(|line| line.kind.to_owned())
+        .collect()
+}
+
+/// The kind named inside a public key (RFC 4253, section 6.6).
+pub fn kind(key: &[u8]) -> String {
+    let length = key.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes) as usize);
+    let kind = key.get(4..).and_then(|rest| rest.get(..length)).unwrap_or_default();
+    String::from_utf8_lossy(kind).chars().filter(char::is_ascii_graphic).take(64).collect()
+}
+
+/// As `ssh-keygen -l` prints it.
+pub fn fingerprint(key: &[u8]) -> String {
+    format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(key)))
+}
+
+/// The line to add to the file.
+pub fn line(name: &str, key: &[u8]) -> String {
+    format!("{name} {} {}", kind(key), STANDARD.encode(key))
+}
+
+fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    text.lines().enumerate().filter_map(|(index, line)| {
+        let mut words = line.split_whitespace().peekable();
+        let marker = words.next_if(|word| word.starts_with('@'));
+        let hosts = words.next().filter(|word| !word.starts_with('#'))?;
+        let kind = words.next()?;
+        let key = STANDARD.decode(words.next()?).ok()?;
+        Some(Line { number: index + 1, marker, hosts, kind, key })
+    })
+}
+
+fn hosts_match(hosts: &str, name: &str) -> bool {
+    if hosts.starts_with('|') {
+        return hash_matches(hosts, name);
+    }
+    let mut found = false;
+    for pattern in hosts.split(',') {
+        match pattern.strip_prefix('!') {
+            Some(pattern) if matches(pattern, name) => return false,
+            Some(_) => {}
+            None => found |= matches(pattern, name),
+        }
+    }
+    found
+}
+
+/// `*` stands for any characters, `?` for one. Linear in the product of both lengths at the worst.
+fn matches(pattern: &str, name: &str) -> bool {
+    let pattern: Vec<char> = pattern.to_ascii_lowercase().chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let (mut at, mut seen) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while seen < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at + 1, seen));
+                at += 1;
+            }
+            Some(c) if *c == '?' || name.get(seen) == Some(c) => {
+                at += 1;
+                seen += 1;
+            }
+            _ => {
+                let Some((after, from)) = star else { return false };
+                star = Some((after, from + 1));
+                (at, seen) = (after, from + 1);
+            }
+        }
+    }
+    pattern.iter().skip(at).all(|c| *c == '*')
+}
+
+/// A hashed name is `|1|salt|HMAC-SHA1(salt, name)|`; libssh2 knows how to compare it. Asked with a key that
+/// no host has, it answers that the key differs only where the name is the same.
+fn hash_matches(hosts: &str, name: &str) -> bool {
+    let compare = || -> Result<ssh2::CheckResult, ssh2::Error> {
+        let session = ssh2::Session::new()?;
+        let mut known = session.known_hosts()?;
+        // Any key will do; this one is "ssh-ed25519" in the form of a key without content.
+        let line = format!("{hosts} ssh-ed25519 AAAAC3NzaC1lZDI1NTE5\n");
+        known.read_str(&line, ssh2::KnownHostFileKind::OpenSSH)?;
+        Ok(known.check(name, b"no host has this key"))
+    };
+    matches!(compare(), Ok(ssh2::CheckResult::Mismatch | ssh2::CheckResult::Match))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJ8Ye7DdpNFOp7/5cWDHSR3cbU7SwSW0bDjbcsyVXkQL";
+    const OTHER: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+
+    fn key() -> Vec<u8> {
+        STANDARD.decode(KEY).unwrap()
+    }
+
+    #[test]
+    fn lines_are_judged_as_openssh_does() {
+        for (hosts, place, expected) in [
+            ("example.com", ("example.com", 22), true),
+            ("example.com", ("Example.COM", 22), true),
+            ("example.com", ("example.com", 2222), false),
+            ("[example.com]:2222", ("example.com", 2222), true),
+            ("a,example.com,b", ("example.com", 22), true),
+            ("*.example.com", ("git.example.com", 22), true),
+            ("*.example.com,!git.example.com", ("git.example.com", 22), false),
+            ("g?t.*", ("git.example.com", 22), true),
+            ("*", ("x", 22), true),
+            ("*a*b", ("xaxbx", 22), false),
+        ] {
+            let text = format!("# comment\n\n{hosts} ssh-ed25519 {KEY} comment\n");
+            let verdict = judge(&text, &name(place.0, place.1), &key());
+            let expected = if expected { Verdict::Known } else { Verdict::Unknown };
+            assert_eq!(verdict, expected, "{hosts} {place:?}");
+        }
+    }
+
+    #[test]
+    fn other_and_revoked_keys_are_told_apart() {
+        let changed = format!("h ssh-ed25519 {OTHER}\n");
+        assert_eq!(judge(&changed, "h", &key()), Verdict::Changed { line: 1 });
+        let both = format!("h ssh-ed25519 {OTHER}\nh ssh-ed25519 {KEY}\n");
+        assert_eq!(judge(&both, "h", &key()), Verdict::Known);
+        let revoked = format!("{both}@revoked * ssh-ed25519 {KEY}\n");
+        assert_eq!(judge(&revoked, "h", &key()), Verdict::Revoked { line: 3 });
+        let authority = format!("@cert-authority * ssh-ed25519 {KEY}\n");
+        assert_eq!(judge(&authority, "h", &key()), Verdict::Unknown);
+        assert_eq!(kinds(&both, "h"), ["ssh-ed25519", "ssh-ed25519"]);
+    }
+
+    #[test]
+    fn damaged_lines_do_not_count() {
+        for text in
+            ["h", "h ssh-ed25519", "h ssh-ed25519 ???", "|1|x|y ssh-ed25519 AAAA", "@revoked"]
+        {
+            assert_eq!(judge(text, "h", &key()), Verdict::Unknown, "{text}");
+        }
+        assert_eq!(kind(b""), "");
+        assert_eq!(kind(&[255, 255, 255, 255, 1]), "");
+        assert_eq!(kind(&key()), "ssh-ed25519");
+    }
+}

@@ -1,0 +1,99 @@
+//! TLS with the authorities and the client certificate of one remote.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::attempt::Attempt;
+use super::tcp::Wire;
+use crate::git::error::FetchError;
+use crate::git::remote::read_credential;
+
+pub type Secure = StreamOwned<ClientConnection, Wire>;
+
+/// Wraps a connection. The handshake happens at the first write.
+pub fn secure(attempt: &Attempt, wire: Wire, host: &str) -> Result<Secure, FetchError> {
+    let failed = |source| FetchError::Tls { host: host.to_owned(), source: Box::new(source) };
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| failed(rustls::Error::General("the host is not a name for TLS".into())))?;
+    let config = Arc::new(config(attempt, host)?);
+    Ok(StreamOwned::new(ClientConnection::new(config, name).map_err(failed)?, wire))
+}
+
+/// The TLS error inside an IO error, if that is what it is.
+pub fn tls_error(error: &io::Error) -> Option<rustls::Error> {
+    error.get_ref()?.downcast_ref::<rustls::Error>().cloned()
+}
+
+fn config(attempt: &Attempt, host: &str) -> Result<ClientConfig, FetchError> {
+    let failed = |source| FetchError::Tls { host: host.to_owned(), source: Box::new(source) };
+    let roots = match &attempt.remote.ca_bundle {
+        Some(file) => bundle(file)?,
+        None => system_roots(),
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?
+        .with_root_certificates(roots);
+    let Some(identity) = &attempt.remote.client_certificate else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let chain = certificates(&identity.certificate, "client certificate")?;
+    let key = read_credential(&identity.key, "key of the client certificate")?;
+    let unusable = |file: &Path, purpose, problem: String| FetchError::CredentialFile {
+        file: file.to_owned(),
+        purpose,
+        problem,
+    };
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| {
+        unusable(&identity.key, "key of the client certificate", "it has no PEM private key".into())
+    })?;
+    builder
+        .with_client_auth_cert(chain, key)
+        .map_err(|e| unusable(&identity.certificate, "client certificate", e.to_string()))
+}
+
+fn bundle(file: &Path) -> Result<Arc<RootCertStore>, FetchError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file, "CA bundle")? {
+        roots.add(certificate).map_err(|e| FetchError::CredentialFile {
+            file: file.to_owned(),
+            purpose: "CA bundle",
+            problem: e.to_string(),
+        })?;
+    }
+    Ok(Arc::new(roots))
+}
+
+fn certificates(
+    file: &Path,
+    purpose: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, FetchError> {
+    let fail =
+        |problem: String| FetchError::CredentialFile { file: file.to_owned(), purpose, problem };
+    let text = read_credential(file, purpose)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let found = found.map_err(|e| fail(format!("it is not PEM: {e}")))?;
+    if found.is_empty() {
+        return Err(fail("it has no PEM certificate".to_owned()));
+    }
+    Ok(found)
+}
+
+/// The system's authorities, read once: some 150 files on a usual system.
+fn system_roots() -> Arc<RootCertStore> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let roots = ROOTS.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        // Certificates that cannot be read or parsed are left out, as other programs do: what they would
+        // have vouched for is then refused as unknown.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    });
+    Arc::clone(roots)
+}

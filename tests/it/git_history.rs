@@ -1,0 +1,336 @@
+//! Questions about history, clones and folders on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
+
+use gitwork::core::name::{CommitId, ObjectId, RepoPath};
+use gitwork::core::snapshot::{EntryKind, ObjectError, Objects as _};
+use gitwork::git::directory::DirectoryError;
+use gitwork::git::history::{self, Departed};
+use gitwork::git::watch::Watch;
+use gitwork::git::{Directory, LocalRepository, ReadError, Repository};
+
+use crate::git_server::Repo;
+
+fn path(text: &str) -> RepoPath {
+    RepoPath::parse(text).unwrap()
+}
+
+fn paths(texts: &[&str]) -> BTreeSet<RepoPath> {
+    texts.iter().map(|text| path(text)).collect()
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    repo: Repo,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let repo = Repo::create(&folder.path().join("fleet.git"));
+        World { folder, repo }
+    }
+
+    fn changed(&self, head: CommitId, texts: &[&str]) -> BTreeMap<String, CommitId> {
+        let repository = Repository::open(self.repo.path()).unwrap();
+        let never = AtomicBool::new(false);
+        let found = history::last_changed(&repository, head, &paths(texts), &never).unwrap();
+        found.into_iter().map(|(path, commit)| (path.to_string(), commit)).collect()
+    }
+
+    fn stood(&self, head: CommitId, texts: &[&str]) -> BTreeMap<String, Departed> {
+        let repository = Repository::open(self.repo.path()).unwrap();
+        let never = AtomicBool::new(false);
+        let found = history::last_stood(&repository, head, &paths(texts), &never).unwrap();
+        found.into_iter().map(|(path, departed)| (path.to_string(), departed)).collect()
+    }
+}
+
+fn map<T: Copy>(pairs: &[(&str, T)]) -> BTreeMap<String, T> {
+    pairs.iter().map(|(path, value)| ((*path).to_owned(), *value)).collect()
+}
+
+#[test]
+fn the_last_change_of_each_folder_is_found_in_one_walk() {
+    let world = World::new();
+    let repo = &world.repo;
+    let first = repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1")), ("c", Some("1"))]);
+    let second = repo.commit("main", &[("b/deep/y", Some("1"))]);
+    let third = repo.commit("main", &[("c", Some("2"))]);
+    let found = world.changed(third, &["a", "b", "b/deep", "c", "", "none", "a/none"]);
+    let expected = [("a", first), ("b", second), ("b/deep", second), ("c", third), (".", third)];
+    assert_eq!(found, map(&expected));
+    assert_eq!(world.changed(first, &["b"]), map(&[("b", first)]), "at the commit asked about");
+}
+
+#[test]
+fn merges_do_not_count_as_changes_of_what_they_took_over() {
+    let world = World::new();
+    let repo = &world.repo;
+    let base = repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1"))]);
+    repo.set_branch("side", base);
+    let side = repo.commit("side", &[("a/x", Some("2"))]);
+    let main = repo.commit("main", &[("b/x", Some("2"))]);
+    let merge = repo.merge("main", "side", &[("a/x", Some("2"))]);
+    assert_eq!(world.changed(merge, &["a", "b"]), map(&[("a", side), ("b", main)]));
+    // A merge that makes something of its own has changed it.
+    repo.set_branch("other", main);
+    repo.commit("other", &[("a/x", Some("3"))]);
+    let own = repo.merge("main", "other", &[("a/x", Some("4"))]);
+    assert_eq!(world.changed(own, &["a", "b"]), map(&[("a", own), ("b", main)]));
+    // One that takes a side's older state back was changed where that side changed it.
+    let reverted = repo.commit("main", &[("b/x", Some("1"))]);
+    assert_eq!(world.changed(reverted, &["b"]), map(&[("b", reverted)]));
+}
+
+#[test]
+fn removed_folders_are_found_as_they_last_stood() {
+    let world = World::new();
+    let repo = &world.repo;
+    let first = repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1")), ("k", Some("1"))]);
+    let gone = repo.commit("main", &[("a", None)]);
+    let again = repo.commit("main", &[("a/x", Some("2"))]);
+    let gone_again = repo.commit("main", &[("a", None)]);
+    let renamed = repo.commit("main", &[("b", None), ("c/x", Some("1"))]);
+    let head = repo.commit("main", &[("k", Some("2"))]);
+    let expected = [
+        ("a", Departed { removed_by: gone_again, last_in: again }),
+        ("b", Departed { removed_by: renamed, last_in: gone_again }),
+        ("b/x", Departed { removed_by: renamed, last_in: gone_again }),
+    ];
+    assert_eq!(world.stood(head, &["a", "b", "b/x", "c", "k", "never", "k/never"]), map(&expected));
+    let before = Departed { removed_by: gone, last_in: first };
+    assert_eq!(world.stood(gone, &["a"]), map(&[("a", before)]));
+    assert_eq!(world.stood(again, &["a"]), map(&[]), "it is there");
+}
+
+#[test]
+fn removals_on_merged_branches_are_found_where_they_were_made() {
+    let world = World::new();
+    let repo = &world.repo;
+    let base = repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1"))]);
+    repo.set_branch("side", base);
+    // The branch first changes how it is to be deleted, then deletes it.
+    let orphaned = repo.commit("side", &[("a/work.yaml", Some("deleteOption: Orphan"))]);
+    let removed = repo.commit("side", &[("a", None)]);
+    repo.commit("main", &[("b/x", Some("2"))]);
+    let merge = repo.merge("main", "side", &[("a", None)]);
+    let expected = Departed { removed_by: removed, last_in: orphaned };
+    assert_eq!(world.stood(merge, &["a"]), map(&[("a", expected)]));
+
+    // A branch that is older than the removal says nothing about it.
+    repo.set_branch("old", base);
+    repo.commit("old", &[("z", Some("1"))]);
+    let merge = repo.merge("main", "old", &[("z", Some("1"))]);
+    assert_eq!(world.stood(merge, &["a"]), map(&[("a", expected)]));
+
+    // What only a merge dropped was removed by that merge.
+    repo.set_branch("adds", merge);
+    let added = repo.commit("adds", &[("n/x", Some("1"))]);
+    let dropping = repo.merge("main", "adds", &[]);
+    let expected = Departed { removed_by: dropping, last_in: added };
+    assert_eq!(world.stood(dropping, &["n"]), map(&[("n", expected)]));
+}
+
+#[test]
+fn shallow_clones_answer_only_what_they_know() {
+    let world = World::new();
+    let repo = &world.repo;
+    repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1"))]);
+    let old = repo.commit("main", &[("c/x", Some("1"))]);
+    repo.commit("main", &[("b", None)]);
+    let head = repo.commit("main", &[("a/x", Some("2"))]);
+    let clone = world.folder.path().join("clone");
+    let git = Command::new("git")
+        .args(["clone", "-q", "--depth=2", &repo.file_url()])
+        .arg(&clone)
+        .output()
+        .unwrap();
+    assert!(git.status.success(), "{}", String::from_utf8_lossy(&git.stderr));
+    let local = LocalRepository::discover(&clone).unwrap();
+    let never = AtomicBool::new(false);
+    let asked = paths(&["a", "b", "c"]);
+    let changed = history::last_changed(local.repository(), head, &asked, &never).unwrap();
+    assert_eq!(changed, BTreeMap::from([(path("a"), head)]));
+    let stood = history::last_stood(local.repository(), head, &asked, &never).unwrap();
+    assert_eq!(stood, BTreeMap::new(), "the removal is not in this clone");
+    let ancestry = local.repository().is_ancestor(old, head).unwrap();
+    assert_eq!(ancestry, gitwork::git::Ancestry::Unknown);
+    let error = local.repository().resolve("HEAD~3").unwrap_err();
+    assert!(error.to_string().contains("unshallow"), "says what to do: {error}");
+
+    let stopped = AtomicBool::new(true);
+    let error = history::last_changed(local.repository(), head, &asked, &stopped).unwrap_err();
+    assert!(matches!(error, ReadError::Cancelled { .. }), "{error}");
+}
+
+#[test]
+fn clones_are_found_from_a_folder_inside() {
+    let world = World::new();
+    let commit = world.repo.commit("main", &[("fleet/clusters/a/w/x.yaml", Some("1"))]);
+    let clone = world.folder.path().join("clone");
+    git2::Repository::clone(&world.repo.file_url(), &clone).unwrap();
+    let inside = LocalRepository::discover(&clone.join("fleet/clusters")).unwrap();
+    assert_eq!(inside.path(), &path("fleet/clusters"));
+    assert_eq!(LocalRepository::discover(&clone).unwrap().path(), &RepoPath::root());
+    assert_eq!(LocalRepository::discover(world.repo.path()).unwrap().path(), &RepoPath::root());
+    let repository = inside.repository();
+    assert_eq!(repository.resolve("main").unwrap(), commit);
+    assert_eq!(repository.resolve(&commit.short()).unwrap(), commit);
+    assert_eq!(repository.commit(commit).unwrap().author_name, "Ada Example");
+    assert!(repository.signature(commit).unwrap().is_none());
+    let snapshot = repository.snapshot(commit, inside.path()).unwrap();
+    assert!(snapshot.tree(snapshot.root).unwrap().contains_key("a"));
+    let missing = repository.snapshot(commit, &path("fleet/none"));
+    assert!(matches!(missing, Err(ReadError::PathMissing { .. })));
+    let file = repository.snapshot(commit, &path("fleet/clusters/a/w/x.yaml"));
+    assert!(matches!(file, Err(ReadError::NotAFolder { .. })));
+    let below_file = repository.snapshot(commit, &path("fleet/clusters/a/w/x.yaml/y"));
+    assert!(matches!(below_file, Err(ReadError::NotAFolder { .. })));
+    for revision in ["none", "", "main:", "\u{0}", "main^9"] {
+        let error = repository.resolve(revision).unwrap_err();
+        assert!(matches!(error, ReadError::RevisionMissing { .. }), "{revision:?}: {error:?}");
+    }
+    let outside = LocalRepository::discover(Path::new("/"));
+    assert!(matches!(outside, Err(ReadError::NoRepository { .. })));
+}
+
+/// Writes a folder whose files are older than the coarseness of time stamps.
+fn write_old(file: &Path, content: &str) {
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, content).unwrap();
+    let old = SystemTime::now() - Duration::from_secs(60);
+    fs::File::options().write(true).open(file).unwrap().set_modified(old).unwrap();
+}
+
+#[test]
+fn a_folder_has_the_ids_that_git_would_give_it() {
+    let world = World::new();
+    let folder = world.folder.path().join("work");
+    write_old(&folder.join("clusters/a/w/x.yaml"), "kind: A");
+    write_old(&folder.join("clusters/a.b"), "sorts before the folder a/");
+    fs::create_dir_all(folder.join("empty/deeper")).unwrap();
+    std::os::unix::fs::symlink("x.yaml", folder.join("clusters/a/w/link.yaml")).unwrap();
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(&folder).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "-q"]);
+    git(&["add", "-A"]);
+    let expected = ObjectId::parse(&git(&["write-tree"])).unwrap();
+    let mut directory = Directory::new(&folder);
+    let snapshot = directory.snapshot().unwrap();
+    assert_eq!(snapshot.root, expected);
+    let tree = snapshot.tree(snapshot.root).unwrap();
+    assert_eq!(tree.keys().collect::<Vec<_>>(), ["clusters"], "no .git, nothing empty");
+
+    // A change (of another size: Git's index goes by whole seconds), an executable, a nested repository.
+    write_old(&folder.join("clusters/a/w/x.yaml"), "kind: Changed");
+    let executable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    fs::set_permissions(folder.join("clusters/a.b"), executable).unwrap();
+    let changed = directory.snapshot().unwrap();
+    assert_ne!(changed.root, expected);
+    git(&["add", "-A"]);
+    assert_eq!(changed.root, ObjectId::parse(&git(&["write-tree"])).unwrap());
+    git2::Repository::init(folder.join("vendored")).unwrap();
+    let nested = directory.snapshot().unwrap();
+    let entry = nested.tree(nested.root).unwrap().get("vendored").unwrap().clone();
+    assert_eq!(entry.kind, EntryKind::Gitlink);
+}
+
+#[test]
+fn contents_that_change_after_the_listing_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.yaml");
+    write_old(&file, "one");
+    write_old(&folder.path().join("big"), &"x".repeat(3 << 20));
+    std::os::unix::fs::symlink("x.yaml", folder.path().join("link")).unwrap();
+    let mut directory = Directory::new(folder.path());
+    let snapshot = directory.snapshot().unwrap();
+    let tree = snapshot.tree(snapshot.root).unwrap();
+    let id = |name: &str| tree.get(name).unwrap().id;
+    assert_eq!(&*snapshot.blob(id("x.yaml"), 10).unwrap(), b"one");
+    assert_eq!(&*snapshot.blob(id("link"), 10).unwrap(), b"x.yaml");
+    let large = snapshot.blob(id("x.yaml"), 2);
+    assert!(matches!(large, Err(ObjectError::TooLarge { size: 3, .. })));
+    let large = snapshot.blob(id("big"), usize::MAX);
+    assert!(matches!(large, Err(ObjectError::TooLarge { .. })), "{large:?}");
+
+    // The same size, at once: only the content tells.
+    fs::write(&file, "two").unwrap();
+    assert!(matches!(snapshot.blob(id("x.yaml"), 10), Err(ObjectError::Corrupt(..))));
+    let second = directory.snapshot().unwrap();
+    fs::write(&file, "six").unwrap();
+    let third = directory.snapshot().unwrap();
+    assert!(second.root != snapshot.root && third.root != second.root);
+
+    fs::remove_dir_all(folder.path()).unwrap();
+    assert!(matches!(directory.snapshot(), Err(DirectoryError::Io { .. })), "not an empty one");
+    fs::write(folder.path(), "").unwrap();
+    assert!(matches!(directory.snapshot(), Err(DirectoryError::NotAFolder { .. })));
+    fs::remove_file(folder.path()).unwrap();
+    fs::create_dir(folder.path()).unwrap();
+    let empty = directory.snapshot().unwrap();
+    assert_eq!(
+        empty.root.to_string(),
+        "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+        "Git's empty tree"
+    );
+}
+
+#[test]
+fn a_watched_folder_gives_hints_also_after_it_came_back() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("work");
+    fs::create_dir_all(folder.join("clusters")).unwrap();
+    let (sender, hints) = mpsc::channel();
+    let watch = Watch::start(&folder, Duration::from_millis(20), move || {
+        let _ = sender.send(());
+    });
+    let watch = watch.unwrap();
+    let hinted = |what: &str| {
+        hints.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("no hint: {what}"));
+        // More than one may come of one change.
+        while hints.recv_timeout(Duration::from_millis(500)).is_ok() {}
+    };
+    fs::write(folder.join("clusters/a.yaml"), "1").unwrap();
+    hinted("a new file");
+    fs::create_dir(folder.join("clusters/new")).unwrap();
+    hinted("a new folder");
+    fs::write(folder.join("clusters/new/b.yaml"), "1").unwrap();
+    hinted("a file in a new folder");
+    fs::create_dir(folder.join(".git")).unwrap();
+    fs::write(folder.join(".git/index.lock"), "").unwrap();
+    let silence = hints.recv_timeout(Duration::from_millis(300));
+    assert!(silence.is_err(), "what Git does for itself is no change");
+    fs::remove_dir_all(&folder).unwrap();
+    hinted("the removal");
+    fs::create_dir(&folder).unwrap();
+    hinted("the return");
+    fs::write(folder.join("c.yaml"), "1").unwrap();
+    hinted("a file in the folder that came back");
+    drop(watch);
+    fs::write(folder.join("d.yaml"), "1").unwrap();
+    assert_eq!(hints.recv(), Err(mpsc::RecvError), "the thread has ended");
+}
+
+#[test]
+fn folders_without_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut deep = folder.path().to_owned();
+    for _ in 0..gitwork::limits::DIRECTORY_DEPTH_MAX {
+        deep.push("d");
+    }
+    write_old(&deep.join("x"), "1");
+    Directory::new(folder.path()).snapshot().unwrap();
+    write_old(&deep.join("d/x"), "1");
+    let error = Directory::new(folder.path()).snapshot().err().unwrap();
+    assert!(matches!(error, DirectoryError::TooDeep { .. }), "{error}");
+}
