@@ -125,3 +125,11 @@ pub const CREDENTIAL_BYTES_MAX: u64 = 4 * 1024 * 1024;
 pub const REFERENCES_MAX: usize = 500_000;
 /// Packs of a mirror before it is written anew as one: every look-up asks each of them.
 pub const MIRROR_PACKS_MAX: usize = 100;
+/// One commit status, from the look-up of the forge's name to the end of its answer.
+pub const FORGE_CALL: Duration = Duration::from_secs(15);
+/// What is read of a forge's answer: a commit status has some 5 KiB, an error page some more.
+pub const FORGE_ANSWER_BYTES_MAX: usize = 256 * 1024;
+/// A token file. JSON Web Tokens are the longest, at a few KiB.
+pub const TOKEN_BYTES_MAX: u64 = 64 * 1024;
+/// A file of certificate authorities: those of a whole system have some 250 KiB.
+pub const CA_BUNDLE_BYTES_MAX: u64 = 4 * 1024 * 1024;

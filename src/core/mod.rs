@@ -12,6 +12,7 @@ pub mod diagnostic;
 pub mod diff;
 pub mod digest;
 pub mod effect;
+pub mod forge;
 pub mod jsonpath;
 pub mod kinds;
 pub mod layout;

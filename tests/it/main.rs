@@ -12,6 +12,7 @@ mod contract;
 mod control_plane;
 mod custom_resources;
 mod deploy;
+mod forge;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
