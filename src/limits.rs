@@ -133,3 +133,15 @@ pub const FORGE_ANSWER_BYTES_MAX: usize = 256 * 1024;
 pub const TOKEN_BYTES_MAX: u64 = 64 * 1024;
 /// A file of certificate authorities: those of a whole system have some 250 KiB.
 pub const CA_BUNDLE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// One push of the status branch, or the fetch before it.
+pub const STATUS_PUSH: Duration = Duration::from_secs(120);
+/// What is fetched of a status branch: its files have some 20 MB with 10,000 works, and Git packs them.
+pub const STATUS_FETCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Commits of the status branch. Past it, its history starts anew: nobody reads a thousand of them, and each mirror of
+/// the repository carries them.
+pub const STATUS_HISTORY_MAX: usize = 1_000;
+/// Tries of one publication against others that push to the same branch.
+pub const STATUS_PUSH_ATTEMPTS_MAX: usize = 5;
+/// Pushes after which the status branch's repository here is made anew: libgit2 cannot collect garbage, and each push
+/// leaves some six loose objects.
+pub const STATUS_PUSHES_MAX: usize = 2_000;

@@ -29,6 +29,7 @@ pub mod sarif;
 pub mod schema;
 pub mod snapshot;
 pub mod status;
+pub mod statusbranch;
 pub mod substitute;
 pub mod work;
 pub mod yaml;

@@ -15,6 +15,7 @@ use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::Observed;
 use crate::core::plan::{Effect, Plan, Reason, Step};
 use crate::core::report::count;
+use crate::limits;
 
 /// What the hub answered to the last try of a write that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +43,8 @@ pub struct WorkState {
 impl WorkState {
     /// What people need to know of a work that is not as it should be.
     pub fn message(&self) -> Option<String> {
-        self.why.clone().or_else(|| self.view.message())
+        let why = self.why.as_deref().map(|why| cut(why, limits::STATUS_TEXT_CHARS_MAX));
+        why.or_else(|| self.view.message())
     }
     pub fn account(&self) -> Account {
         self.view.account()
@@ -154,7 +156,8 @@ pub fn cut(text: &str, chars_max: usize) -> String {
 
 fn told(error: &Diagnostic) -> String {
     let place = error.location.span.map_or_else(String::new, |span| format!(":{}", span.line));
-    format!("{}{place}: {}", error.location.file, error.message)
+    let text = format!("{}{place}: {}", error.location.file, error.message);
+    cut(&text, limits::STATUS_TEXT_CHARS_MAX)
 }
 
 impl StatusInputs<'_> {

@@ -78,15 +78,14 @@ async fn a_commit_goes_from_pending_to_its_end_and_an_older_one_is_superseded() 
 
 #[tokio::test]
 async fn a_forge_that_comes_back_gets_what_it_missed() {
-    // A port that nothing listens on.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let running = run(client(Provider::Gitea, &format!("http://{address}"), &json!({})));
+    let forge = Forge::start().await;
+    forge.answer_next(503, &[], "");
+    let running = run(client(Provider::Gitea, &format!("http://{}", forge.address), &json!({})));
     running.feed.send_replace(Some(source_status(1, &[("edge-1", State::Pending)])));
-    tokio::task::yield_now().await;
+    forge.wait_for(1).await;
     running.feed.send_replace(Some(source_status(1, &[("edge-1", State::Applied)])));
-    let forge = Forge::start_at(address).await;
-    let seen = forge.wait_for(1).await;
-    assert_eq!(seen[0].body["state"], "success", "what was overtaken in the meantime is not written");
+    let seen = forge.wait_for(2).await;
+    assert_eq!(seen[1].body["state"], "success", "what was overtaken in the meantime is not written");
     running.stop.send_replace(true);
     running.task.await.unwrap();
 }

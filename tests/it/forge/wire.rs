@@ -115,6 +115,7 @@ async fn an_endless_answer_is_not_read() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4_096]);
         let _ = stream.write_all(b"HTTP/1.1 201 Created\r\n\r\n");
         while stream.write_all(&[b'x'; 65_536]).is_ok() {}
     });
