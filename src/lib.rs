@@ -16,6 +16,7 @@ pub mod api;
 pub mod cli;
 pub mod core;
 pub mod daemon;
+pub mod error;
 pub mod forge;
 pub mod git;
 pub mod hub;

@@ -307,7 +307,7 @@ impl StatusBranch {
         cancel: &Arc<AtomicBool>,
     ) -> Result<Said, PushError> {
         let attempt = self.attempt(cancel)?;
-        let expected = tip.commit.unwrap_or_else(Oid::zero);
+        let expected = tip.commit.unwrap_or(Oid::ZERO_SHA1);
         let force = if squash { "+" } else { "" };
         let refspec = format!("{force}{NEXT}:refs/heads/{}", self.branch);
         let said = with_attempt(&attempt, || {

@@ -27,6 +27,7 @@ mod rendering;
 mod report;
 mod review;
 mod schemas;
+mod status_branch;
 #[path = "../simulation/mod.rs"]
 mod simulation;
 mod tidy;

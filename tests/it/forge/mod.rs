@@ -1,6 +1,6 @@
 //! Commit statuses, written to a local server that checks each request against what the forge documents.
 
 mod contract;
-mod reporting;
+pub mod reporting;
 mod server;
 mod wire;

@@ -112,7 +112,7 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> R
 pub struct Client {
     pub forge: ForgeClient,
     pub token: PathBuf,
-    pub folder: TempDir,
+    _folder: TempDir,
 }
 
 /// A client for a forge at this place. `more` are further settings.
@@ -130,7 +130,7 @@ pub fn client(provider: Provider, api_url: &str, more: &Value) -> Client {
     }
     let config: CommitStatusConfig = serde_json::from_value(config).unwrap();
     let target = config.target("file:///elsewhere").unwrap();
-    Client { forge: ForgeClient::new(target, &config), token, folder }
+    Client { forge: ForgeClient::new(target, &config), token, _folder: folder }
 }
 
 /// The programs install this at their start.
