@@ -9,9 +9,11 @@
 //! - [`forge`]: commit statuses on GitHub, GitLab and others.
 //! - [`hub`]: the Kubernetes side of the hub, behind a trait.
 //! - [`daemon`]: the loop that drives the three arrows for ever.
+//! - [`agent`]: the work agent of a managed cluster.
 //! - [`cli`]: the commands of `gitwork`, thin over the same code.
 #![deny(unsafe_code)]
 
+pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod core;
@@ -21,3 +23,4 @@ pub mod forge;
 pub mod git;
 pub mod hub;
 pub mod limits;
+pub mod source;

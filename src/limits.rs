@@ -106,6 +106,9 @@ pub const STATUS_FEEDBACK_MAX: usize = 32;
 /// What is kept of one work's status. Usual works have some hundred bytes; this is what a hostile
 /// agent can make the daemon keep for each.
 pub const STATUS_ACCOUNT_BYTES_MAX: usize = 4 * 1024;
+/// From SIGTERM to the end: writes in flight are waited for this long, which leaves a second of the ten that
+/// Kubernetes operators expect (spec: graceful shutdown in 10 s).
+pub const SHUTDOWN: Duration = Duration::from_secs(8);
 /// One tree object of a repository: a folder of more than a million entries.
 pub const TREE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Commits looked at to answer a question about history. Each opens the trees that it changed: measured at 6 ms

@@ -1,3 +1,7 @@
 //! The `gitwork` command: parses its arguments and runs the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gitwork::cli::main(std::env::args_os())
+}

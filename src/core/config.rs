@@ -3,11 +3,13 @@
 //! schemas check the files, so that the two cannot differ.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use crate::api;
 
 /// `gitwork.yaml` at the source's path: what holds for all works.
@@ -152,6 +154,114 @@ impl JsonSchema for Scalar {
     }
 }
 
+/// The file of `gitwork run --config`: what the daemon syncs, and how.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DaemonFile {
+    /// What to sync. Each source has works of its own on the hub.
+    pub sources: Vec<DaemonSource>,
+    /// Kubeconfig of the hub; without it KUBECONFIG, ~/.kube/config or the pod's service account.
+    pub kubeconfig: Option<String>,
+    /// Context in the kubeconfig.
+    pub context: Option<String>,
+    /// Folder for mirrors of repositories.
+    pub cache: Option<String>,
+    /// Address of /healthz, /readyz and /metrics, as in `0.0.0.0:8080`; off where it is absent.
+    pub listen: Option<String>,
+    /// Writes to the hub that are under way at once.
+    #[schemars(range(min = 1, max = 256))]
+    pub concurrency: usize,
+}
+
+impl Default for DaemonFile {
+    fn default() -> Self {
+        Self {
+            sources: Vec::new(),
+            kubeconfig: None,
+            context: None,
+            cache: None,
+            listen: None,
+            concurrency: 32,
+        }
+    }
+}
+
+/// One repository, ref and path that the daemon syncs.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DaemonSource {
+    /// Its name on the hub; made of repository, ref and path where it is absent.
+    pub id: Option<String>,
+    /// An https, ssh or file URL, or a folder.
+    pub repo: String,
+    /// Branch to follow; the remote's HEAD where no ref is named.
+    pub branch: Option<String>,
+    /// Tag to read.
+    pub tag: Option<String>,
+    /// The highest tag in this range is read.
+    pub semver: Option<String>,
+    /// A commit id of 40 digits.
+    pub commit: Option<String>,
+    /// Folder inside the repository that holds `clusters/`.
+    pub path: String,
+    /// Seconds between two fetches.
+    #[schemars(range(min = 1, max = 86400))]
+    pub interval_seconds: u64,
+    /// `true`: a commit may delete every work of the source.
+    pub allow_delete_all: bool,
+    /// How to reach the repository.
+    pub credentials: DaemonCredentials,
+    /// Commit statuses on the repository's forge.
+    pub commit_status: Option<CommitStatusConfig>,
+    /// A branch of the repository with the clusters' status.
+    pub status_branch: Option<StatusBranchConfig>,
+}
+
+impl Default for DaemonSource {
+    fn default() -> Self {
+        Self {
+            id: None,
+            repo: String::new(),
+            branch: None,
+            tag: None,
+            semver: None,
+            commit: None,
+            path: ".".into(),
+            interval_seconds: 60,
+            allow_delete_all: false,
+            credentials: DaemonCredentials::default(),
+            commit_status: None,
+            status_branch: None,
+        }
+    }
+}
+
+/// Files with what a repository asks for; read anew at every fetch.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct DaemonCredentials {
+    /// A bearer token.
+    pub token_file: Option<String>,
+    /// The user of basic authentication.
+    pub username: Option<String>,
+    /// The password or access token of `username`.
+    pub password_file: Option<String>,
+    /// A private SSH key.
+    pub ssh_key: Option<String>,
+    /// The passphrase of `sshKey`.
+    pub ssh_passphrase_file: Option<String>,
+    /// The SSH host keys to accept, as ssh-keyscan prints them.
+    pub known_hosts: Option<String>,
+    /// Certificate authorities to trust for https, in PEM.
+    pub ca_file: Option<String>,
+    /// A client certificate for https, in PEM.
+    pub client_cert: Option<String>,
+    /// The key of `clientCert`.
+    pub client_key: Option<String>,
+    /// URL of an HTTP proxy.
+    pub proxy: Option<String>,
+}
+
 /// The files that gitwork reads beside manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileKind {
@@ -159,11 +269,12 @@ pub enum FileKind {
     Cluster,
     Work,
     Manifest,
+    Daemon,
 }
 
 impl FileKind {
-    pub const ALL: [FileKind; 4] =
-        [FileKind::Source, FileKind::Cluster, FileKind::Work, FileKind::Manifest];
+    pub const ALL: [FileKind; 5] =
+        [FileKind::Source, FileKind::Cluster, FileKind::Work, FileKind::Manifest, FileKind::Daemon];
 
     /// The name of its schema, as `gitwork schema` takes it.
     pub fn schema_name(self) -> &'static str {
@@ -172,7 +283,16 @@ impl FileKind {
             FileKind::Cluster => "cluster",
             FileKind::Work => "work",
             FileKind::Manifest => "manifest-config",
+            FileKind::Daemon => "daemon",
         }
+    }
+
+    /// The schema, made once.
+    pub(super) fn compiled_schema(self) -> &'static Value {
+        static SCHEMAS: LazyLock<BTreeMap<FileKind, Value>> =
+            LazyLock::new(|| FileKind::ALL.map(|kind| (kind, kind.schema())).into());
+        // Every kind is in the table.
+        SCHEMAS.get(&self).unwrap_or(&Value::Null)
     }
 
     /// The JSON Schema (draft 2020-12) of the file.
@@ -185,6 +305,7 @@ impl FileKind {
             FileKind::Cluster => generator.into_root_schema_for::<ClusterFile>(),
             FileKind::Work => generator.into_root_schema_for::<WorkFile>(),
             FileKind::Manifest => generator.into_root_schema_for::<ManifestFile>(),
+            FileKind::Daemon => generator.into_root_schema_for::<DaemonFile>(),
         };
         schema.to_value()
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::config::{FileKind, LATER};
 use super::diagnostic::{Code, Diagnostic, Location, Scope};
-use super::name::RepoPath;
+use super::name::{RepoPath, check_label};
 use super::rules;
 use super::schema::{self, Problem};
 use super::yaml::{self, Document};
@@ -56,9 +56,9 @@ pub fn read_all<T: DeserializeOwned + Default>(
     let read = yaml::read(file, bytes, scope);
     let mut diagnostics = read.diagnostics;
     let mut all = Vec::new();
-    let schema = kind.schema();
+    let schema = kind.compiled_schema();
     for document in read.documents {
-        let problems = problems(&document.value, kind, &schema);
+        let problems = problems(&document.value, kind, schema);
         diagnostics
             .extend(problems.iter().map(|problem| diagnostic(problem, &document, file, scope)));
         match serde_json::from_value(document.value.clone()) {
@@ -127,6 +127,7 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<Problem> {
     let settings = match kind {
         FileKind::Work | FileKind::Manifest => "",
         FileKind::Source | FileKind::Cluster => "/defaults",
+        FileKind::Daemon => return schema::check(value, schema, &[]),
     };
     let ours: Vec<String> = OCM_FIELDS.iter().map(|field| format!("{settings}{field}")).collect();
     let elsewhere: Vec<&str> =
@@ -170,6 +171,16 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<Problem> {
         let rules: serde_json::Map<String, Value> =
             names.iter().filter_map(|n| Some(((*n).to_owned(), value.get(n)?.clone()))).collect();
         add(settings.to_owned(), rules::check_manifest_config(&Value::Object(rules)));
+        if let Some(Err(why)) =
+            value.get("resource").and_then(Value::as_str).map(|t| check_label(t, 63))
+        {
+            found.push(Problem {
+                pointer: "/resource".into(),
+                code: Code::BadValue,
+                message: format!("a resource {why}"),
+                hint: Some("write the plural, as in kubectl api-resources: gateways".into()),
+            });
+        }
         return found;
     }
     if let Some(option) = value.get("deleteOption") {

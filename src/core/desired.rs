@@ -63,7 +63,7 @@ impl Frozen {
 }
 
 /// Renders one source, commit after commit, and remembers what did not change.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Renderer {
     source: SourceId,
     clusters: BTreeMap<ClusterName, Arc<Cluster>>,

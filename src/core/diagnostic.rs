@@ -100,6 +100,13 @@ impl Diagnostic {
         self.related.push((location, why.into()));
         self
     }
+    /// With every place told from the repository's root, for a source whose files start at `path`.
+    pub fn below(&mut self, path: &RepoPath) {
+        let related = self.related.iter_mut().map(|(location, _)| location);
+        for location in std::iter::once(&mut self.location).chain(related) {
+            location.file = location.file.parts().fold(path.clone(), |at, part| at.join(part));
+        }
+    }
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -27,8 +27,9 @@ impl CanonicalJson {
 }
 
 impl fmt::Debug for CanonicalJson {
+    /// Not the text: it may hold Secrets, and debug output ends up in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "CanonicalJson({} bytes)", self.0.len())
     }
 }
 

@@ -61,7 +61,7 @@ impl CrdNames {
 }
 
 /// All kinds that are known for one repository.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct KindIndex {
     crds: BTreeMap<(String, String), (String, bool)>,
 }
@@ -170,13 +170,15 @@ built_ins! {
         kube_aggregator::pkg::apis::apiregistration::v1: APIService;
 }
 
+/// Group and kind to plural, and whether objects of it have a namespace.
+type BuiltIns = BTreeMap<(&'static str, &'static str), (&'static str, bool)>;
+
 fn built_in(group: &str, kind: &str) -> Option<(&'static str, bool)> {
-    static TABLE: std::sync::LazyLock<BTreeMap<(&str, &str), (&str, bool)>> =
-        std::sync::LazyLock::new(|| {
-            built_ins()
-                .map(|(group, kind, resource, namespaced)| ((group, kind), (resource, namespaced)))
-                .collect()
-        });
+    static TABLE: std::sync::LazyLock<BuiltIns> = std::sync::LazyLock::new(|| {
+        built_ins()
+            .map(|(group, kind, resource, namespaced)| ((group, kind), (resource, namespaced)))
+            .collect()
+    });
     TABLE.get(&(group, kind)).copied()
 }
 

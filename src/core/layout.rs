@@ -309,7 +309,7 @@ impl FolderWalk<'_> {
             match entry.kind {
                 EntryKind::Tree => self.folder(&path, entry.id, depth + 1)?,
                 EntryKind::Blob if is_manifest(name) => {
-                    self.files.push(WorkFolderFile { path, id: entry.id })
+                    self.files.push(WorkFolderFile { path, id: entry.id });
                 }
                 EntryKind::Blob => {}
                 EntryKind::Symlink if is_manifest(name) => self.symlink(&path, entry.id)?,
@@ -335,7 +335,7 @@ impl FolderWalk<'_> {
         };
         match self.lookup(&inside)? {
             Some(Entry { kind: EntryKind::Blob, id }) => {
-                self.files.push(WorkFolderFile { path: path.clone(), id })
+                self.files.push(WorkFolderFile { path: path.clone(), id });
             }
             Some(_) => self.say(
                 Code::SymlinkOutside,

@@ -7,6 +7,7 @@ pub mod backoff;
 pub mod cel;
 pub mod config;
 pub mod configfile;
+pub mod departed;
 pub mod desired;
 pub mod diagnostic;
 pub mod diff;

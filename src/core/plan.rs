@@ -14,11 +14,13 @@ use super::name::{CommitId, RepoPath, WorkKey};
 use super::work::{DeleteOption, WorkBody};
 
 mod decide;
+mod print;
 mod summary;
 #[cfg(test)]
 mod tests;
 
 pub use decide::{departed_candidates, plan};
+pub use print::{markdown, text};
 pub use summary::{Action, Counts, StepSummary, Summary};
 
 /// What Git last said of a work that it no longer has.
@@ -148,6 +150,13 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
+impl Effect {
+    /// In one word, as metrics and logs have it.
+    pub fn name(&self) -> &'static str {
+        Action::of(Some(self), &Reason::UpToDate).as_str()
+    }
+}
+
 impl Plan {
     /// The steps that do something, with what they do.
     pub fn effects(&self) -> impl Iterator<Item = (&Step, &Effect)> {
@@ -159,7 +168,7 @@ impl Plan {
     }
     /// The hub has what Git wants, as far as Git could be read, and nothing more.
     pub fn is_settled(&self) -> bool {
-        self.steps.iter().all(|step| step.effect.is_none() && step.reason == Reason::UpToDate)
+        self.steps.iter().all(Step::is_settled)
     }
 }
 
@@ -176,6 +185,10 @@ impl fmt::Display for Step {
 impl Step {
     pub fn action(&self) -> Action {
         Action::of(self.effect.as_ref(), &self.reason)
+    }
+    /// The work is on the hub as Git wants it.
+    pub fn is_settled(&self) -> bool {
+        self.effect.is_none() && self.reason == Reason::UpToDate
     }
 }
 
@@ -248,8 +261,8 @@ impl fmt::Display for Reason {
             Self::BeingDeleted { wanted: false } => f.write_str("being deleted on the hub"),
             Self::Conflict { owner } => write!(
                 f,
-                "the name is taken by a ManifestWork of {}; rename the work, or allow the take-over with \
-                 `gitwork adopt`",
+                "the name is taken by a ManifestWork of {}; rename the work, or allow the take-over: \
+                 annotate that ManifestWork with gitwork.dev/adopt=<this source's id>",
                 owner_text(owner)
             ),
             Self::StoredDifferently => f.write_str(

@@ -76,9 +76,10 @@ pub fn render(
     let key = work_key(path, inherited.cluster, &work_file, &scope, &mut files.diagnostics);
     let settings = Settings::merge(inherited, work_file.as_ref());
     let values = settings.substitute.then_some(inherited.values);
-    let manifests = files.manifests(&folder.manifests, kinds, values, inherited.secrets)?;
+    let mut manifests = files.manifests(&folder.manifests, kinds, values, inherited.secrets)?;
     let sidecars = files.sidecars(&folder.sidecars)?;
     let Files { texts, mut diagnostics, .. } = files;
+    name_resources(&mut manifests, &sidecars, kinds, &scope, &mut diagnostics);
 
     let configs = manifest_configs(
         &manifests,
@@ -473,6 +474,47 @@ fn is_about(entry: &Value, identity: &Identity) -> bool {
         && part("resource") == identity.resource
         && rules::wildcard(part("namespace"), &identity.namespace)
         && rules::wildcard(part("name"), &identity.name)
+}
+
+/// Takes the plurals that sidecars name in the place of guessed ones. What Kubernetes or a CRD of the repository
+/// says of a kind stands: another plural for it is an error.
+fn name_resources(
+    manifests: &mut [Manifest],
+    sidecars: &[Sidecar],
+    kinds: &KindIndex,
+    scope: &Scope,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    for manifest in manifests {
+        let mut named = false;
+        for sidecar in sidecars {
+            let Some(resource) = &sidecar.config.value.resource else { continue };
+            if !sidecar.covers(manifest) {
+                continue;
+            }
+            if named && *resource != manifest.identity.resource {
+                diagnostics.push(two_sidecars(sidecar, "resource", manifest, scope));
+            }
+            named = true;
+            match kinds.lookup(&manifest.identity.group, &manifest.kind) {
+                Found::Guessed { .. } => {
+                    let place = Location::at(&manifest.origin.file, manifest.origin.span);
+                    diagnostics.retain(|d| d.code != Code::GuessedPlural || d.location != place);
+                    manifest.identity.resource.clone_from(resource);
+                }
+                known if known.resource() == resource => {}
+                known => {
+                    let message =
+                        format!("the plural of {} is {}", manifest.kind, known.resource());
+                    let at = sidecar.config.location("/resource");
+                    diagnostics.push(
+                        Diagnostic::new(Code::BadValue, at, scope.clone(), message)
+                            .with_field("resource"),
+                    );
+                }
+            }
+        }
+    }
 }
 
 fn check_duplicates(manifests: &[Manifest], scope: &Scope, diagnostics: &mut Vec<Diagnostic>) {

@@ -62,7 +62,7 @@ fn walk(
                 match (known, schema.get("additionalProperties")) {
                     (Some(known), _) => walk(field, known, at, elsewhere, problems),
                     (None, Some(rest @ Value::Object(_))) => {
-                        walk(field, rest, at, elsewhere, problems)
+                        walk(field, rest, at, elsewhere, problems);
                     }
                     // A CRD's schema leaves it out and still means it: the API server would drop the field.
                     (None, Some(Value::Bool(false)) | None)

@@ -31,7 +31,7 @@ fn walk(
         Value::String(text) if text.contains("${") => match replaced(text, values) {
             Ok(new) => *value = new,
             Err((code, message, hint)) => {
-                problems.push(Problem { pointer: at.clone(), code, message, hint })
+                problems.push(Problem { pointer: at.clone(), code, message, hint });
             }
         },
         Value::Array(items) => {

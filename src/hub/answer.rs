@@ -131,7 +131,9 @@ fn of_status(
         403 => forbidden(status, verb, subject),
         404 => not_found(status, subject),
         409 if status.reason() == "AlreadyExists" => HubError::Exists { key: subject.name() },
-        409 => HubError::Stale { key: subject.name() },
+        409 if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) => {
+            HubError::Stale { key: subject.name() }
+        }
         // etcd and the connection to it have limits of their own, which come out as internal errors.
         500 if ["request is too large", "larger than max"]
             .iter()
@@ -139,7 +141,9 @@ fn of_status(
         {
             refused()
         }
-        408 | 410 | 429 | 500.. => HubError::Unavailable {
+        // No read has a precondition to fail: whoever answers this is not the API server, and says nothing of
+        // whether the object is there.
+        408 | 409 | 410 | 429 | 500.. => HubError::Unavailable {
             message: told(code, status),
             retry_after_seconds: retry_after_seconds
                 .or_else(|| status.0.pointer("/details/retryAfterSeconds").and_then(Value::as_u64)),

@@ -13,6 +13,7 @@ use crate::limits;
 mod answer;
 pub mod client;
 pub mod execute;
+pub mod fleet;
 mod list;
 mod server;
 mod transport;

@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod agent;
 mod catalogue;
 #[path = "../contract/mod.rs"]
 mod contract;
@@ -13,6 +14,8 @@ mod control_plane;
 mod custom_resources;
 mod deploy;
 mod forge;
+mod docs;
+mod example;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
@@ -30,6 +33,7 @@ mod schemas;
 mod status_branch;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod sync;
 mod tidy;
 mod wire;
 mod yaml_oracle;

@@ -350,3 +350,36 @@ fn an_unreadable_work_file_freezes_the_folder_whatever_its_work_was_called() {
     assert!(!desired.frozen.holds(&old, Some("clusters/a/other")));
     assert!(desired.diagnostics.iter().all(|d| matches!(d.scope, Scope::Work(_))));
 }
+
+const GATEWAY: &str = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: shop, namespace: shop}\n";
+
+#[test]
+fn a_sidecar_names_the_plural_that_no_crd_of_the_repository_tells() {
+    let desired = render(&files(&[
+        ("clusters/a/web/gateway.yaml", GATEWAY),
+        ("clusters/a/web/gateway.config.yaml", "resource: gateways\norphan: true\n"),
+    ]));
+    assert_eq!(codes(&desired), [], "nothing is guessed");
+    let rules = &spec(&desired, "a/web")["deleteOption"]["selectivelyOrphans"]["orphaningRules"];
+    assert_eq!(rules[0]["resource"], "gateways");
+}
+
+#[test]
+fn a_plural_that_cannot_be_right_is_refused() {
+    let sidecar = "clusters/a/web/x.config.yaml";
+    for (manifest, config, expected) in [
+        (GATEWAY, "resource: Gateways\n", Code::BadValue),
+        (DEPLOYMENT, "resource: deployment\n", Code::BadValue),
+        (
+            GATEWAY,
+            "resource: gateways\n---\nmatch: {name: shop}\nresource: gates\n",
+            Code::RuleConflict,
+        ),
+    ] {
+        let desired = render(&files(&[("clusters/a/web/x.yaml", manifest), (sidecar, config)]));
+        let errors: Vec<_> =
+            codes(&desired).into_iter().filter(|(_, code)| *code != Code::GuessedPlural).collect();
+        assert_eq!(errors, [(sidecar.to_owned(), expected)], "{config}");
+        assert!(desired.works.is_empty());
+    }
+}

@@ -26,6 +26,18 @@ pub enum Action {
 }
 
 impl Action {
+    pub const ALL: [Action; 9] = [
+        Self::Create,
+        Self::Update,
+        Self::Adopt,
+        Self::SetDeleteOption,
+        Self::Delete,
+        Self::Release,
+        Self::Wait,
+        Self::Hold,
+        Self::Keep,
+    ];
+
     pub(super) fn of(effect: Option<&Effect>, reason: &Reason) -> Self {
         match effect {
             Some(Effect::Create { .. }) => Self::Create,

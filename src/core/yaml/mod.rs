@@ -5,6 +5,9 @@
 
 mod compose;
 mod scalar;
+mod write;
+
+pub use write::write;
 
 use serde_json::Value;
 

@@ -1,0 +1,329 @@
+//! What gitwork costs against a real kube-apiserver: ratios and counts of one run, as machines are noisy.
+//! `docs/benchmarks.md` has the results and says how they are measured.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark fails by panicking and prints its results"
+)]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, StreamExt};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
+use serde_json::{Value, json};
+
+#[path = "../tests/harness/git_server/mod.rs"]
+mod git_server;
+#[path = "../tests/harness/mod.rs"]
+mod harness;
+
+use git_server::Repo;
+use harness::{Cluster, ClusterOptions, ControlPlane, crds, eventually};
+
+/// As many requests as gitwork has in flight.
+const CONCURRENCY: usize = 32;
+const CLUSTERS: usize = 100;
+const MANY: usize = 10_000;
+const FIRST: usize = 2_000;
+const SOURCE: &str = "bench";
+const DEADLINE: Duration = Duration::from_secs(600);
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let plane = ControlPlane::boot().await.unwrap();
+        let options = ClusterOptions { crds: crds::hub(), ..Default::default() };
+        let hub = plane.start("bench", options).await;
+        for cluster in 0..CLUSTERS {
+            hub.create_namespace(&namespace(cluster)).await;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        println!("| what | measured |\n|---|---|");
+        first_sync(&hub, folder.path()).await;
+        steady(&hub, folder.path()).await;
+        plan_without_hub(folder.path());
+    });
+}
+
+fn namespace(cluster: usize) -> String {
+    format!("bench-{cluster:03}")
+}
+
+/// Three manifests, 2 KiB in all.
+fn manifests(work: usize, text: &str) -> Vec<Value> {
+    let filler = format!("{work:06}{text}").repeat(60);
+    let filler: String = filler.chars().take(480).collect();
+    (0..3)
+        .map(|part| {
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": format!("work-{work:05}-{part}"), "namespace": "default" },
+                "data": { "filler": filler, "part": part.to_string() },
+            })
+        })
+        .collect()
+}
+
+fn path(work: usize) -> String {
+    format!("clusters/{}/work-{work:05}/manifests.yaml", namespace(work % CLUSTERS))
+}
+
+fn file(work: usize, text: &str) -> String {
+    manifests(work, text).iter().map(|manifest| format!("---\n{manifest}\n")).collect()
+}
+
+fn repository(folder: &Path, name: &str, works: usize) -> Repo {
+    let repo = Repo::create(&folder.join(name));
+    let files: Vec<(String, String)> =
+        (0..works).map(|work| (path(work), file(work, "first"))).collect();
+    let files: Vec<(&str, Option<&str>)> =
+        files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
+    repo.commit("main", &files);
+    repo
+}
+
+/// The program in the state that users run it: optimised.
+struct Gitwork(Child);
+
+impl Drop for Gitwork {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+fn command(hub: &Cluster, repo: &Repo, source: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
+    command
+        .args(["run", "--branch", "main", "--source-id", source, "--repo"])
+        .arg(repo.path())
+        .arg("--cache")
+        .arg(repo.path().with_extension("cache"))
+        .arg("--kubeconfig")
+        .arg(hub.kubeconfig_path())
+        .env("GITWORK_LOG", "error")
+        .stderr(Stdio::inherit());
+    command
+}
+
+impl Gitwork {
+    /// Processor time so far.
+    fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        // Linux counts in hundredths of a second here.
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// MiB in memory: now, and at most so far.
+    fn memory(&self) -> (u64, u64) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let of = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+        };
+        (of("VmRSS:"), of("VmHWM:"))
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+}
+
+fn works(hub: &Cluster) -> (kube::Client, ApiResource) {
+    let resource = ApiResource {
+        group: "work.open-cluster-management.io".into(),
+        version: "v1".into(),
+        api_version: "work.open-cluster-management.io/v1".into(),
+        kind: "ManifestWork".into(),
+        plural: "manifestworks".into(),
+    };
+    (hub.client(), resource)
+}
+
+/// Creates works of the same size as gitwork's with a bare client; works a second.
+async fn bare(hub: &Cluster, round: usize) -> f64 {
+    let (client, resource) = works(hub);
+    let start = Instant::now();
+    stream::iter(0..FIRST)
+        .map(|work| {
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(client.clone(), &namespace(work % CLUSTERS), &resource);
+            let object: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+                "metadata": { "name": format!("bare-{round}-{work:05}"), "labels": { "bench": "bare" } },
+                "spec": { "workload": { "manifests": manifests(work, "first") } },
+            }))
+            .unwrap();
+            async move { api.create(&PostParams::default(), &object).await.unwrap() }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .for_each(|_| async {})
+        .await;
+    FIRST as f64 / start.elapsed().as_secs_f64()
+}
+
+async fn first_sync(hub: &Cluster, folder: &Path) {
+    let mut ratios = Vec::new();
+    for round in 0..3 {
+        let source = format!("first-{round}");
+        // Names of its own for each round.
+        let repo = repository(folder, &format!("{source}.git"), 0);
+        let files: Vec<(String, String)> = (0..FIRST)
+            .map(|work| {
+                let path = path(work).replace("/work-", &format!("/{source}-"));
+                (path, file(work, "first"))
+            })
+            .collect();
+        let files: Vec<(&str, Option<&str>)> =
+            files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
+        repo.commit("main", &files);
+        let before = bare(hub, 2 * round).await;
+        let start = Instant::now();
+        let status = command(hub, &repo, &source).arg("--once").status().unwrap();
+        let synced = FIRST as f64 / start.elapsed().as_secs_f64();
+        assert!(status.success());
+        let after = bare(hub, 2 * round + 1).await;
+        let reference = f64::midpoint(before, after);
+        println!(
+            "| first sync of {FIRST} works, start and fetch included (round {round}) | {synced:.0}/s, bare client {before:.0}/s before and {after:.0}/s after: ratio {:.2} |",
+            synced / reference
+        );
+        ratios.push(synced / reference);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("| first sync of {FIRST} works, median ratio to the bare client | {:.2} |", ratios[1]);
+}
+
+async fn steady(hub: &Cluster, folder: &Path) {
+    let repo = repository(folder, "steady.git", MANY);
+    let first = command(hub, &repo, SOURCE).arg("--once").status().unwrap();
+    assert!(first.success());
+    let (client, resource) = works(hub);
+    assert_eq!(all(hub).await, MANY);
+
+    let child = command(hub, &repo, SOURCE)
+        .args(["--interval", "86400", "--listen", "127.0.0.1:0"])
+        .spawn()
+        .unwrap();
+    let gitwork = Gitwork(child);
+    idle(&gitwork).await;
+    let (now, most) = gitwork.memory();
+    println!("| memory with {MANY} works after a restart | {now} MiB RSS, {most} MiB at most |");
+
+    let mut requests = hub.requests();
+    requests.take();
+    let cpu = gitwork.cpu();
+    gitwork.signal("HUP");
+    idle(&gitwork).await;
+    let made = requests.take();
+    let made: Vec<String> = made
+        .iter()
+        .filter(|request| request.user_agent.starts_with("gitwork"))
+        .map(|request| format!("{} {}", request.verb, request.resource))
+        .filter(|request| !request.starts_with("watch"))
+        .collect();
+    println!(
+        "| a pass where nothing changed, {MANY} works | {} writes and lists, {} ms of CPU |",
+        made.len(),
+        (gitwork.cpu() - cpu).as_millis()
+    );
+
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client, &namespace(4_321 % CLUSTERS), &resource);
+    let mut latencies = Vec::new();
+    let cpu = gitwork.cpu();
+    let rounds = 10;
+    requests.take();
+    for round in 0..rounds {
+        let text = format!("change-{round}");
+        repo.commit("main", &[(&path(4_321), Some(&file(4_321, &text)))]);
+        let start = Instant::now();
+        gitwork.signal("HUP");
+        eventually("the change on the hub", DEADLINE, || async {
+            let work = api.get("work-04321").await.map_err(|error| error.to_string())?;
+            let there = work.data.pointer("/spec/workload/manifests/0/data/filler");
+            let there = there.and_then(Value::as_str).is_some_and(|filler| filler.contains(&text));
+            if there { Ok(()) } else { Err("not yet".into()) }
+        })
+        .await
+        .unwrap();
+        latencies.push(start.elapsed());
+    }
+    idle(&gitwork).await;
+    let writes = requests
+        .take()
+        .iter()
+        .filter(|request| request.user_agent.starts_with("gitwork") && request.is_write())
+        .count();
+    latencies.sort();
+    println!(
+        "| 1 of {MANY} works changed, {rounds} commits | {writes} writes; commit to hub {} ms in the middle, {} ms at most; {} ms of CPU a commit |",
+        latencies[latencies.len() / 2].as_millis(),
+        latencies[latencies.len() - 1].as_millis(),
+        (gitwork.cpu() - cpu).as_millis() / rounds
+    );
+    let (now, most) = gitwork.memory();
+    println!("| memory with {MANY} works after that | {now} MiB RSS, {most} MiB at most |");
+}
+
+async fn all(hub: &Cluster) -> usize {
+    // A list with a selector does not tell how many are left, so it is read to its end.
+    let (client, resource) = works(hub);
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let mut params =
+        ListParams::default().labels(&format!("gitwork.dev/source={SOURCE}")).limit(500);
+    let mut found = 0;
+    loop {
+        let page = api.list_metadata(&params).await.unwrap();
+        found += page.items.len();
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params.continue_token = Some(next),
+            _ => return found,
+        }
+    }
+}
+
+/// Waits until the program has used no processor for a second.
+async fn idle(gitwork: &Gitwork) {
+    let mut last = (gitwork.cpu(), Instant::now());
+    let deadline = Instant::now() + DEADLINE;
+    // At least a second passes before an idle program counts as idle: a signal needs a moment to be seen.
+    while last.1.elapsed() < Duration::from_secs(2) {
+        assert!(Instant::now() < deadline, "gitwork does not come to rest");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = gitwork.cpu();
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+    }
+}
+
+fn plan_without_hub(folder: &Path) {
+    let repo = folder.join("steady.git");
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let start = Instant::now();
+        let output = Command::new(env!("CARGO_BIN_EXE_gitwork"))
+            .args(["plan", "--branch", "main", "--base", "main~1", "-o", "json", "--repo"])
+            .arg(&repo)
+            .arg("--cache")
+            .arg(folder.join("steady.cache"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let review: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(review["counts"]["worksChanged"], 1, "{review}");
+        times.push(start.elapsed());
+    }
+    times.sort();
+    println!(
+        "| `plan` between two commits of {MANY} works, no hub | {} ms |",
+        times[1].as_millis()
+    );
+}

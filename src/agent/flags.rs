@@ -1,0 +1,300 @@
+//! The command line: that of `work agent` of OCM's klusterlet, so that the binary can take its place.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+/// `gitwork-agent`
+#[derive(Debug, Parser)]
+#[command(
+    name = "gitwork-agent",
+    version,
+    about = "The work agent of a managed cluster (Open Cluster Management)"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Apply the ManifestWorks of a cluster and report their status
+    #[command(
+        after_help = "Example:\n  gitwork-agent agent --spoke-cluster-name=edge-7 \\\n    --workload-source-driver=kube --workload-source-config=/spoke/hub-kubeconfig/kubeconfig"
+    )]
+    Agent(Box<AgentFlags>),
+}
+
+/// A boolean as Go takes it: alone, or with a value.
+macro_rules! go_flag {
+    () => {
+        "true"
+    };
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct AgentFlags {
+    /// Name of the managed cluster: its namespace on the hub
+    #[arg(long, visible_alias = "cluster-name")]
+    pub spoke_cluster_name: String,
+    /// How works come from the hub; only kube
+    #[arg(long, default_value = "kube")]
+    pub workload_source_driver: String,
+    /// Kubeconfig of the hub
+    #[arg(long, default_value = "/spoke/hub-kubeconfig/kubeconfig")]
+    pub workload_source_config: PathBuf,
+    /// Kubeconfig of the managed cluster; without it, that of --kubeconfig or of the pod
+    #[arg(long)]
+    pub spoke_kubeconfig: Option<PathBuf>,
+    /// Kubeconfig of the cluster that this runs on
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the Lease; without it, that of the pod
+    #[arg(long, env = "POD_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Identity of this agent; without it, the hash of the hub's address
+    #[arg(long, default_value = "")]
+    pub agent_id: String,
+    /// How often objects are read whose kind cannot be watched
+    #[arg(long, value_parser = go_duration, default_value = "10s")]
+    pub status_sync_interval: Duration,
+    /// How long an AppliedManifestWork stays after its ManifestWork is gone; 100 years and more: for ever
+    #[arg(long, value_parser = go_duration, default_value = "60m")]
+    pub appliedmanifestwork_eviction_grace_period: Duration,
+    /// Bytes of one raw JSON feedback value (gate RawFeedbackJsonString)
+    #[arg(long, default_value_t = 1024)]
+    pub max_json_raw_length: usize,
+    /// Works that are applied at a time
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    pub workload_agent_workers: u16,
+    /// Name=true,…: RawFeedbackJsonString, ExecutorValidatingCaches
+    #[arg(long, value_delimiter = ',', value_parser = gate)]
+    pub feature_gates: Vec<(String, bool)>,
+    /// Work without a Lease
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = go_flag!(), action = ArgAction::Set)]
+    pub disable_leader_election: bool,
+    #[arg(long, value_parser = go_duration, default_value = "137s")]
+    pub leader_election_lease_duration: Duration,
+    #[arg(long, value_parser = go_duration, default_value = "107s")]
+    pub leader_election_renew_deadline: Duration,
+    #[arg(long, value_parser = go_duration, default_value = "26s")]
+    pub leader_election_retry_period: Duration,
+    /// Requests a second to the managed cluster; without it there is no limit but the number of workers
+    #[arg(long)]
+    pub kube_api_qps: Option<f64>,
+    #[arg(long)]
+    pub kube_api_burst: Option<f64>,
+    /// Requests a second to the hub; without it there is no limit but the number of workers
+    #[arg(long)]
+    pub hub_kube_api_qps: Option<f64>,
+    #[arg(long)]
+    pub hub_kube_api_burst: Option<f64>,
+    /// Where /healthz, /readyz and /metrics are served, over TLS with a certificate of its own
+    #[arg(long, default_value = "0.0.0.0:8443", value_parser = listen)]
+    pub listen: std::net::SocketAddr,
+    /// End when one of these files changes (the hub's kubeconfig is read anew instead)
+    #[arg(long)]
+    pub terminate_on_files: Vec<PathBuf>,
+    /// Verbosity: 0 to 2 info, 3 to 5 debug, more trace
+    #[arg(long, short = 'v', default_value_t = 0)]
+    pub v: u8,
+    /// Logs as JSON
+    #[arg(long)]
+    pub log_json: bool,
+    #[command(flatten)]
+    pub without_effect: WithoutEffect,
+}
+
+/// Flags of OCM's agent that mean nothing here. They are taken, and said to be without effect.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Taken, without effect")]
+pub struct WithoutEffect {
+    #[arg(long)]
+    max_feedback_watch: Option<String>,
+    #[arg(long)]
+    cloudevents_client_id: Option<String>,
+    #[arg(long)]
+    cloudevents_client_codecs: Vec<String>,
+    #[arg(long)]
+    hub_kubeconfig_dir: Option<String>,
+    #[arg(long)]
+    hub_kubeconfig: Option<String>,
+    #[arg(long)]
+    tls_min_version: Option<String>,
+    #[arg(long)]
+    tls_cipher_suites: Vec<String>,
+    #[arg(long)]
+    config: Option<String>,
+    #[arg(long)]
+    vmodule: Option<String>,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = go_flag!())]
+    logtostderr: Option<String>,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = go_flag!())]
+    alsologtostderr: Option<String>,
+    #[arg(long)]
+    log_flush_frequency: Option<String>,
+}
+
+impl WithoutEffect {
+    /// Which of them were given, and why they do nothing.
+    pub fn notes(&self) -> Vec<String> {
+        let watched = "every tracked kind is watched";
+        let kube = "only the kube driver is there";
+        let unread = "the file of --workload-source-config is used";
+        let tls = "TLS 1.2 and later with safe cipher suites is what there is";
+        let logs = "logs go to stderr";
+        [
+            ("--max-feedback-watch", self.max_feedback_watch.is_some(), watched),
+            ("--cloudevents-client-id", self.cloudevents_client_id.is_some(), kube),
+            ("--cloudevents-client-codecs", !self.cloudevents_client_codecs.is_empty(), kube),
+            ("--hub-kubeconfig-dir", self.hub_kubeconfig_dir.is_some(), unread),
+            ("--hub-kubeconfig", self.hub_kubeconfig.is_some(), unread),
+            ("--tls-min-version", self.tls_min_version.is_some(), tls),
+            ("--tls-cipher-suites", !self.tls_cipher_suites.is_empty(), tls),
+            ("--config", self.config.is_some(), "there is nothing that only a file could say"),
+            ("--vmodule", self.vmodule.is_some(), "set RUST_LOG instead"),
+            ("--logtostderr", self.logtostderr.is_some(), logs),
+            ("--alsologtostderr", self.alsologtostderr.is_some(), logs),
+            ("--log-flush-frequency", self.log_flush_frequency.is_some(), "logs are not held back"),
+        ]
+        .into_iter()
+        .filter(|(_, given, _)| *given)
+        .map(|(flag, _, why)| format!("{flag} is without effect: {why}"))
+        .collect()
+    }
+}
+
+/// Feature gates of OCM's agent that do something here.
+pub const GATES: &[&str] = &["RawFeedbackJsonString", "ExecutorValidatingCaches"];
+/// Gates of other OCM components, which a klusterlet may pass on.
+const GATES_OF_OTHERS: &[&str] = &[
+    "AddonManagement",
+    "AllAlpha",
+    "AllBeta",
+    "ClusterClaim",
+    "ClusterProperty",
+    "ManifestWorkReplicaSet",
+    "CloudEventsDrivers",
+    "CleanUpCompletedManifestWork",
+    "NilExecutorValidating",
+    "V1beta1CSRAPICompatibility",
+    "MultipleHubs",
+];
+
+fn gate(text: &str) -> Result<(String, bool), String> {
+    let (name, value) = text.split_once('=').ok_or("it must be Name=true or Name=false")?;
+    if !GATES.contains(&name) && !GATES_OF_OTHERS.contains(&name) {
+        return Err(format!("there is no feature gate {name}; there are {}", GATES.join(", ")));
+    }
+    let value = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
+    Ok((name.to_owned(), value))
+}
+
+impl AgentFlags {
+    pub fn is_enabled(&self, gate: &str) -> bool {
+        self.feature_gates.iter().rev().find(|(name, _)| name == gate).is_some_and(|(_, on)| *on)
+    }
+}
+
+/// Go's `host:port`, where the host may be missing.
+fn listen(text: &str) -> Result<std::net::SocketAddr, String> {
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    full.parse().map_err(|_| format!("{text:?} is no address and port"))
+}
+
+/// A duration as Go writes it: `1h30m`, `10s`, `1.5m`, `300ms`.
+fn go_duration(text: &str) -> Result<Duration, String> {
+    let error = || format!("{text:?} is no duration; write for example 10s, 5m or 1h30m");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
+        let (number, tail) = rest.split_at(digits);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let factor = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(error()),
+        };
+        seconds += number.parse::<f64>().map_err(|_| error())? * factor;
+        rest = tail;
+    }
+    if text.is_empty() {
+        Err(error())
+    } else {
+        Duration::try_from_secs_f64(seconds).map_err(|_| error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<AgentFlags, String> {
+        let all = ["gitwork-agent", "agent"].iter().chain(arguments);
+        match Cli::try_parse_from(all) {
+            Ok(Cli { command: Command::Agent(flags) }) => Ok(*flags),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_a_klusterlet() {
+        let flags = parse(&[
+            "--spoke-cluster-name=edge-7",
+            "--workload-source-driver=kube",
+            "--workload-source-config=/spoke/hub-kubeconfig/kubeconfig",
+            "--agent-id=abc",
+            "--terminate-on-files=/spoke/hub-kubeconfig/kubeconfig",
+            "--feature-gates=RawFeedbackJsonString=true,ExecutorValidatingCaches=false",
+            "--disable-leader-election",
+            "--status-sync-interval=60s",
+            "--max-feedback-watch=50",
+            "-v=4",
+        ])
+        .unwrap();
+        assert!(flags.disable_leader_election && flags.is_enabled("RawFeedbackJsonString"));
+        assert!(!flags.is_enabled("ExecutorValidatingCaches"));
+        assert_eq!(flags.status_sync_interval, Duration::from_secs(60));
+        assert_eq!(flags.appliedmanifestwork_eviction_grace_period, Duration::from_secs(3600));
+        assert_eq!(flags.without_effect.notes().len(), 1);
+        assert_eq!(flags.v, 4);
+        let flags =
+            parse(&["--cluster-name=a", "--disable-leader-election=false", "--listen=:0"]).unwrap();
+        assert!(!flags.disable_leader_election && flags.spoke_cluster_name == "a");
+    }
+
+    #[test]
+    fn what_is_unknown_is_an_error() {
+        for arguments in [
+            &["--spoke-cluster-name=a", "--no-such-flag"][..],
+            &["--spoke-cluster-name=a", "--feature-gates=NoSuch=true"],
+            &["--spoke-cluster-name=a", "--status-sync-interval=10"],
+            &["--spoke-cluster-name=a", "--workload-agent-workers=0"],
+            &[],
+        ] {
+            assert!(parse(arguments).is_err(), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in
+            [("10s", 10.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("300ms", 0.3), ("0", 0.0)]
+        {
+            assert_eq!(go_duration(text).unwrap(), Duration::from_secs_f64(seconds), "{text}");
+        }
+        for text in ["", "s", "10", "1d", "1e400s", "-1s"] {
+            assert!(go_duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Kubeconfigs of hub and cluster: clients, the address that the hub's hash is of, and changes of the files.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{HeaderValue, header};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use super::core::identity::{FIELD_MANAGER, hub_host};
+
+const CONNECT: Duration = Duration::from_secs(10);
+/// A mounted Secret is a handful of small files.
+const FILES_MAX: usize = 64;
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Why there is no connection. The messages hold nothing that a kubeconfig keeps secret.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    #[error(
+        "cannot read the kubeconfig {path}; is the file there, and does `kubectl config view` accept it?"
+    )]
+    Read { path: PathBuf },
+    #[error("the kubeconfig {path} has no current context with a cluster")]
+    NoCluster { path: PathBuf },
+    #[error("the kubeconfig {path} cannot be used: are its certificates and keys there?")]
+    Unusable { path: PathBuf },
+    #[error("no kubeconfig is given and this is no pod: give --kubeconfig or --spoke-kubeconfig")]
+    NoPod,
+    #[error("cannot set up TLS for the connection to {server}")]
+    Setup { server: String },
+}
+
+/// A cluster that can be talked to.
+pub struct Connection {
+    pub client: Client,
+    /// What OCM takes for the host: the server as the file says it.
+    pub host: String,
+}
+
+/// Connects as a kubeconfig says.
+pub async fn connect(file: &Path) -> Result<Connection, KubeconfigError> {
+    let path = || file.to_path_buf();
+    let kubeconfig =
+        Kubeconfig::read_from(file).map_err(|_| KubeconfigError::Read { path: path() })?;
+    let host = server(&kubeconfig).ok_or_else(|| KubeconfigError::NoCluster { path: path() })?;
+    let host = hub_host(&host).to_owned();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(|_| KubeconfigError::Unusable { path: path() })?;
+    Ok(Connection { client: client(config)?, host })
+}
+
+/// Connects to the cluster that this pod runs on.
+pub fn connect_in_cluster() -> Result<Connection, KubeconfigError> {
+    let config = Config::incluster().map_err(|_| KubeconfigError::NoPod)?;
+    let host = config.cluster_url.to_string();
+    Ok(Connection { client: client(config)?, host })
+}
+
+/// A client that names itself as OCM's agent does: the API server takes the name for the field manager.
+pub fn client(mut config: Config) -> Result<Client, KubeconfigError> {
+    let server = config.cluster_url.to_string();
+    config.connect_timeout = Some(CONNECT);
+    config.default_retry = false;
+    config.headers.push((header::USER_AGENT, HeaderValue::from_static(FIELD_MANAGER)));
+    Client::try_from(config).map_err(|_| KubeconfigError::Setup { server })
+}
+
+/// The server of the current context, byte for byte.
+fn server(kubeconfig: &Kubeconfig) -> Option<String> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|one| one.name == *current)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|one| one.name == context.cluster)?;
+    cluster.cluster.as_ref()?.server.clone()
+}
+
+/// A digest of a file, and of its neighbours: a mounted Secret has certificates beside the kubeconfig.
+pub fn digest_with_neighbours(file: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .take(FILES_MAX)
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect();
+    files.push(file.to_path_buf());
+    files.sort();
+    for file in files {
+        digest(&file).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// A digest of a file's content; of one that cannot be read, a fixed one.
+pub fn digest(file: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let is_small_file =
+        fs::metadata(file).is_ok_and(|data| data.is_file() && data.len() <= FILE_BYTES_MAX);
+    if is_small_file && let Ok(content) = fs::read(file) {
+        content.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_taken_as_it_stands() {
+        let text = "{apiVersion: v1, kind: Config, current-context: b, contexts: [{name: a, context: {cluster: a, user: u}}, \
+            {name: b, context: {cluster: b, user: u}}], clusters: [{name: a, cluster: {server: 'https://a'}}, \
+            {name: b, cluster: {server: 'https://B:6443/'}}], users: []}";
+        assert_eq!(server(&Kubeconfig::from_yaml(text).unwrap()).unwrap(), "https://B:6443/");
+        assert_eq!(server(&Kubeconfig::default()), None);
+    }
+
+    #[test]
+    fn a_rotated_certificate_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        fs::write(&file, "a").unwrap();
+        let before = digest_with_neighbours(&file);
+        assert_eq!(digest_with_neighbours(&file), before);
+        fs::write(folder.path().join("tls.crt"), "b").unwrap();
+        assert_ne!(digest_with_neighbours(&file), before);
+    }
+}

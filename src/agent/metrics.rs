@@ -1,0 +1,106 @@
+//! What the agent counts. No label holds a name that a user chooses.
+
+use std::sync::atomic::AtomicI64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    server: &'static str,
+    verb: String,
+    code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+type Count = Gauge<i64, AtomicI64>;
+
+/// All metrics of one agent.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    passes: Family<OutcomeLabels, Counter>,
+    pub corrections: Counter,
+    pub fights: Counter,
+    pub missed_changes: Counter,
+    pub works: Count,
+    pub objects: Count,
+    pub watches: Count,
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("gitwork_agent");
+        let requests = Family::default();
+        registry.register(
+            "requests",
+            "Requests to API servers; code 0: no answer",
+            requests.clone(),
+        );
+        let passes = Family::default();
+        registry.register("passes", "Passes over one work", passes.clone());
+        let counter = |registry: &mut Registry, name: &str, help: &str| {
+            let counter = Counter::default();
+            registry.register(name, help, counter.clone());
+            counter
+        };
+        let corrections =
+            counter(&mut registry, "corrections", "Objects put back after a foreign change");
+        let fights =
+            counter(&mut registry, "fights", "Corrections put off as another client undoes them");
+        let missed_changes =
+            counter(&mut registry, "missed_changes", "Changes that only a full list told of");
+        let gauge = |registry: &mut Registry, name: &str, help: &str| {
+            let gauge = Count::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let works = gauge(&mut registry, "works", "ManifestWorks of this cluster on the hub");
+        let objects =
+            gauge(&mut registry, "tracked_objects", "Objects on the cluster that belong to works");
+        let watches =
+            gauge(&mut registry, "watched_kinds", "Kinds on the cluster that are watched");
+        Self {
+            registry,
+            requests,
+            passes,
+            corrections,
+            fights,
+            missed_changes,
+            works,
+            objects,
+            watches,
+        }
+    }
+
+    pub fn request(&self, server: &'static str, verb: &str, code: u16) {
+        self.requests.get_or_create(&RequestLabels { server, verb: verb.to_owned(), code }).inc();
+    }
+
+    /// `settled`, `changed` or `failed`.
+    pub fn pass(&self, outcome: &'static str) {
+        self.passes.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    /// In OpenMetrics' text form.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            Ok(()) => text,
+            Err(_) => String::new(),
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}

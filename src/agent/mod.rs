@@ -1,0 +1,253 @@
+//! The work agent of a managed cluster: applies the ManifestWorks of its cluster namespace on the hub and reports
+//! their status. A drop-in for the work agent of OCM's klusterlet.
+//!
+//! [`core`] decides; the rest reads, watches and writes. Watches only note who has to look at what; passes, one per
+//! work at a time, read the latest state and act.
+
+mod apply;
+pub mod core;
+mod discovery;
+mod executor;
+pub mod flags;
+mod follow;
+mod items;
+mod kubeconfig;
+pub mod lease;
+pub mod metrics;
+mod pass;
+mod queue;
+mod removal;
+pub mod run;
+pub mod serve;
+pub mod server;
+mod state;
+mod tracking;
+mod watch;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::{Semaphore, watch as signal};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout};
+
+use self::core::feedback::RawJson;
+use self::core::identity::{WORK_GROUP, hub_hash};
+use self::core::manifest::Mapping;
+use self::discovery::Discovery;
+use self::executor::Executors;
+use self::metrics::Metrics;
+use self::queue::Queue;
+use self::server::{RateLimit, Server, path};
+use self::state::State;
+use self::tracking::{Key, KindId};
+
+/// How long running passes have to end, of the 10 s that a pod has.
+const SHUTDOWN: Duration = Duration::from_secs(8);
+
+/// What an agent is told at its start.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The cluster's namespace on the hub.
+    pub cluster_name: String,
+    /// See [`core::identity::hub_hash`].
+    pub hub_hash: String,
+    pub agent_id: String,
+    /// How often objects are read that cannot be watched.
+    pub status_sync_interval: Duration,
+    pub eviction_grace: Duration,
+    pub raw: RawJson,
+    /// Works that are applied at a time.
+    pub workers: usize,
+    /// Whether answers about executors are kept until roles or bindings change.
+    pub caches_executors: bool,
+}
+
+impl Settings {
+    /// With the defaults of the command line. `hub_server`: as in the kubeconfig, byte for byte.
+    pub fn new(cluster_name: &str, hub_server: &str) -> Self {
+        let hash = hub_hash(hub_server);
+        Self {
+            cluster_name: cluster_name.into(),
+            agent_id: hash.clone(),
+            hub_hash: hash,
+            status_sync_interval: Duration::from_secs(10),
+            eviction_grace: Duration::from_secs(3600),
+            raw: RawJson { enabled: false, bytes_max: 1024 },
+            workers: 10,
+            caches_executors: false,
+        }
+    }
+}
+
+/// One running agent.
+pub struct Agent {
+    settings: Settings,
+    hub: Server,
+    cluster: Server,
+    metrics: Arc<Metrics>,
+    discovery: Discovery,
+    executors: Executors,
+    queue: Queue<Key>,
+    state: Mutex<State>,
+    /// Failures in a row of AppliedManifestWorks.
+    failures: Mutex<HashMap<Arc<str>, u32>>,
+    follows: Mutex<HashMap<KindId, AbortHandle>>,
+    /// Passes that may apply at a time.
+    slots: Semaphore,
+    synced: signal::Sender<Synced>,
+    started: Instant,
+}
+
+/// What has been listed once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Synced {
+    works: bool,
+    applied: bool,
+}
+
+impl Agent {
+    pub fn new(
+        settings: Settings,
+        (hub, hub_limit): (Client, Option<RateLimit>),
+        (cluster, cluster_limit): (Client, Option<RateLimit>),
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            hub: Server::new(hub, "hub", hub_limit, metrics.clone()),
+            cluster: Server::new(cluster, "cluster", cluster_limit, metrics.clone()),
+            metrics,
+            discovery: Discovery::default(),
+            executors: Executors::default(),
+            queue: Queue::new(),
+            state: Mutex::default(),
+            failures: Mutex::default(),
+            follows: Mutex::default(),
+            slots: Semaphore::new(settings.workers.max(1)),
+            synced: signal::Sender::new(Synced::default()),
+            started: Instant::now(),
+            settings,
+        })
+    }
+
+    /// Works until `stop` is done, then lets passes end that are under way.
+    pub async fn run(self: Arc<Self>, stop: impl Future<Output = ()>) {
+        let mut follows = self.follow_all();
+        let working = self.clone().work();
+        tokio::select! {
+            () = stop => {}
+            () = working => {}
+        }
+        follows.abort_all();
+        for (_, follow) in lock(&self.follows).drain() {
+            follow.abort();
+        }
+        self.executors.stop();
+    }
+
+    /// Whether all works and applied works are known.
+    pub fn is_ready(&self) -> bool {
+        *self.synced.borrow() == Synced { works: true, applied: true }
+    }
+
+    /// From the next request on: the hub's credentials have changed.
+    pub fn set_hub_client(&self, client: Client) {
+        self.hub.set_client(client);
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    async fn work(self: Arc<Self>) {
+        let mut synced = self.synced.subscribe();
+        // Before all is known, a work would be taken for new, and an applied work for one without a work.
+        if synced.wait_for(|synced| synced.works && synced.applied).await.is_err() {
+            return;
+        }
+        // More passes than may apply: one that gives way to others must not keep them from starting.
+        let open = Arc::new(Semaphore::new(self.settings.workers.max(1) * 4));
+        let mut passes = Passes(JoinSet::new());
+        loop {
+            let Ok(permit) = open.clone().acquire_owned().await else { return };
+            let key = self.queue.next().await;
+            while passes.0.try_join_next().is_some() {}
+            let agent = self.clone();
+            passes.0.spawn(async move {
+                agent.pass(&key).await;
+                agent.queue.done(&key);
+                drop(permit);
+            });
+        }
+    }
+
+    async fn pass(self: &Arc<Self>, key: &Key) {
+        match key {
+            Key::Work(name) => self.pass_work(name).await,
+            Key::Applied(name) => self.pass_applied(name).await,
+        }
+        let state = self.state();
+        self.metrics.works.set(i64::try_from(state.works.len()).unwrap_or(i64::MAX));
+        self.metrics.objects.set(i64::try_from(state.tracking.count()).unwrap_or(i64::MAX));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn applied_failures(&self) -> MutexGuard<'_, HashMap<Arc<str>, u32>> {
+        lock(&self.failures)
+    }
+
+    /// The path of one ManifestWork of this cluster.
+    fn work_path(&self, name: &str) -> String {
+        path(&work_mapping("manifestworks", true), &self.settings.cluster_name, Some(name))
+    }
+
+    fn works_path(&self) -> String {
+        path(&work_mapping("manifestworks", true), &self.settings.cluster_name, None)
+    }
+
+    /// The path of an AppliedManifestWork, or of all.
+    fn applied_path(&self, name: Option<&str>) -> String {
+        path(&work_mapping("appliedmanifestworks", false), "", name)
+    }
+}
+
+/// Passes under way. What is not done when this is dropped has had its time.
+struct Passes(JoinSet<()>);
+
+impl Drop for Passes {
+    fn drop(&mut self) {
+        let mut rest = std::mem::take(&mut self.0);
+        if rest.is_empty() {
+            return;
+        }
+        // Passes may be in the middle of writes that belong together.
+        tokio::spawn(async move {
+            let all = async { while rest.join_next().await.is_some() {} };
+            let _in_time = timeout(SHUTDOWN, all).await;
+        });
+    }
+}
+
+fn work_mapping(resource: &str, namespaced: bool) -> Mapping {
+    Mapping {
+        group: WORK_GROUP.into(),
+        version: "v1".into(),
+        resource: resource.into(),
+        namespaced,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes ring the process's TLS provider, once.
+pub fn install_crypto() {
+    // An error says that one is installed already.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+}

@@ -1,0 +1,145 @@
+//! `/healthz`, `/readyz` and `/metrics`, over TLS with a certificate made at the start: what the probes of a
+//! klusterlet's work agent expect.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::Agent;
+use super::metrics::Metrics;
+
+/// Who does not end a handshake within this is turned away.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Handshakes under way and connections that wait to be served.
+const WAITING_MAX: usize = 32;
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(
+        "cannot listen on {address}: {error}; is another process there? --listen takes another address"
+    )]
+    Listen { address: SocketAddr, error: std::io::Error },
+    #[error("cannot make a certificate to serve with: {0}")]
+    Certificate(String),
+}
+
+/// Whether the agent is there yet: it is made once this process leads.
+pub type Current = Arc<std::sync::Mutex<Option<Arc<Agent>>>>;
+
+/// Binds the address. What is served from then on is told by `current`.
+pub async fn bind(address: SocketAddr) -> Result<TlsListener, ServeError> {
+    let acceptor = acceptor()?;
+    let listener =
+        TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
+    let local = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
+    let (sender, connections) = mpsc::channel(WAITING_MAX);
+    tokio::spawn(accept(listener, acceptor, sender));
+    Ok(TlsListener { connections, local })
+}
+
+/// Serves for ever.
+pub async fn serve(listener: TlsListener, current: Current, metrics: Arc<Metrics>) {
+    let ready = current.clone();
+    let router = Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/livez", get(|| async { "ok" }))
+        .route("/readyz", get(move || readiness(ready.clone())))
+        .route("/metrics", get(move || scrape(metrics.clone())));
+    if let Err(error) = axum::serve(listener, router).await {
+        tracing::warn!(%error, "health and metrics are not served any more");
+    }
+}
+
+/// A process that waits for the Lease is ready: it stands by.
+async fn readiness(current: Current) -> impl IntoResponse {
+    let agent = super::lock(&current).clone();
+    match agent {
+        Some(agent) if !agent.is_ready() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "works are not listed yet")
+        }
+        _ => (StatusCode::OK, "ok"),
+    }
+}
+
+async fn scrape(metrics: Arc<Metrics>) -> impl IntoResponse {
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, content_type)], metrics.text())
+}
+
+fn acceptor() -> Result<TlsAcceptor, ServeError> {
+    let failed = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
+    let made =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| failed(&e))?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| failed(&e))?
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .map_err(|e| failed(&e))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    sender: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+) {
+    loop {
+        // A place is reserved first: who connects without end waits in the kernel.
+        let Ok(place) = sender.clone().reserve_owned().await else { return };
+        let Ok((stream, address)) = listener.accept().await else {
+            // Usually too many open files: let some close.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                place.send((stream, address));
+            }
+        });
+    }
+}
+
+/// Connections whose handshake is done.
+pub struct TlsListener {
+    connections: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    local: SocketAddr,
+}
+
+impl TlsListener {
+    pub fn address(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.connections.recv().await {
+            Some(connection) => connection,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+}

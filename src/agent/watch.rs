@@ -1,0 +1,203 @@
+//! Following one collection: a list in pages, then a watch from there, for ever.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::core::WatchEvent;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::debug;
+
+use super::server::{ApiError, Server};
+
+/// Objects of one page: little to hold at a time, and still 200 pages for 50,000.
+const PAGE: u32 = 250;
+/// How long the API server is asked to keep a watch open, at least; up to half more, so that not all end at once.
+const WATCH: Duration = Duration::from_secs(600);
+/// Beyond that a watch is taken for dead.
+const GRACE: Duration = Duration::from_secs(20);
+/// A list again after this long: it ought to tell nothing new.
+const RELIST: Duration = Duration::from_secs(6 * 3600);
+/// A watch that ends sooner was cut.
+const SHORT: Duration = Duration::from_secs(1);
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LONGEST: Duration = Duration::from_secs(30);
+
+/// Who is told of a collection.
+pub trait Follower: Send {
+    type Item: DeserializeOwned + Versioned + Clone + Send;
+    /// A list begins: what it does not name is gone.
+    fn list_started(&mut self);
+    fn present(&mut self, item: Self::Item);
+    fn gone(&mut self, item: Self::Item);
+    /// A list has ended, as of a revision.
+    fn list_ended(&mut self, revision: u64);
+    /// The collection cannot be followed for now. Gives how long to wait at least.
+    fn failed(&mut self, error: &ApiError) -> Duration;
+}
+
+/// A resourceVersion as a number. API servers promise since Kubernetes 1.35 that they compare so, and did before.
+pub fn revision(resource_version: &str) -> u64 {
+    resource_version.parse().unwrap_or(0)
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    metadata: PageMetadata,
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
+/// Follows until it is dropped.
+pub async fn follow<F: Follower>(
+    server: &Server,
+    path: &str,
+    metadata_only: bool,
+    follower: &mut F,
+) {
+    let mut from: Option<(String, Instant)> = None;
+    let mut failures: u32 = 0;
+    loop {
+        let begun = Instant::now();
+        let step = match from.take().filter(|(_, listed)| listed.elapsed() < RELIST) {
+            Some((version, listed)) => watch(server, path, metadata_only, &version, follower)
+                .await
+                .map(|version| (version, listed))
+                .map_err(|(error, version)| (error, Some((version, listed)))),
+            None => list(server, path, metadata_only, follower)
+                .await
+                .map(|version| (version, Instant::now()))
+                .map_err(|error| (error, None)),
+        };
+        match step {
+            Ok(next) => {
+                failures = 0;
+                let is_watch = next.1 < begun;
+                from = Some(next);
+                if is_watch && begun.elapsed() < SHORT {
+                    // A proxy that ends watches at once must not make us ask without end.
+                    sleep(SHORT).await;
+                }
+            }
+            Err((error, next)) => {
+                debug!(path, %error, "cannot follow");
+                if !error.is_expired() {
+                    from = next;
+                    let wait = RETRY_FIRST
+                        .saturating_mul(2_u32.saturating_pow(failures))
+                        .min(RETRY_LONGEST);
+                    failures = failures.saturating_add(1);
+                    let at_least = follower.failed(&error);
+                    sleep(wait.max(at_least).mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn list<F: Follower>(
+    server: &Server,
+    path: &str,
+    metadata_only: bool,
+    follower: &mut F,
+) -> Result<String, ApiError> {
+    follower.list_started();
+    let mut next = String::new();
+    loop {
+        let mut page_path = format!("{path}?limit={PAGE}");
+        if !next.is_empty() {
+            page_path.push_str("&continue=");
+            page_path.push_str(&next);
+        }
+        let page: Page<F::Item> = server.list(&page_path, metadata_only).await?;
+        page.items.into_iter().for_each(|item| follower.present(item));
+        if page.metadata.next.is_empty() {
+            follower.list_ended(revision(&page.metadata.resource_version));
+            return Ok(page.metadata.resource_version);
+        }
+        next = page.metadata.next;
+    }
+}
+
+/// Watches until the API server ends it. With an error comes the version to go on from.
+async fn watch<F: Follower>(
+    server: &Server,
+    path: &str,
+    metadata_only: bool,
+    version: &str,
+    follower: &mut F,
+) -> Result<String, (ApiError, String)> {
+    let mut version = version.to_owned();
+    let open_for = WATCH.mul_f64(1.0 + fastrand::f64() / 2.0);
+    let deadline = Instant::now() + open_for + GRACE;
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let watch_path = format!(
+        "{path}{separator}watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={version}",
+        open_for.as_secs()
+    );
+    let request = match Server::watch_request(&watch_path, metadata_only) {
+        Ok(request) => request,
+        Err(error) => return Err((error, version)),
+    };
+    let opened =
+        timeout_at(deadline, server.client().request_events::<Event<F::Item>>(request)).await;
+    server.count("WATCH", 200);
+    let mut events = match opened {
+        Ok(Ok(events)) => Box::pin(events),
+        Ok(Err(error)) => return Err((error.into(), version)),
+        Err(_) => return Err((ApiError::Timeout, version)),
+    };
+    loop {
+        let event = match timeout_at(deadline, events.next()).await {
+            Ok(Some(Ok(event))) => event,
+            Ok(Some(Err(error))) => return Err((error.into(), version)),
+            Ok(None) => return Ok(version),
+            Err(_) => return Err((ApiError::Timeout, version)),
+        };
+        let told = match event {
+            WatchEvent::Added(event) | WatchEvent::Modified(event) => {
+                follower.present(event.item);
+                event.version
+            }
+            WatchEvent::Deleted(event) => {
+                follower.gone(event.item);
+                event.version
+            }
+            WatchEvent::Bookmark(bookmark) => bookmark.metadata.resource_version,
+            WatchEvent::Error(status) => return Err((ApiError::Status(status), version)),
+        };
+        if !told.is_empty() {
+            version = told;
+        }
+    }
+}
+
+/// An object of an event, and its version.
+#[derive(Clone)]
+struct Event<T> {
+    item: T,
+    version: String,
+}
+
+/// Of items it is only known that they can be read; this one knows its version.
+pub trait Versioned {
+    fn version(&self) -> String;
+}
+
+impl<'de, T: Deserialize<'de> + Versioned> Deserialize<'de> for Event<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let item = T::deserialize(deserializer)?;
+        let version = item.version();
+        Ok(Self { item, version })
+    }
+}

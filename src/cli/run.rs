@@ -1,0 +1,334 @@
+//! `run`: the daemon, and its single pass.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use futures::FutureExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::report_args::ReportArgs;
+use super::source_args::{Credentials, HubArgs, SourceArgs};
+use super::{Exit, Failure, output, runtime};
+use crate::core::config::{DaemonFile, DaemonSource, FileKind};
+use crate::core::configfile;
+use crate::core::diagnostic::Scope;
+use crate::core::name::RepoPath;
+use crate::core::plan::Policy;
+use crate::daemon::bulletin::Reach;
+use crate::daemon::engine::{Engine, EngineOptions};
+use crate::daemon::http::{self, Health};
+use crate::daemon::metrics::Metrics;
+use crate::daemon::reporters::{self, Reporting};
+use crate::git::watch::Watch;
+use crate::hub::execute::ExecuteOptions;
+use crate::hub::fleet::{self, FleetError};
+use crate::hub::{Hub, KubeHub, client as hub_client};
+use crate::limits;
+use crate::source::{Repository, Source, SourceConfig};
+
+/// A folder is read once nothing has changed in it for so long: an editor or `git checkout` writes many files.
+const QUIET: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    hub: HubArgs,
+    /// File with several sources and all that flags can say; `gitwork schema daemon` describes it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["branch", "tag", "semver", "commit", "source_id"])]
+    config: Option<PathBuf>,
+    /// Make one pass, wait for nothing, and end: 0 where the hub is as Git wants it
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two fetches
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    interval: u64,
+    #[command(flatten)]
+    report: ReportArgs,
+    /// Let a commit delete every work of the source
+    #[arg(long)]
+    allow_delete_all: bool,
+    /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Form of the log on stderr; GITWORK_LOG sets its level
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// What the daemon is to do, from flags or a file.
+struct Setup {
+    sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
+    hub: HubArgs,
+    listen: Option<SocketAddr>,
+}
+
+pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    start_log(args.log_format);
+    let setup = match &args.config {
+        Some(file) => from_file(args, file)?,
+        None => from_flags(args)?,
+    };
+    let runtime = runtime()?;
+    let exit = runtime.block_on(async {
+        let connect =
+            hub_client::connector(setup.hub.kubeconfig.clone(), setup.hub.context.clone());
+        let hub: Arc<dyn Hub> = Arc::new(KubeHub::connect(connect).await.map_err(Failure::new)?);
+        if args.once { once(setup, hub).await } else { serve(setup, hub).await }
+    });
+    // A fetch that hangs in the network must not hold up the end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    exit
+}
+
+/// A client for commands that only read.
+pub async fn client(args: &HubArgs) -> Result<kube::Client, Failure> {
+    let config = hub_client::config(args.kubeconfig.as_deref(), args.context.as_deref())
+        .await
+        .map_err(Failure::new)?;
+    hub_client::client(config).map_err(Failure::new)
+}
+
+fn start_log(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("GITWORK_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // An error says that a log is installed already, which only a test does.
+    let _installed = match format {
+        LogFormat::Text => {
+            let colour =
+                anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+            log.with_ansi(colour).with_target(false).try_init()
+        }
+        LogFormat::Json => log.json().flatten_event(true).with_target(false).try_init(),
+    };
+}
+
+fn engine_options(interval: u64, allow_delete_all: bool, concurrency: usize) -> EngineOptions {
+    let execute = ExecuteOptions { concurrency, ..ExecuteOptions::default() };
+    let policy = Policy { allow_delete_all };
+    EngineOptions { interval: Duration::from_secs(interval), policy, execute }
+}
+
+fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
+    let concurrency = ExecuteOptions::default().concurrency;
+    let options = engine_options(args.interval, args.allow_delete_all, concurrency);
+    let sources = vec![(args.source.config()?, options, args.report.reporting())];
+    Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen })
+}
+
+fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
+    let file = read_file(path)?;
+    let mut sources = Vec::new();
+    for (index, source) in file.sources.iter().enumerate() {
+        let config = source_args(source, file.cache.as_deref())
+            .config()
+            .map_err(|why| in_file(path, &format!("sources[{index}]"), &why.message))?;
+        let options =
+            engine_options(source.interval_seconds, source.allow_delete_all, file.concurrency);
+        let reporting = Reporting {
+            commit_status: source.commit_status.clone(),
+            status_branch: source.status_branch.clone(),
+        };
+        sources.push((config, options, reporting));
+    }
+    if sources.is_empty() {
+        return Err(in_file(path, "sources", "there is none; name at least one repository"));
+    }
+    for (index, (config, ..)) in sources.iter().enumerate() {
+        if sources.iter().take(index).any(|(other, ..)| other.id == config.id) {
+            let message = format!("the id {:?} is used twice", config.id.as_str());
+            return Err(in_file(path, &format!("sources[{index}].id"), &message));
+        }
+    }
+    let listen = match &file.listen {
+        Some(address) => Some(address.parse().map_err(|_| {
+            in_file(path, "listen", &format!("{address:?} is no address as in 0.0.0.0:8080"))
+        })?),
+        None => None,
+    };
+    let kubeconfig = args.hub.kubeconfig.clone().or(file.kubeconfig.map(PathBuf::from));
+    let context = args.hub.context.clone().or(file.context);
+    Ok(Setup { sources, hub: HubArgs { kubeconfig, context }, listen: args.listen.or(listen) })
+}
+
+fn in_file(path: &Path, field: &str, message: &str) -> Failure {
+    Failure::new(format!("{}: {field}: {message}", path.display()))
+}
+
+fn read_file(path: &Path) -> Result<DaemonFile, Failure> {
+    let bytes = std::fs::read(path)
+        .map_err(|why| Failure::new(format!("cannot read {}: {why}", path.display())))?;
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("config");
+    let shown = RepoPath::root().join(name);
+    let (config, found) =
+        configfile::read_one::<DaemonFile>(&shown, &bytes, FileKind::Daemon, &Scope::Source);
+    output::diagnostics(&found);
+    if found.iter().any(super::super::core::diagnostic::Diagnostic::is_error) {
+        return Err(Failure::new(format!("{} cannot be used", path.display())));
+    }
+    Ok(config.map(|config| config.value).unwrap_or_default())
+}
+
+fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
+    let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
+    let from = &source.credentials;
+    SourceArgs {
+        repo: source.repo.clone(),
+        branch: source.branch.clone(),
+        tag: source.tag.clone(),
+        semver: source.semver.clone(),
+        commit: source.commit.clone(),
+        path: source.path.clone(),
+        source_id: source.id.clone(),
+        credentials: Credentials {
+            token_file: path(&from.token_file),
+            username: from.username.clone(),
+            password_file: path(&from.password_file),
+            ssh_key: path(&from.ssh_key),
+            ssh_passphrase_file: path(&from.ssh_passphrase_file),
+            known_hosts: path(&from.known_hosts),
+            ca_file: path(&from.ca_file),
+            client_cert: path(&from.client_cert),
+            client_key: path(&from.client_key),
+            proxy: from.proxy.clone(),
+        },
+        cache: cache.map(PathBuf::from),
+    }
+}
+
+async fn once(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
+    let metrics = Arc::new(Metrics::default());
+    let mut exit = Exit::Done;
+    for (config, options, _) in setup.sources {
+        let source = Source::open(config).map_err(Failure::new)?;
+        let engine = Engine::new(hub.clone(), source, options, metrics.clone());
+        let (plan, desired) = engine.once().await.map_err(Failure::new)?;
+        let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
+        if !plan.is_settled() || errors > 0 {
+            let open = plan.steps.iter().filter(|step| !step.is_settled()).count();
+            output::note(&format!(
+                "source {}: {open} works are not as Git wants them, {errors} errors in Git",
+                desired.source
+            ));
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
+    let metrics = Arc::new(Metrics::default());
+    let health = Arc::new(Health::new(setup.sources.len()));
+    let (stopping, stop) = watch::channel(false);
+    let mut hints = Vec::new();
+    let mut engines = JoinSet::new();
+    let mut watches = Vec::new();
+    let mut reporters = JoinSet::new();
+    let reach = watch_reach(&setup, &stop, &mut reporters);
+    for (config, options, reporting) in setup.sources {
+        let (hint, hinted) = mpsc::channel(1);
+        if let Repository::Directory(folder) = &config.repository {
+            let hint = hint.clone();
+            // A full channel means that a hint is waiting already.
+            let hint = move || {
+                let _sent = hint.try_send(());
+            };
+            let folder = folder.join(config.path.as_str());
+            watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
+        }
+        hints.push(hint);
+        let source = Source::open(config.clone()).map_err(Failure::new)?;
+        let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
+        let health = health.clone();
+        engine.on_ready(move || health.source_is_ready());
+        if !reporting.is_empty() {
+            let feed = engine.listen(reach.clone());
+            reporting.start(&config, &feed, &stop, &mut reporters).map_err(Failure::new)?;
+        }
+        engines.spawn(engine.run(hinted, stop.clone()));
+    }
+    if let Some(address) = setup.listen {
+        let listener = http::bind(address)
+            .await
+            .map_err(|why| Failure::new(format!("cannot listen on {address}: {why}")))?;
+        tracing::info!(address = %listener.local_addr().map_err(Failure::new)?, "listening");
+        tokio::spawn(http::serve(listener, metrics, health, stop));
+    }
+    let ended = tokio::select! {
+        ended = engines.join_next() => Some(ended),
+        signalled = until_signal(&hints) => {
+            signalled?;
+            None
+        }
+    };
+    stopping.send_replace(true);
+    let rest = async {
+        while engines.join_next().await.is_some() {}
+        while reporters.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(limits::SHUTDOWN, rest).await.is_err() {
+        tracing::warn!("stopped without waiting for what was under way");
+    }
+    match ended {
+        None => Ok(Exit::Done),
+        Some(Some(Ok(Err(error)))) => Err(Failure::new(error)),
+        Some(_) => Err(Failure::new("an engine ended on its own; this is a bug in gitwork")),
+    }
+}
+
+/// Has the clusters' reach read where somebody is told of it.
+fn watch_reach(
+    setup: &Setup,
+    stop: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Reach {
+    let (sender, reach) = watch::channel(Arc::default());
+    if setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty()) {
+        let hub = setup.hub.clone();
+        let read = move || {
+            let hub = hub.clone();
+            async move {
+                let client = client(&hub).await.map_err(|why| FleetError::Other(why.message))?;
+                fleet::unreachable(&client).await
+            }
+            .boxed()
+        };
+        tasks.spawn(reporters::watch_reach(read, sender, stop.clone()));
+    }
+    reach
+}
+
+/// Ends with SIGTERM or SIGINT. SIGHUP makes every source fetch now.
+async fn until_signal(hints: &[mpsc::Sender<()>]) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
+    let mut hang_up = signal(SignalKind::hangup()).map_err(Failure::new)?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+            _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
+            _ = hang_up.recv() => {
+                tracing::info!("SIGHUP: fetching now");
+                // A full channel means that a hint is waiting already.
+                for hint in hints {
+                    let _sent = hint.try_send(());
+                }
+                continue;
+            }
+        }
+        return Ok(());
+    }
+}

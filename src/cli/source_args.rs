@@ -1,0 +1,255 @@
+//! The arguments that name a repository and a hub, shared by the commands.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::Failure;
+use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::git::{Auth, ClientCertificate, Reference, Remote};
+use crate::source::{Repository, SourceConfig, default_id};
+
+#[derive(Debug, Clone, Args)]
+pub struct SourceArgs {
+    /// Repository: an https, ssh or file URL, or a folder. A folder is read as it is on disk,
+    /// uncommitted changes included, unless a ref is named
+    #[arg(long, value_name = "URL|DIR", default_value = ".", env = "GITWORK_REPO")]
+    pub repo: String,
+    /// Branch to follow [default: the repository's HEAD]
+    #[arg(long, group = "reference")]
+    pub branch: Option<String>,
+    /// Tag to read
+    #[arg(long, group = "reference")]
+    pub tag: Option<String>,
+    /// Highest tag in a semver range, as in ">=1.4, <2"
+    #[arg(long, group = "reference", value_name = "RANGE")]
+    pub semver: Option<String>,
+    /// Commit to read: all 40 digits
+    #[arg(long, group = "reference", value_name = "ID")]
+    pub commit: Option<String>,
+    /// Folder inside the repository that holds `clusters/`
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    pub path: String,
+    /// Name of this source on the hub [default: made of repository, ref and path]
+    #[arg(long, value_name = "ID")]
+    pub source_id: Option<String>,
+    #[command(flatten)]
+    pub credentials: Credentials,
+    /// Folder for mirrors of repositories [default: gitwork in the user's cache folder]
+    #[arg(long, value_name = "DIR", env = "GITWORK_CACHE")]
+    pub cache: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Credentials (files, read anew at every fetch)")]
+pub struct Credentials {
+    /// File with a bearer token
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["username", "ssh_key"])]
+    pub token_file: Option<PathBuf>,
+    /// User name for basic authentication
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    pub username: Option<String>,
+    /// File with the password (or access token) of --username
+    #[arg(long, value_name = "FILE", requires = "username")]
+    pub password_file: Option<PathBuf>,
+    /// File with a private SSH key
+    #[arg(long, value_name = "FILE", requires = "known_hosts", conflicts_with = "username")]
+    pub ssh_key: Option<PathBuf>,
+    /// File with the passphrase of --ssh-key
+    #[arg(long, value_name = "FILE", requires = "ssh_key")]
+    pub ssh_passphrase_file: Option<PathBuf>,
+    /// File with the SSH host keys to accept, as ssh-keyscan prints them
+    #[arg(long, value_name = "FILE", requires = "ssh_key")]
+    pub known_hosts: Option<PathBuf>,
+    /// File with the certificate authorities to trust for https, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// File with a client certificate for https, in PEM
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub client_cert: Option<PathBuf>,
+    /// File with the key of --client-cert
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
+    /// HTTP proxy for the fetch
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Hub")]
+pub struct HubArgs {
+    /// Kubeconfig of the hub [default: KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig
+    #[arg(long)]
+    pub context: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Filters")]
+pub struct FilterArgs {
+    /// Only clusters of this name; `*` and `?` may stand in it
+    #[arg(long, value_name = "GLOB")]
+    pub cluster: Option<String>,
+    /// Only works of this name; `*` and `?` may stand in it
+    #[arg(long, value_name = "GLOB")]
+    pub work: Option<String>,
+}
+
+/// Which works a command is about.
+#[derive(Debug)]
+pub struct Filter {
+    cluster: Option<GlobMatcher>,
+    work: Option<GlobMatcher>,
+}
+
+impl FilterArgs {
+    pub fn filter(&self) -> Result<Filter, Failure> {
+        let glob = |flag, text: &Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            match GlobBuilder::new(text).literal_separator(true).build() {
+                Ok(glob) => Ok(Some(glob.compile_matcher())),
+                Err(why) => Err(Failure::usage(format!("{flag}: {why}"))),
+            }
+        };
+        Ok(Filter { cluster: glob("--cluster", &self.cluster)?, work: glob("--work", &self.work)? })
+    }
+}
+
+impl Filter {
+    pub fn admits(&self, key: &WorkKey) -> bool {
+        let admits = |glob: &Option<GlobMatcher>, name: &str| {
+            glob.as_ref().is_none_or(|glob| glob.is_match(name))
+        };
+        admits(&self.cluster, key.cluster.as_str()) && admits(&self.work, key.work.as_str())
+    }
+}
+
+impl SourceArgs {
+    /// What the arguments say, checked as far as that needs no network.
+    pub fn config(&self) -> Result<SourceConfig, Failure> {
+        let path = RepoPath::parse(&self.path).ok_or_else(|| {
+            Failure::usage(format!("--path {:?} must be relative and without `..`", self.path))
+        })?;
+        let reference = self.reference()?;
+        let id = match &self.source_id {
+            Some(id) => SourceId::parse(id)
+                .map_err(|why| Failure::usage(format!("the source id {id:?} {why}")))?,
+            None => default_id(&self.repo, &self.reference_name(), &path).map_err(Failure::new)?,
+        };
+        let folder = Path::new(&self.repo);
+        let repository = if is_url(&self.repo) {
+            self.git(self.repo.clone(), reference.unwrap_or(Reference::Head))?
+        } else if !folder.is_dir() {
+            return Err(Failure::new(format!(
+                "--repo {:?} is neither a folder nor a URL (https://, ssh://, file://, user@host:path)",
+                self.repo
+            )));
+        } else if reference.is_some() || is_bare(folder) {
+            let folder = folder.canonicalize().map_err(Failure::new)?;
+            self.git(folder.display().to_string(), reference.unwrap_or(Reference::Head))?
+        } else {
+            Repository::Directory(folder.to_owned())
+        };
+        Ok(SourceConfig { id, repository, path })
+    }
+
+    fn git(&self, url: String, reference: Reference) -> Result<Repository, Failure> {
+        let remote = Box::new(self.credentials.remote(url));
+        let cache = match &self.cache {
+            Some(folder) => folder.clone(),
+            None => default_cache()?,
+        };
+        Ok(Repository::Git { remote, reference, cache })
+    }
+
+    fn reference(&self) -> Result<Option<Reference>, Failure> {
+        if let Some(range) = &self.semver {
+            let range = semver::VersionReq::parse(range)
+                .map_err(|why| Failure::usage(format!("--semver {range:?}: {why}")))?;
+            return Ok(Some(Reference::Semver(range)));
+        }
+        if let Some(commit) = &self.commit {
+            let id = CommitId::parse(&commit.to_ascii_lowercase()).ok_or_else(|| {
+                Failure::usage(format!("--commit {commit:?} must have all 40 hexadecimal digits"))
+            })?;
+            return Ok(Some(Reference::Commit(id)));
+        }
+        let branch = self.branch.clone().map(Reference::Branch);
+        Ok(branch.or_else(|| self.tag.clone().map(Reference::Tag)))
+    }
+
+    fn reference_name(&self) -> String {
+        let named = [&self.branch, &self.tag, &self.semver, &self.commit];
+        named.into_iter().flatten().next().cloned().unwrap_or_else(|| "HEAD".into())
+    }
+}
+
+impl Credentials {
+    pub fn remote(&self, url: String) -> Remote {
+        let auth = if let Some(file) = &self.token_file {
+            Auth::Token { file: file.clone() }
+        } else if let (Some(username), Some(file)) = (&self.username, &self.password_file) {
+            Auth::Basic { username: username.clone(), password_file: file.clone() }
+        } else if let (Some(key), Some(known_hosts)) = (&self.ssh_key, &self.known_hosts) {
+            Auth::Ssh {
+                key: key.clone(),
+                passphrase_file: self.ssh_passphrase_file.clone(),
+                known_hosts: known_hosts.clone(),
+            }
+        } else {
+            Auth::None
+        };
+        let client_certificate = match (&self.client_cert, &self.client_key) {
+            (Some(certificate), Some(key)) => {
+                Some(ClientCertificate { certificate: certificate.clone(), key: key.clone() })
+            }
+            _ => None,
+        };
+        Remote {
+            url,
+            auth,
+            ca_bundle: self.ca_file.clone(),
+            client_certificate,
+            proxy: self.proxy.clone(),
+        }
+    }
+}
+
+/// Whether a repository is named by a URL, or by ssh's short form `user@host:path`.
+pub fn is_url(repo: &str) -> bool {
+    let short_form =
+        repo.split_once(':').is_some_and(|(host, _)| host.contains('@') && !host.contains('/'));
+    repo.contains("://") || short_form
+}
+
+fn is_bare(folder: &Path) -> bool {
+    folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
+}
+
+/// Where mirrors are kept unless told otherwise (XDG base directories).
+pub fn default_cache() -> Result<PathBuf, Failure> {
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+        .map(|folder| folder.join("gitwork"))
+        .ok_or_else(|| Failure::usage("there is no home folder; name a folder with --cache"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_and_folders_are_told_apart() {
+        for url in ["https://a/b", "ssh://git@a/b", "file:///a", "git@host:team/fleet.git"] {
+            assert!(is_url(url), "{url}");
+        }
+        for folder in [".", "/a/b", "a/b@c:d", "fleet", "c:fleet"] {
+            assert!(!is_url(folder), "{folder}");
+        }
+    }
+}

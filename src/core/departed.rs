@@ -1,0 +1,145 @@
+//! Git's last word on a work that it no longer has: the work folder as it last stood, under what the commit that
+//! removed it says of its cluster and source. Pure.
+//!
+//! OCM's agent reads a deleteOption when it applies a work, not when the work is deleted. So a commit that
+//! drops a work and changes what deletion does has to be read this way to be respected.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::desired::{Desired, Renderer};
+use super::diagnostic::Code;
+use super::digest::Digest;
+use super::layout::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE};
+use super::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use super::plan::LastStood;
+use super::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+
+/// A work folder's end.
+pub struct Removal<'a> {
+    pub key: &'a WorkKey,
+    /// The work folder, from the source's path.
+    pub folder: &'a RepoPath,
+    pub removed_by: CommitId,
+    /// The tree at the source's path in the last commit that had the folder.
+    pub before: ObjectId,
+    /// The same in the commit that removed it; `None` where the whole path went with it.
+    pub after: Option<ObjectId>,
+    pub objects: &'a dyn Objects,
+}
+
+/// What Git last said of the work; `None` where it was not readable then, so that the hub's own word stands.
+pub fn last_stood(
+    source: &SourceId,
+    removal: &Removal<'_>,
+) -> Result<Option<LastStood>, ObjectError> {
+    let mut just_it = Overlay::new(removal.objects);
+    let Some(root) = just_it.reduced(removal)? else { return Ok(None) };
+    let desired = render(source, root, &just_it)?;
+    let guessed = desired.diagnostics.iter().any(|found| found.code == Code::GuessedPlural);
+    let desired = if guessed {
+        // An orphaning rule names the plural, and the CRD that tells it stands elsewhere in the repository.
+        let mut whole = Overlay::new(removal.objects);
+        let root = whole.whole(removal)?;
+        render(source, root, &whole)?
+    } else {
+        desired
+    };
+    Ok(desired.works.get(removal.key).map(|work| LastStood {
+        removed_by: Some(removal.removed_by),
+        delete_option: work.delete_option.clone(),
+        prune: work.prune,
+    }))
+}
+
+fn render(
+    source: &SourceId,
+    root: ObjectId,
+    objects: &dyn Objects,
+) -> Result<Desired, ObjectError> {
+    Renderer::new(source.clone()).render(&Snapshot { commit: None, root, objects })
+}
+
+/// An object store with some trees of our own making before it.
+struct Overlay<'a> {
+    base: &'a dyn Objects,
+    trees: BTreeMap<ObjectId, Arc<Tree>>,
+}
+
+impl Objects for Overlay<'_> {
+    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+        self.trees.get(&id).map_or_else(|| self.base.tree(id), |tree| Ok(tree.clone()))
+    }
+    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
+        self.base.blob(id, limit)
+    }
+}
+
+impl<'a> Overlay<'a> {
+    fn new(base: &'a dyn Objects) -> Self {
+        Self { base, trees: BTreeMap::new() }
+    }
+
+    fn add(&mut self, tree: Tree) -> Entry {
+        let text: Vec<String> = tree
+            .iter()
+            .map(|(name, entry)| format!("{name}\0{:?}\0{}", entry.kind, entry.id))
+            .collect();
+        let digest = Digest::of(format!("made by an overlay\0{}", text.join("\n")).as_bytes());
+        let mut id = ObjectId([0; 20]);
+        id.0.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);
+        self.trees.insert(id, Arc::new(tree));
+        Entry { kind: EntryKind::Tree, id }
+    }
+
+    /// The folder `name` of a tree; empty where there is none.
+    fn folder(&self, tree: &Tree, name: &str) -> Result<Tree, ObjectError> {
+        match tree.get(name) {
+            Some(Entry { kind: EntryKind::Tree, id }) => Ok((*self.tree(*id)?).clone()),
+            _ => Ok(Tree::new()),
+        }
+    }
+
+    /// A repository of just that one work.
+    fn reduced(&mut self, removal: &Removal<'_>) -> Result<Option<ObjectId>, ObjectError> {
+        let before = self.tree(removal.before)?;
+        let clusters = self.folder(&before, CLUSTERS)?;
+        let cluster = self.folder(&clusters, removal.key.cluster.as_str())?;
+        let name = removal.folder.name();
+        let Some(work) = cluster.get(name) else { return Ok(None) };
+        let works = [(name.to_owned(), work.clone())].into();
+        self.judged(removal, Tree::new(), Tree::new(), works).map(Some)
+    }
+
+    /// The whole repository as it was before.
+    fn whole(&mut self, removal: &Removal<'_>) -> Result<ObjectId, ObjectError> {
+        let root = (*self.tree(removal.before)?).clone();
+        let clusters = self.folder(&root, CLUSTERS)?;
+        let cluster = self.folder(&clusters, removal.key.cluster.as_str())?;
+        self.judged(removal, root, clusters, cluster)
+    }
+
+    /// With the configuration of the commit that removed the work, or where that has none, of the one before: a
+    /// file that goes together with the work does not change its last word.
+    fn judged(
+        &mut self,
+        removal: &Removal<'_>,
+        mut root: Tree,
+        mut clusters: Tree,
+        mut cluster: Tree,
+    ) -> Result<ObjectId, ObjectError> {
+        let name = removal.key.cluster.as_str();
+        for from in [Some(removal.before), removal.after].into_iter().flatten() {
+            let from = self.tree(from)?;
+            let from_cluster = self.folder(&self.folder(&from, CLUSTERS)?, name)?;
+            root.extend(from.get(SOURCE_FILE).map(|file| (SOURCE_FILE.to_owned(), file.clone())));
+            let file = from_cluster.get(CLUSTER_FILE);
+            cluster.extend(file.map(|file| (CLUSTER_FILE.to_owned(), file.clone())));
+        }
+        let cluster = self.add(cluster);
+        clusters.insert(name.to_owned(), cluster);
+        let clusters = self.add(clusters);
+        root.insert(CLUSTERS.to_owned(), clusters);
+        Ok(self.add(root).id)
+    }
+}

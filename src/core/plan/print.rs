@@ -1,0 +1,116 @@
+//! A plan for people: what is done to which work, and why.
+
+use super::{Action, Plan, Step};
+use crate::core::report::{Paint, Style, harmless};
+
+/// Steps printed; a plan may have hundreds of thousands.
+const STEPS_MAX: usize = 1_000;
+
+fn told(plan: &Plan) -> impl Iterator<Item = &Step> {
+    plan.steps.iter().filter(|step| step.action() != Action::Keep)
+}
+
+fn rest(plan: &Plan) -> Option<String> {
+    let left = told(plan).count().saturating_sub(STEPS_MAX);
+    (left > 0).then(|| format!("... and {left} more"))
+}
+
+fn head(plan: &Plan) -> String {
+    let at = plan.commit.map_or_else(String::new, |commit| format!(" at {}", commit.short()));
+    format!("{}{at}", plan.counts())
+}
+
+/// One line a step, the counts last.
+pub fn text(plan: &Plan, style: Style) -> String {
+    let mut out = String::new();
+    for step in told(plan).take(STEPS_MAX) {
+        let action = step.action();
+        let (sign, paint) = match action {
+            Action::Create | Action::Adopt => ("+", Paint::Good),
+            Action::Update | Action::SetDeleteOption => ("~", Paint::Warning),
+            Action::Delete => ("-", Paint::Bad),
+            Action::Release | Action::Wait | Action::Hold | Action::Keep => ("!", Paint::Note),
+        };
+        let what = style.paint(paint, format!("{sign} {action:<17}"));
+        let key = style.paint(Paint::Strong, &step.key);
+        let path = step.path.as_ref().map_or_else(String::new, |path| format!(" ({path})"));
+        out.push_str(&format!("{what} {key}  {}{}\n", step.reason, harmless(&path)));
+    }
+    out.extend(rest(plan).map(|rest| rest + "\n"));
+    out.push_str(&style.paint(Paint::Strong, head(plan)));
+    out.push('\n');
+    out
+}
+
+/// A table, as a comment on a pull request shows it. Names are Kubernetes names; text from elsewhere is escaped.
+pub fn markdown(plan: &Plan) -> String {
+    let mut out = format!("**gitwork plan**: {}\n", head(plan));
+    if told(plan).next().is_none() {
+        return out;
+    }
+    out.push_str("\n| work | action | reason |\n|---|---|---|\n");
+    for step in told(plan).take(STEPS_MAX) {
+        let reason = cell(&step.reason.to_string());
+        out.push_str(&format!("| {} | {} | {reason} |\n", step.key, step.action()));
+    }
+    out.extend(rest(plan).map(|rest| format!("\n{rest}\n")));
+    out
+}
+
+/// Text that stays text in a table's cell.
+fn cell(text: &str) -> String {
+    let mut out = String::new();
+    for c in harmless(text).chars() {
+        match c {
+            '|' | '\\' | '*' | '_' | '[' | ']' | '#' | '~' | '@' => out.extend(['\\', c]),
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '\n' => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::name::{ClusterName, RepoPath, WorkKey, WorkName};
+    use crate::core::plan::Reason;
+
+    fn plan(reasons: Vec<Reason>) -> Plan {
+        let step = |(index, reason)| Step {
+            key: WorkKey {
+                cluster: ClusterName::parse("edge-1").unwrap(),
+                work: WorkName::parse(&format!("web-{index}")).unwrap(),
+            },
+            path: RepoPath::parse(&format!("clusters/edge-1/web-{index}")),
+            effect: None,
+            reason,
+        };
+        Plan { commit: None, steps: reasons.into_iter().enumerate().map(step).collect() }
+    }
+
+    #[test]
+    fn a_line_tells_work_action_reason_and_folder() {
+        let plan = plan(vec![Reason::UpToDate, Reason::Suspended]);
+        assert_eq!(
+            text(&plan, Style::Plain),
+            "! hold              edge-1/web-1  suspended in Git (clusters/edge-1/web-1)\n1 hold, 1 keep\n"
+        );
+    }
+
+    #[test]
+    fn markdown_takes_nothing_from_the_outside_for_markup() {
+        let owner = Some("<img src=x>|[a](b)".to_owned());
+        let told = markdown(&plan(vec![Reason::Conflict { owner }]));
+        assert!(told.contains(r"&lt;img src=x>\|\[a\](b)"), "{told}");
+        assert!(!told.contains("<img"), "{told}");
+    }
+
+    #[test]
+    fn long_plans_end_with_what_is_left_out() {
+        let plan = plan(vec![Reason::Suspended; STEPS_MAX + 7]);
+        assert!(text(&plan, Style::Plain).contains("... and 7 more\n"));
+    }
+}

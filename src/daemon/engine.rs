@@ -1,0 +1,515 @@
+//! One source's engine: fetch, plan, act, for ever. It wakes for the fetch timer, for hints (a changed folder,
+//! SIGHUP), for the hub's events and for retries; what it does is decided by values alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, BoxStream, StreamExt};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::bulletin::{Bulletin, Reach};
+use super::metrics::Metrics;
+use super::state::State;
+use crate::core::backoff::{self, Setback};
+use crate::core::desired::Desired;
+use crate::core::diagnostic::Severity;
+use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::core::observed::ObservedWork;
+use crate::core::plan::{Plan, Policy, Reason};
+use crate::error::with_causes;
+use crate::forge::reporter::StatusFeed;
+use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
+use crate::hub::{Hub, HubError, HubEvent};
+use crate::limits;
+use crate::source::{Read, ReadError, Source};
+
+/// How an engine goes about its source.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Time between two fetches; spread by a tenth, so that many sources do not fetch at once.
+    pub interval: Duration,
+    pub policy: Policy,
+    pub execute: ExecuteOptions,
+}
+
+/// Why an engine ended, or a single pass could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("the source cannot be read: {0}")]
+    Read(#[from] ReadError),
+    #[error("the hub cannot be read: {0}")]
+    Hub(#[from] HubError),
+    #[error("reading the source ended in a panic; this is a bug in gitwork")]
+    Panic,
+}
+
+/// Keeps one source and the hub in step.
+pub struct Engine {
+    id: SourceId,
+    hub: Arc<dyn Hub>,
+    /// `None` while a thread is busy with it.
+    source: Option<Source>,
+    state: State,
+    options: EngineOptions,
+    metrics: Arc<Metrics>,
+    cancel: Arc<AtomicBool>,
+    /// What was last told of each work that something holds back, so that it is told once.
+    told: BTreeMap<WorkKey, &'static str>,
+    /// What is told of the source, where somebody listens.
+    bulletin: Option<Bulletin>,
+    /// Called once both sides are known.
+    on_ready: Option<Box<dyn FnOnce() + Send>>,
+}
+
+type Fetch = JoinHandle<(Source, Result<Read, ReadError>)>;
+
+/// What comes in while a pass is under way.
+enum PassEvent {
+    LookedUp(WorkKey, Box<Result<Option<ObservedWork>, HubError>>),
+    Outcome(Box<Outcome>),
+}
+
+/// A pass under way.
+struct Pass {
+    events: BoxStream<'static, PassEvent>,
+    stop: watch::Sender<bool>,
+}
+
+/// The timers and streams of the loop.
+struct Loop {
+    fetch: Option<Fetch>,
+    pass: Option<Pass>,
+    next_fetch: Instant,
+    failed_fetches: u32,
+    /// A hint came while a fetch was under way, which may have been too early for what it hints at.
+    hinted: bool,
+    reach: Option<Reach>,
+}
+
+impl Engine {
+    pub fn new(
+        hub: Arc<dyn Hub>,
+        source: Source,
+        options: EngineOptions,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let id = source.config().id.clone();
+        let state = State::new(id.clone(), options.policy.clone());
+        let cancel = Arc::new(AtomicBool::new(false));
+        let (source, told) = (Some(source), BTreeMap::new());
+        let (bulletin, on_ready) = (None, None);
+        Self { id, hub, source, state, options, metrics, cancel, told, bulletin, on_ready }
+    }
+
+    /// Has `call` called once the source has been read and its works on the hub are known.
+    pub fn on_ready(&mut self, call: impl FnOnce() + Send + 'static) {
+        self.on_ready = Some(Box::new(call));
+    }
+
+    /// Has the source's state told to whoever listens.
+    pub fn listen(&mut self, reach: Reach) -> StatusFeed {
+        let (bulletin, feed) = Bulletin::new(reach);
+        self.bulletin = Some(bulletin);
+        feed
+    }
+
+    /// Runs until `stop` is true. What is in flight then is finished or abandoned cleanly.
+    pub async fn run(
+        mut self,
+        mut hints: mpsc::Receiver<()>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), EngineError> {
+        let mut events = self.hub.watch(&self.id);
+        let mut looped = Loop {
+            fetch: None,
+            pass: None,
+            next_fetch: Instant::now(),
+            failed_fetches: 0,
+            hinted: false,
+            reach: self.bulletin.as_ref().map(Bulletin::reach),
+        };
+        while !*stop.borrow() {
+            let now = Instant::now();
+            if self.state.is_ready()
+                && let Some(call) = self.on_ready.take()
+            {
+                call();
+            }
+            if looped.fetch.is_none() && looped.next_fetch <= now {
+                looped.hinted = false;
+                looped.fetch = self.begin_fetch();
+            }
+            if looped.pass.is_none() && self.state.wants_plan(now) {
+                looped.pass = self.begin_pass(now).await?;
+            }
+            if let Some(bulletin) = &mut self.bulletin {
+                bulletin.publish(&self.state, Instant::now());
+            }
+            let wake = self.next_wake(&looped);
+            tokio::select! {
+                _ = stop.changed() => break,
+                fetched = finished(&mut looped.fetch) => self.end_fetch(fetched?, &mut looped),
+                event = next_event(&mut looped.pass) => self.on_pass_event(event, &mut looped),
+                Some(event) = events.next() => {
+                    self.on_hub_event(event);
+                    // Events come in bursts; one plan for all that are there.
+                    while let Some(Some(event)) = futures::FutureExt::now_or_never(events.next()) {
+                        self.on_hub_event(event);
+                    }
+                }
+                Some(()) = hints.recv() => {
+                    looped.next_fetch = Instant::now();
+                    looped.hinted = true;
+                }
+                () = reach_changed(&mut looped.reach) => {}
+                () = tokio::time::sleep_until(wake.into()) => {}
+            }
+        }
+        self.shut_down(looped).await;
+        Ok(())
+    }
+
+    fn next_wake(&self, looped: &Loop) -> Instant {
+        let far = Instant::now() + Duration::from_secs(3_600);
+        // What is under way ends by an event of its own.
+        let fetch = if looped.fetch.is_none() { looped.next_fetch } else { far };
+        let retry = if looped.pass.is_none() { self.state.next_due() } else { None };
+        let bulletin = self.bulletin.as_ref().and_then(Bulletin::due);
+        fetch.min(retry.unwrap_or(far)).min(bulletin.unwrap_or(far))
+    }
+
+    /// Ends within `limits::SHUTDOWN`.
+    async fn shut_down(&mut self, looped: Loop) {
+        self.cancel.store(true, Ordering::Relaxed);
+        if let Some(mut pass) = looped.pass {
+            pass.stop.send_replace(true);
+            let drained = async {
+                while let Some(event) = pass.events.next().await {
+                    self.take_pass_event(event);
+                }
+            };
+            if tokio::time::timeout(limits::SHUTDOWN, drained).await.is_err() {
+                tracing::warn!(source = %self.id, "writes to the hub were abandoned; the next start looks again");
+            }
+        }
+    }
+
+    fn begin_fetch(&mut self) -> Option<Fetch> {
+        let mut source = self.source.take()?;
+        let cancel = self.cancel.clone();
+        Some(tokio::task::spawn_blocking(move || {
+            let read = source.read(&cancel);
+            (source, read)
+        }))
+    }
+
+    fn end_fetch(&mut self, (source, read): (Source, Result<Read, ReadError>), looped: &mut Loop) {
+        looped.fetch = None;
+        self.source = Some(source);
+        // A plan that needed the source in the meantime went without it.
+        self.state.mark_changed();
+        let seed = fastrand::u64(..);
+        let wait = match read {
+            Ok(read) => {
+                looped.failed_fetches = 0;
+                self.on_read(&read, looped);
+                self.options.interval.mul_f64(0.9 + 0.2 * (seed as f64 / u64::MAX as f64))
+            }
+            Err(error) => {
+                tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
+                self.metrics.fetched(&self.id, false);
+                let setback = Setback::Unavailable { retry_after_seconds: None };
+                let wait = backoff::delay(looped.failed_fetches, setback, seed);
+                looped.failed_fetches = looped.failed_fetches.saturating_add(1);
+                wait.max(Duration::from_secs(1))
+            }
+        };
+        let wait = if looped.hinted { Duration::ZERO } else { wait };
+        looped.next_fetch = Instant::now() + wait;
+    }
+
+    fn on_read(&mut self, read: &Read, looped: &mut Loop) {
+        self.metrics.fetched(&self.id, true);
+        if !self.state.set_read(read) {
+            return;
+        }
+        if let Some(bulletin) = &mut self.bulletin {
+            bulletin.forget_refusals();
+            bulletin.touch();
+        }
+        tell_read(&self.id, read);
+        self.metrics.rendered(&self.id, &read.desired);
+        if let Some(pass) = &looped.pass {
+            // What is under way belongs to an older commit: what has not begun is planned anew.
+            pass.stop.send_replace(true);
+        }
+    }
+
+    fn on_hub_event(&mut self, event: HubEvent) {
+        if let HubEvent::Interrupted(error) = &event {
+            tracing::warn!(source = %self.id, %error, "the watch of the hub broke; it is being restarted");
+        }
+        self.state.set_event(event);
+        if let Some(bulletin) = &mut self.bulletin {
+            bulletin.touch();
+        }
+    }
+
+    fn on_pass_event(&mut self, event: Option<PassEvent>, looped: &mut Loop) {
+        match event {
+            Some(event) => self.take_pass_event(event),
+            None => looped.pass = None,
+        }
+    }
+
+    fn take_pass_event(&mut self, event: PassEvent) {
+        let (now, seed) = (Instant::now(), fastrand::u64(..));
+        match event {
+            PassEvent::LookedUp(key, found) => {
+                self.state.set_looked_up(&key, *found, now, seed);
+                if let Some(bulletin) = &mut self.bulletin {
+                    bulletin.touch();
+                }
+            }
+            PassEvent::Outcome(outcome) => {
+                self.tell_outcome(&outcome);
+                if let Some(bulletin) = &mut self.bulletin {
+                    bulletin.note(&outcome);
+                }
+                self.state.set_outcome(&outcome, now, seed);
+            }
+        }
+    }
+
+    /// Begins what is to be done now; `None` where that is nothing.
+    async fn begin_pass(&mut self, now: Instant) -> Result<Option<Pass>, EngineError> {
+        let (stop, stopped) = watch::channel(false);
+        let lookups = self.state.take_lookups(now);
+        if !lookups.is_empty() {
+            return Ok(Some(Pass { events: look_up(&self.hub, lookups), stop }));
+        }
+        let Some((plan, tasks)) = self.plan(now).await? else { return Ok(None) };
+        self.tell_plan(&plan);
+        if tasks.is_empty() {
+            return Ok(None);
+        }
+        let outcomes = execute(self.hub.clone(), tasks, self.options.execute, stopped);
+        let events = outcomes.map(|outcome| PassEvent::Outcome(Box::new(outcome))).boxed();
+        Ok(Some(Pass { events, stop }))
+    }
+
+    /// The plan as things are, and its effects that are due.
+    async fn plan(&mut self, now: Instant) -> Result<Option<(Plan, Vec<Task>)>, EngineError> {
+        let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
+            return Ok(None);
+        };
+        self.ask_history(&desired, now).await?;
+        let Some(plan) = self.state.plan() else { return Ok(None) };
+        let due = self.state.due(&plan, now);
+        let mut tasks = Vec::with_capacity(due.len());
+        let mut changed = BTreeSet::new();
+        for (step, effect) in due {
+            let (key, effect) = (step.key.clone(), effect.clone());
+            // Put back after an edit on the hub: Git has not changed it.
+            let commit = matches!(step.reason, Reason::EditedOnHub)
+                .then(|| self.state.commit_on_hub(&key))
+                .flatten();
+            if commit.is_none() {
+                changed.extend(desired.works.get(&key).map(|work| work.path.clone()));
+            }
+            tasks.push(Task { key, effect, commit });
+        }
+        let commits = self.last_changed(desired.commit, changed).await?;
+        for task in tasks.iter_mut().filter(|task| task.commit.is_none()) {
+            let path = desired.works.get(&task.key).map(|work| &work.path);
+            task.commit = path.and_then(|path| commits.get(path).copied()).or(desired.commit);
+        }
+        Ok(Some((plan, tasks)))
+    }
+
+    /// Asks Git for its last word on works that it no longer has. Without it nothing is deleted.
+    async fn ask_history(
+        &mut self,
+        desired: &Arc<Desired>,
+        now: Instant,
+    ) -> Result<(), EngineError> {
+        let candidates = self.state.unknown_departed(now);
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        let (wanted, of, cancel) = (candidates.clone(), desired.clone(), self.cancel.clone());
+        match self.with_source(move |source| source.departed(&of, &wanted, &cancel)).await? {
+            Some(Ok(found)) => self.state.set_departed(&candidates, found),
+            Some(Err(error)) => {
+                tracing::error!(
+                    source = %self.id, %error, works = candidates.len(),
+                    "Git's history of removed works cannot be read; they are not deleted"
+                );
+                self.state.postpone_history(now);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The commit that last changed each work folder. Who last touched a work is good to know, but no reason to
+    /// hold it back.
+    async fn last_changed(
+        &mut self,
+        head: Option<CommitId>,
+        folders: BTreeSet<RepoPath>,
+    ) -> Result<BTreeMap<RepoPath, CommitId>, EngineError> {
+        let Some(head) = head.filter(|_| !folders.is_empty()) else { return Ok(BTreeMap::new()) };
+        let cancel = self.cancel.clone();
+        let changed = self.with_source(move |source| source.last_changed(head, &folders, &cancel));
+        match changed.await? {
+            Some(Ok(found)) => Ok(found),
+            Some(Err(error)) => {
+                tracing::warn!(source = %self.id, %error, "the history of the works cannot be read");
+                Ok(BTreeMap::new())
+            }
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
+    /// Does something with the source on a thread that may block; `None` while a fetch has it.
+    async fn with_source<T: Send + 'static>(
+        &mut self,
+        act: impl FnOnce(&mut Source) -> T + Send + 'static,
+    ) -> Result<Option<T>, EngineError> {
+        let Some(mut source) = self.source.take() else { return Ok(None) };
+        let joined = tokio::task::spawn_blocking(move || {
+            let result = act(&mut source);
+            (source, result)
+        });
+        let (source, result) = joined.await.map_err(|_| EngineError::Panic)?;
+        self.source = Some(source);
+        Ok(Some(result))
+    }
+
+    /// Makes one pass, waits for nothing, and answers the plan that is left after it.
+    pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
+        let cancel = self.cancel.clone();
+        let read = self.with_source(move |source| source.read(&cancel)).await?;
+        let read = read.ok_or(EngineError::Panic)??;
+        self.state.set_read(&read);
+        tell_read(&self.id, &read);
+        self.state.set_listed(self.hub.list(Some(&self.id)).await?);
+        // Once to act, once more where a name turned out to be taken or an object to be newer.
+        for _ in 0..2 {
+            let now = Instant::now();
+            let lookups = self.state.take_lookups(now);
+            let mut events = look_up(&self.hub, lookups);
+            while let Some(event) = events.next().await {
+                self.take_pass_event(event);
+            }
+            let Some((_, tasks)) = self.plan(now).await? else { break };
+            let (_running, stopped) = watch::channel(false);
+            let mut outcomes = execute(self.hub.clone(), tasks, self.options.execute, stopped);
+            while let Some(outcome) = outcomes.next().await {
+                self.take_pass_event(PassEvent::Outcome(Box::new(outcome)));
+            }
+        }
+        let plan = self.state.plan().unwrap_or_default();
+        self.tell_plan(&plan);
+        Ok((plan, read.desired))
+    }
+
+    fn tell_plan(&mut self, plan: &Plan) {
+        self.metrics.planned(&self.id, plan);
+        let mut told = BTreeMap::new();
+        for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
+            if matches!(step.reason, Reason::UpToDate | Reason::Suspended) {
+                continue;
+            }
+            let code = step.reason.code();
+            if self.told.get(&step.key) != Some(&code) {
+                tracing::warn!(source = %self.id, work = %step.key, reason = code, "{}", step.reason);
+            }
+            told.insert(step.key.clone(), code);
+        }
+        self.told = told;
+        if plan.is_empty() {
+            tracing::debug!(source = %self.id, counts = %plan.counts(), "nothing to do");
+        } else {
+            tracing::info!(source = %self.id, counts = %plan.counts(), "plan");
+        }
+    }
+
+    fn tell_outcome(&self, outcome: &Outcome) {
+        let Task { key, effect, .. } = &outcome.task;
+        let what = effect.name();
+        self.metrics.wrote(&self.id, what, outcome.result.is_ok());
+        match &outcome.result {
+            Ok(_) => tracing::info!(source = %self.id, work = %key, effect = what, "done"),
+            Err(error) => {
+                tracing::warn!(source = %self.id, work = %key, effect = what, %error, "not done");
+            }
+        }
+    }
+}
+
+/// Tells of a commit, and of what in it cannot be read.
+fn tell_read(source: &SourceId, read: &Read) {
+    let desired = &read.desired;
+    let commit = desired.commit.map_or_else(|| "uncommitted".into(), |commit| commit.to_string());
+    if let Some(before) = read.rewound_from {
+        tracing::warn!(%source, %commit, %before, "the ref was rewound or force-pushed; following it");
+    }
+    let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
+    tracing::info!(%source, at = read.name, %commit, works = desired.works.len(), errors, "read");
+    for found in
+        desired.diagnostics.iter().filter(|found| found.severity != Severity::Info).take(100)
+    {
+        let span = found.location.span.map(|s| format!(":{}:{}", s.line, s.column));
+        let place = format!("{}{}", found.location.file, span.unwrap_or_default());
+        if found.is_error() {
+            tracing::error!(%source, code = found.code.id(), place, "{}", found.message);
+        } else {
+            tracing::warn!(%source, code = found.code.id(), place, "{}", found.message);
+        }
+    }
+}
+
+fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> BoxStream<'static, PassEvent> {
+    let hub = hub.clone();
+    stream::iter(keys)
+        .map(move |key| {
+            let hub = hub.clone();
+            async move {
+                let found = hub.get(&key).await;
+                PassEvent::LookedUp(key, Box::new(found))
+            }
+        })
+        .buffer_unordered(limits::HUB_IN_FLIGHT_PER_CLUSTER)
+        .boxed()
+}
+
+/// The end of a fetch that is under way; never where there is none.
+async fn finished(
+    fetch: &mut Option<Fetch>,
+) -> Result<(Source, Result<Read, ReadError>), EngineError> {
+    match fetch {
+        Some(fetch) => fetch.await.map_err(|_| EngineError::Panic),
+        None => std::future::pending().await,
+    }
+}
+
+/// The next change of which clusters can be reached; never where nobody asks.
+async fn reach_changed(reach: &mut Option<Reach>) {
+    match reach {
+        Some(reach) => Bulletin::reach_changed(reach).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next event of a pass that is under way; `None` at its end.
+async fn next_event(pass: &mut Option<Pass>) -> Option<PassEvent> {
+    match pass {
+        Some(pass) => pass.events.next().await,
+        None => std::future::pending().await,
+    }
+}

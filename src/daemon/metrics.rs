@@ -1,0 +1,120 @@
+//! Metrics in the OpenMetrics text format. Labels are bounded: sources, and words of a fixed list.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::core::desired::Desired;
+use crate::core::name::SourceId;
+use crate::core::plan::{Action, Plan};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSource {
+    source: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Result {
+    source: String,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Write {
+    source: String,
+    effect: &'static str,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Planned {
+    source: String,
+    action: &'static str,
+}
+
+/// What the daemon counts.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    fetches: Family<Result, Counter>,
+    last_fetch: Family<OfSource, Gauge>,
+    works: Family<Planned, Gauge>,
+    errors: Family<OfSource, Gauge>,
+    writes: Family<Write, Counter>,
+    plans: Family<OfSource, Counter>,
+}
+
+fn word(succeeded: bool) -> &'static str {
+    if succeeded { "success" } else { "failure" }
+}
+
+fn of_source(source: &SourceId) -> OfSource {
+    OfSource { source: source.to_string() }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("gitwork");
+        let fetches = Family::default();
+        registry.register("fetches", "Fetches of a source, by result", fetches.clone());
+        let last_fetch = Family::default();
+        let help = "When the source was last fetched, in seconds since 1970";
+        registry.register("last_fetch_timestamp_seconds", help, last_fetch.clone());
+        let works = Family::default();
+        registry.register("works", "Works by what the last plan does with them", works.clone());
+        let errors = Family::default();
+        registry.register("source_errors", "Errors in the source's files", errors.clone());
+        let writes = Family::default();
+        registry.register("hub_writes", "Writes to the hub, by effect and result", writes.clone());
+        let plans = Family::default();
+        registry.register("plans", "Plans made for a source", plans.clone());
+        Self { registry, fetches, last_fetch, works, errors, writes, plans }
+    }
+}
+
+impl Metrics {
+    pub fn fetched(&self, source: &SourceId, succeeded: bool) {
+        let label = Result { source: source.to_string(), result: word(succeeded) };
+        self.fetches.get_or_create(&label).inc();
+        if succeeded {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            self.last_fetch.get_or_create(&of_source(source)).set(seconds);
+        }
+    }
+
+    pub fn rendered(&self, source: &SourceId, desired: &Desired) {
+        let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
+        self.errors.get_or_create(&of_source(source)).set(count(errors));
+    }
+
+    pub fn planned(&self, source: &SourceId, plan: &Plan) {
+        self.plans.get_or_create(&of_source(source)).inc();
+        for action in Action::ALL {
+            let works = plan.steps.iter().filter(|step| step.action() == action).count();
+            let label = Planned { source: source.to_string(), action: action.as_str() };
+            self.works.get_or_create(&label).set(count(works));
+        }
+    }
+
+    pub fn wrote(&self, source: &SourceId, effect: &'static str, succeeded: bool) {
+        let source = source.to_string();
+        self.writes.get_or_create(&Write { source, effect, result: word(succeeded) }).inc();
+    }
+
+    /// As a scraper reads them.
+    pub fn encode(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _infallible = text::encode(&mut out, &self.registry);
+        out
+    }
+}

@@ -1,0 +1,309 @@
+//! What one source's engine knows, and what follows from it. No IO and no clock: time is passed in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::core::backoff::{self, Setback};
+use crate::core::desired::Desired;
+use crate::core::digest::Digest;
+use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
+use crate::core::observed::{Observed, ObservedWork};
+use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
+use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
+use crate::hub::execute::{ExecuteError, Outcome};
+use crate::hub::{HubError, HubEvent};
+use crate::source::Read;
+
+/// One source's state.
+#[derive(Debug)]
+pub struct State {
+    source: SourceId,
+    policy: Policy,
+    /// What Git wants; `None` before the first commit was read.
+    desired: Option<Arc<Desired>>,
+    /// What the hub has; `None` before the first complete list.
+    observed: Option<Observed>,
+    /// Git's last word on works that it no longer has, and whose it was asked for.
+    departed: Departed,
+    asked: BTreeSet<WorkKey>,
+    /// What failed, and when it is worth another try.
+    retries: BTreeMap<WorkKey, Retry>,
+    /// Works that have to be looked up on the hub, as the watch does not show them or not yet.
+    lookups: BTreeSet<WorkKey>,
+    /// When Git's history may be asked again, after that has failed.
+    history_due: Option<Instant>,
+    /// Something has changed since the last plan.
+    dirty: bool,
+}
+
+/// How long history is left alone after it could not be read.
+const HISTORY_PAUSE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone)]
+struct Retry {
+    attempt: u32,
+    due: Instant,
+    /// What was to be written: other content is tried at once.
+    content: Option<Digest>,
+}
+
+impl State {
+    pub fn new(source: SourceId, policy: Policy) -> Self {
+        Self {
+            source,
+            policy,
+            desired: None,
+            observed: None,
+            departed: Departed::new(),
+            asked: BTreeSet::new(),
+            retries: BTreeMap::new(),
+            lookups: BTreeSet::new(),
+            history_due: None,
+            dirty: false,
+        }
+    }
+
+    pub fn desired(&self) -> Option<&Arc<Desired>> {
+        self.desired.as_ref()
+    }
+
+    /// Both sides are known, so that there is something to plan.
+    pub fn is_ready(&self) -> bool {
+        self.desired.is_some() && self.observed.is_some()
+    }
+
+    /// Takes over what was read from Git. Answers whether it is another state than before.
+    pub fn set_read(&mut self, read: &Read) -> bool {
+        let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, &read.desired));
+        if !same {
+            self.desired = Some(read.desired.clone());
+            self.departed.clear();
+            self.asked.clear();
+            self.dirty = true;
+        }
+        !same
+    }
+
+    /// Takes over what the hub tells.
+    pub fn set_event(&mut self, event: HubEvent) {
+        match event {
+            HubEvent::Listed(works) => self.set_listed(works),
+            HubEvent::Changed(work) => self.set_work(*work),
+            HubEvent::Gone(key) => self.set_gone(&key),
+            HubEvent::Interrupted(_) => {}
+        }
+    }
+
+    /// Takes over a complete list.
+    pub fn set_listed(&mut self, works: Vec<ObservedWork>) {
+        self.observed.get_or_insert_default().listed(&self.source, works);
+        self.dirty = true;
+    }
+
+    fn set_work(&mut self, work: ObservedWork) {
+        let Some(observed) = &mut self.observed else { return };
+        let waited_for = self.asked.contains(&work.key);
+        let before = observed.works.get(&work.key);
+        self.dirty |= waited_for || !before.is_some_and(|before| plans_alike(before, &work));
+        observed.changed(work);
+    }
+
+    fn set_gone(&mut self, key: &WorkKey) {
+        if let Some(observed) = &mut self.observed {
+            observed.gone(&self.source, key);
+            self.dirty = true;
+        }
+    }
+
+    /// Takes over what a look at the hub showed.
+    pub fn set_looked_up(
+        &mut self,
+        key: &WorkKey,
+        looked_up: Result<Option<ObservedWork>, HubError>,
+        now: Instant,
+        seed: u64,
+    ) {
+        self.lookups.remove(key);
+        self.dirty = true;
+        match looked_up {
+            Ok(found) => {
+                // No watch shows when a name is free again that another has: look again later.
+                let taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));
+                if let Some(observed) = &mut self.observed {
+                    observed.looked_up(key, found);
+                }
+                if taken {
+                    self.retry(key, Setback::Blocked, None, now, seed);
+                }
+            }
+            Err(error) => self.retry(key, error.setback(), None, now, seed),
+        }
+    }
+
+    /// Takes over what became of an effect.
+    pub fn set_outcome(&mut self, outcome: &Outcome, now: Instant, seed: u64) {
+        let key = &outcome.task.key;
+        self.dirty = true;
+        match &outcome.result {
+            Ok(answer) => {
+                self.retries.remove(key);
+                if let Some(observed) = &mut self.observed {
+                    observed.answered(key, &outcome.task.effect, answer.clone());
+                }
+            }
+            Err(ExecuteError::Hub(error)) => {
+                if matches!(error, HubError::Exists { .. } | HubError::Stale { .. }) {
+                    self.lookups.insert(key.clone());
+                }
+                let content = body(&outcome.task.effect).map(|body| body.digest);
+                // Whose the name is, a look at the hub tells; where it is taken, that sets the longer wait.
+                let setback = match error {
+                    HubError::Exists { .. } => Setback::Stale,
+                    other => other.setback(),
+                };
+                self.retry(key, setback, content, now, seed);
+            }
+            Err(ExecuteError::AfterFailedWrite { .. }) => {
+                // A write that goes on failing holds a deletion up for seconds, not for ever.
+                self.retry(key, Setback::Stale, None, now, seed);
+            }
+            Err(ExecuteError::Stopped) => {}
+        }
+    }
+
+    fn retry(
+        &mut self,
+        key: &WorkKey,
+        setback: Setback,
+        content: Option<Digest>,
+        now: Instant,
+        seed: u64,
+    ) {
+        let attempt = self.retries.get(key).map_or(0, |before| before.attempt.saturating_add(1));
+        let due = now + backoff::delay(attempt, setback, seed);
+        self.retries.insert(key.clone(), Retry { attempt, due, content });
+    }
+
+    /// Works to be looked up now.
+    pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
+        let mut keys = std::mem::take(&mut self.lookups);
+        let Some(observed) = &self.observed else { return keys.into_iter().collect() };
+        let due = self.retries.iter().filter(|(_, retry)| retry.due <= now).map(|(key, _)| key);
+        let foreign = |key: &&WorkKey| {
+            observed.works.get(*key).is_some_and(|work| !work.is_ours(&self.source))
+        };
+        keys.extend(due.filter(foreign).cloned());
+        keys.into_iter().collect()
+    }
+
+    /// Works whose history in Git has to be asked for before the next plan.
+    pub fn unknown_departed(&self, now: Instant) -> Vec<(WorkKey, Option<RepoPath>)> {
+        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else {
+            return Vec::new();
+        };
+        if self.history_due.is_some_and(|due| due > now) {
+            return Vec::new();
+        }
+        let mut candidates = plan::departed_candidates(desired, observed);
+        candidates.retain(|(key, _)| !self.asked.contains(key));
+        candidates
+    }
+
+    pub fn set_departed(&mut self, asked: &[(WorkKey, Option<RepoPath>)], found: Departed) {
+        self.asked.extend(asked.iter().map(|(key, _)| key.clone()));
+        self.departed.extend(found);
+        self.history_due = None;
+    }
+
+    /// History could not be asked. What it is needed for waits.
+    pub fn postpone_history(&mut self, now: Instant) {
+        self.history_due = Some(now + HISTORY_PAUSE);
+    }
+
+    /// The commit that the hub has for a work.
+    pub fn commit_on_hub(&self, key: &WorkKey) -> Option<CommitId> {
+        CommitId::parse(self.observed.as_ref()?.works.get(key)?.commit.as_deref()?)
+    }
+
+    /// Something outside of this state has changed that a plan depends on.
+    pub fn mark_changed(&mut self) {
+        self.dirty = true;
+    }
+
+    /// Whether a plan may have something to do.
+    pub fn wants_plan(&self, now: Instant) -> bool {
+        self.is_ready() && (self.dirty || self.next_due().is_some_and(|due| due <= now))
+    }
+
+    /// The plan as things are.
+    pub fn plan(&mut self) -> Option<Plan> {
+        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return None };
+        let plan = plan::plan(desired, observed, &self.departed, &self.policy);
+        self.dirty = false;
+        // A key that has nothing to do any more has nothing to try again, but for names that are taken.
+        let open: BTreeSet<&WorkKey> = plan
+            .steps
+            .iter()
+            .filter(|step| step.effect.is_some() || matches!(step.reason, Reason::Conflict { .. }))
+            .map(|step| &step.key)
+            .collect();
+        self.retries.retain(|key, _| open.contains(key));
+        Some(plan)
+    }
+
+    /// The steps of a plan that are to be done now: not those that failed just before, and no farewell before
+    /// Git was asked for its last word.
+    pub fn due<'a>(&self, plan: &'a Plan, now: Instant) -> Vec<(&'a Step, &'a Effect)> {
+        let is_due = |step: &Step, effect: &Effect| {
+            if body(effect).is_none() && !self.asked.contains(&step.key) {
+                return false;
+            }
+            self.retries.get(&step.key).is_none_or(|retry| {
+                let content = body(effect).map(|body| body.digest);
+                retry.due <= now || (content.is_some() && retry.content != content)
+            })
+        };
+        plan.effects().filter(|(step, effect)| is_due(step, effect)).collect()
+    }
+
+    /// How far the clusters are; `None` before both sides are known.
+    pub fn status(
+        &self,
+        refusals: &BTreeMap<WorkKey, Refusal>,
+        unreachable: &BTreeSet<ClusterName>,
+        now: Timestamp,
+        before: Option<&SourceStatus>,
+    ) -> Option<SourceStatus> {
+        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        // Of just these two: what was planned last may be of an older state.
+        let plan = &plan::plan(desired, observed, &self.departed, &self.policy);
+        let inputs = StatusInputs { desired, observed, plan, refusals, unreachable, now };
+        Some(SourceStatus::of(&inputs, before))
+    }
+
+    /// When the next retry is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.retries.values().map(|retry| retry.due).chain(self.history_due).min()
+    }
+}
+
+fn body(effect: &Effect) -> Option<&crate::core::work::WorkBody> {
+    match effect {
+        Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
+            Some(body)
+        }
+        _ => None,
+    }
+}
+
+/// Whether two states of a work, leaving aside how far its agent is, come to the same plan.
+fn plans_alike(a: &ObservedWork, b: &ObservedWork) -> bool {
+    a.digest == b.digest
+        && a.uid == b.uid
+        && a.source == b.source
+        && a.adopt == b.adopt
+        && a.deleting == b.deleting
+}

@@ -1,0 +1,9 @@
+//! The agent on a real hub and a real managed cluster. Tests named `gotcha_…` follow the list of what an
+//! implementation gets wrong.
+
+mod apply;
+mod end;
+mod executor;
+mod fixture;
+mod process;
+mod status;

@@ -1,0 +1,131 @@
+//! The program itself, in the place of a klusterlet's work agent.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use kube::api::{Api, DynamicObject};
+use kube::{Client, Config};
+use tokio::process::{Child, Command};
+
+use super::fixture::{DEADLINE, Fixture, kind};
+use crate::harness::{ControlPlane, eventually};
+
+/// A running program, and where it serves its health.
+struct Program {
+    child: Child,
+    health: Client,
+    _files: tempfile::TempDir,
+}
+
+async fn start(fixture: &Fixture, namespace: &str, arguments: &[&str]) -> Program {
+    let hub = ControlPlane::shared().await.hub().await;
+    let files = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files.path().join("hub")).unwrap();
+    let hub_file = files.path().join("hub/kubeconfig");
+    let cluster_file = files.path().join("cluster");
+    std::fs::write(&hub_file, hub.kubeconfig()).unwrap();
+    std::fs::write(&cluster_file, fixture.managed.kubeconfig()).unwrap();
+    let log = files.path().join("log");
+    let child = Command::new(env!("CARGO_BIN_EXE_gitwork-agent"))
+        .arg("agent")
+        .arg(format!("--spoke-cluster-name={}", fixture.cluster_name))
+        .arg("--workload-source-driver=kube")
+        .arg(format!("--workload-source-config={}", hub_file.display()))
+        .arg(format!("--kubeconfig={}", cluster_file.display()))
+        .arg(format!("--namespace={namespace}"))
+        .arg("--listen=127.0.0.1:0")
+        .arg("--max-feedback-watch=50")
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let address = eventually("the program to say where it serves", DEADLINE, || async {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let line = text.lines().find_map(|line| line.split_once("address="));
+        line.map(|(_, address)| address.trim().to_owned()).ok_or(text.clone())
+    })
+    .await
+    .unwrap();
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(text.contains("--max-feedback-watch is without effect"), "{text}");
+    let mut config = Config::new(format!("https://{address}").parse().unwrap());
+    config.accept_invalid_certs = true;
+    Program { child, health: Client::try_from(config).unwrap(), _files: files }
+}
+
+impl Program {
+    async fn get(&self, path: &str) -> Result<String, String> {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        self.health.request_text(request).await.map_err(|error| error.to_string())
+    }
+
+    /// Asks it to end, as a kubelet does.
+    async fn terminate(mut self) -> Option<i32> {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+        let ended = tokio::time::timeout(Duration::from_secs(10), self.child.wait()).await;
+        ended.expect("it ends within 10 s").unwrap().code()
+    }
+}
+
+#[tokio::test]
+async fn the_program_leads_applies_and_ends_in_time() {
+    let mut fixture = Fixture::start().await;
+    fixture.kill();
+    let namespace = fixture.managed.namespace("agent").await;
+    let begun = Instant::now();
+    let program = start(&fixture, &namespace, &["--leader-election-retry-period=1s"]).await;
+    fixture.create("web", vec![fixture.config_map("a", "1")], serde_json::json!({})).await;
+    fixture.condition("web", "Available", "True").await;
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert_eq!(program.get("/healthz").await.unwrap(), "ok");
+    assert_eq!(program.get("/readyz").await.unwrap(), "ok");
+    let metrics = program.get("/metrics").await.unwrap();
+    assert!(metrics.contains("gitwork_agent_works 1\n"), "{metrics}");
+    assert!(metrics.contains("gitwork_agent_watched_kinds 1\n"), "{metrics}");
+
+    let leases: Api<DynamicObject> = Api::namespaced_with(
+        fixture.cluster.clone(),
+        &namespace,
+        &kind("coordination.k8s.io/v1", "Lease"),
+    );
+    let lease = leases.get("work-agent-lock").await.unwrap();
+    assert_ne!(lease.data["spec"]["holderIdentity"], "");
+
+    // A second one stands by, and takes over when the first gives the Lease up.
+    let standby = start(&fixture, &namespace, &["--leader-election-retry-period=1s"]).await;
+    assert_eq!(standby.get("/readyz").await.unwrap(), "ok");
+    assert_eq!(program.terminate().await, Some(0));
+    fixture.create("more", vec![fixture.config_map("b", "1")], serde_json::json!({})).await;
+    fixture.condition("more", "Available", "True").await;
+    eventually("the standby to lead", DEADLINE, || async {
+        let metrics = standby.get("/metrics").await?;
+        if metrics.contains("gitwork_agent_works 2\n") { Ok(()) } else { Err(metrics) }
+    })
+    .await
+    .unwrap();
+    assert_eq!(standby.terminate().await, Some(0));
+    let lease = leases.get("work-agent-lock").await.unwrap();
+    assert_eq!(lease.data["spec"]["holderIdentity"], "");
+}
+
+#[tokio::test]
+async fn what_it_does_not_know_it_refuses() {
+    for arguments in [
+        &["agent", "--spoke-cluster-name=a", "--no-such-flag"][..],
+        &["agent", "--spoke-cluster-name=a", "--workload-source-driver=grpc"],
+        &["agent", "--spoke-cluster-name=a", "--workload-source-config=/nonexistent"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_gitwork-agent"))
+            .args(arguments)
+            .output()
+            .await
+            .unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(!output.stderr.is_empty());
+    }
+}

@@ -1,0 +1,121 @@
+//! Feedback, condition rules, and how conditions move.
+
+use serde_json::{Value, json};
+
+use super::fixture::{Fixture, condition_of, stable};
+
+fn config(fixture: &Fixture, group: &str, resource: &str, rest: Value) -> Value {
+    let mut config = json!({"resourceIdentifier": {"group": group, "resource": resource, "namespace": fixture.namespace, "name": "*"}});
+    config.as_object_mut().unwrap().extend(rest.as_object().cloned().unwrap());
+    json!({"manifestConfigs": [config]})
+}
+
+#[tokio::test]
+async fn feedback_follows_a_rollout() {
+    let fixture = Fixture::start().await;
+    let deployment = |replicas: i32| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": fixture.namespace},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "web"}]}}}})
+    };
+    let rules = json!({"feedbackRules": [{"type": "WellKnownStatus"},
+        {"type": "JSONPaths", "jsonPaths": [{"name": "name", "path": ".metadata.name"}]}]});
+    fixture
+        .create("web", vec![deployment(1)], config(&fixture, "apps", "deployments", rules))
+        .await;
+    let ready = |work: &Value, replicas: i64| {
+        let values = work["status"]["resourceStatus"]["manifests"][0]["statusFeedback"]["values"]
+            .as_array()?
+            .clone();
+        let found = values.iter().find(|value| value["name"] == "ReadyReplicas")?;
+        (found["fieldValue"]["integer"] == replicas
+            && work["status"]["conditions"].as_array()?.len() == 2)
+            .then(|| work.clone())
+    };
+    let work = fixture.work("web", "one replica", |work| ready(work, 1)).await;
+    let manifest = &work["status"]["resourceStatus"]["manifests"][0];
+    let names: Vec<&str> = manifest["statusFeedback"]["values"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|value| value["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["ReadyReplicas", "Replicas", "AvailableReplicas", "name"]);
+    fixture.patch_spec("web", json!({"workload": {"manifests": [deployment(2)]}})).await;
+    fixture.work("web", "two replicas", |work| ready(work, 2)).await;
+}
+
+#[tokio::test]
+async fn gotcha_16_a_complete_work_is_left_alone() {
+    let fixture = Fixture::start().await;
+    let rules = json!({"conditionRules": [{"type": "CEL", "condition": "Complete",
+        "celExpressions": ["object.data.key == 'done'"], "messageExpression": "'key is ' + object.data.key"}]});
+    fixture
+        .create(
+            "web",
+            vec![fixture.config_map("a", "todo")],
+            config(&fixture, "", "configmaps", rules.clone()),
+        )
+        .await;
+    let work = fixture.condition("web", "Complete", "False").await;
+    insta::assert_snapshot!("a_condition_rule", stable(&work, &fixture));
+    fixture
+        .patch_spec("web", json!({"workload": {"manifests": [fixture.config_map("a", "done")]}}))
+        .await;
+    fixture.condition("web", "Complete", "True").await;
+    fixture.edit("a", json!({"data": {"more": "theirs"}})).await;
+    fixture.create("other", vec![fixture.config_map("b", "1")], json!({})).await;
+    fixture.condition("other", "Applied", "True").await;
+    let map = fixture.config_maps().get("a").await.unwrap();
+    assert_eq!(map.data["data"]["more"], "theirs", "a complete work is not put back");
+    fixture.edit("a", json!({"data": {"key": "undone"}})).await;
+    fixture.value("a", "done").await;
+}
+
+#[tokio::test]
+async fn gotcha_03_a_new_generation_moves_applied_to_the_end() {
+    let fixture = Fixture::start().await;
+    fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
+    fixture.condition("web", "Available", "True").await;
+    fixture.patch_spec("web", json!({"workload": {"manifests": [fixture.config_map("new", "1"), fixture.config_map("a", "1")]}})).await;
+    let work = fixture.condition("web", "Applied", "True").await;
+    let kinds: Vec<&str> = work["status"]["resourceStatus"]["manifests"][1]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|condition| condition["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["Available", "StatusFeedbackSynced", "Applied"]);
+}
+
+#[tokio::test]
+async fn gotcha_04_an_emptied_work_has_nothing_available() {
+    let fixture = Fixture::start().await;
+    fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
+    fixture.wait_recorded("web", &["configmaps/a"]).await;
+    fixture.patch_spec("web", json!({"workload": {"manifests": []}})).await;
+    let work = fixture.condition("web", "Available", "Unknown").await;
+    let available = condition_of(&work["status"]["conditions"], "Available").unwrap();
+    assert_eq!(available["message"], "cannot get any available resource ");
+    fixture.is_gone(&fixture.config_maps(), "a").await;
+    fixture.wait_recorded("web", &[]).await;
+}
+
+#[tokio::test]
+async fn no_content_of_a_secret_gets_into_a_status() {
+    let fixture = Fixture::start().await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": fixture.namespace},
+        "stringData": {"password": "c4n4ry"}, "data": {"password": "b3RoZXI="}});
+    let odd = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b", "namespace": fixture.namespace},
+        "stringData": {"password": "c4n4ry"}});
+    let rules = json!({"conditionRules": [{"type": "CEL", "condition": "Fine", "celExpressions": ["object.data + 1 == 2"]}],
+        "feedbackRules": [{"type": "JSONPaths", "jsonPaths": [{"name": "data", "path": ".data"}]}]});
+    fixture.create("web", vec![secret, odd], config(&fixture, "", "secrets", rules)).await;
+    fixture.manifest_condition("web", 1, "Fine", "False").await;
+    let work = fixture.condition("web", "Fine", "False").await;
+    for text in ["c4n4ry", "YzRuNHJ5", "b3RoZXI"] {
+        assert!(!work["status"].to_string().contains(text), "{}", work["status"]);
+    }
+}

@@ -1,0 +1,273 @@
+//! `examples/repo-layout`: it renders without a complaint, and shows every feature.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gitwork::api::work::manifest_work_spec_schema;
+use gitwork::core::config::FileKind;
+use gitwork::core::diagnostic::{Diagnostic, Scope};
+use gitwork::core::name::RepoPath;
+use gitwork::core::work::DesiredWork;
+use gitwork::core::yaml;
+use serde_json::Value;
+
+use crate::harness::{ClusterOptions, ControlPlane, apply_all, eventually};
+use crate::memory::{File, render};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/repo-layout")
+}
+
+/// Every file below `folder`, by its path from there.
+fn files_below(folder: &Path) -> BTreeMap<String, File> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            let below = files_below(&entry.path());
+            found.extend(below.into_iter().map(|(path, file)| (format!("{name}/{path}"), file)));
+        } else if kind.is_symlink() {
+            let target = std::fs::read_link(entry.path()).unwrap();
+            found.insert(name, File::Link(target.into_os_string().into_string().unwrap()));
+        } else {
+            found.insert(name, File::Bytes(std::fs::read(entry.path()).unwrap()));
+        }
+    }
+    found
+}
+
+fn works() -> Vec<DesiredWork> {
+    let desired = render(&files_below(&root()));
+    assert_eq!(desired.diagnostics, Vec::<Diagnostic>::new());
+    desired.works.into_values().collect()
+}
+
+/// The documents of a YAML file.
+pub fn documents(path: &str, file: &File) -> Vec<Value> {
+    let File::Bytes(bytes) = file else { panic!("{path} is no plain file") };
+    let read = yaml::read(&RepoPath::parse(path).unwrap(), bytes, &Scope::Source);
+    assert_eq!(read.diagnostics, Vec::<Diagnostic>::new());
+    read.documents.into_iter().map(|document| document.value).collect()
+}
+
+fn manifests(spec: &Value) -> &Vec<Value> {
+    spec.pointer("/workload/manifests").and_then(Value::as_array).unwrap()
+}
+
+/// What a reader looks for in one work.
+fn facts(work: &DesiredWork) -> String {
+    let spec = work.body.spec.value();
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for manifest in manifests(&spec) {
+        *kinds.entry(manifest["kind"].as_str().unwrap()).or_default() += 1;
+    }
+    let kinds: Vec<String> = kinds
+        .into_iter()
+        .map(|(kind, count)| if count == 1 { kind.to_owned() } else { format!("{count} {kind}") })
+        .collect();
+    let mut text = format!("{} <- {}\n  {}\n", work.key, work.path, kinds.join(", "));
+    writeln!(text, "  {}", work.delete_option.policy()).unwrap();
+    if let Some(account) = spec.pointer("/executor/subject/serviceAccount") {
+        let part = |name: &str| account[name].as_str().unwrap();
+        writeln!(text, "  as {}/{}", part("namespace"), part("name")).unwrap();
+    }
+    for config in spec["manifestConfigs"].as_array().into_iter().flatten() {
+        let object = &config["resourceIdentifier"];
+        let rules: Vec<&str> = config
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .filter(|name| *name != "resourceIdentifier")
+            .collect();
+        let (resource, name) = (object["resource"].as_str().unwrap(), &object["name"]);
+        writeln!(text, "  {resource}/{}: {}", name.as_str().unwrap(), rules.join(", ")).unwrap();
+    }
+    for (word, holds) in [("suspended", work.suspend), ("not pruned", !work.prune)] {
+        if holds {
+            writeln!(text, "  {word}").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn the_example_renders_without_a_complaint() {
+    let text: String = works().iter().map(facts).collect();
+    insta::assert_snapshot!("example_works", text);
+}
+
+/// Which kind of file a path is, if it is one that gitwork reads beside manifests.
+pub fn kind_of(path: &str) -> Option<FileKind> {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    match (path.matches('/').count(), name) {
+        (0, "gitwork.yaml") => Some(FileKind::Source),
+        (2, "cluster.yaml") => Some(FileKind::Cluster),
+        (3, "work.yaml") => Some(FileKind::Work),
+        _ => name.ends_with(".config.yaml").then_some(FileKind::Manifest),
+    }
+}
+
+/// The fields of a configuration file, as pointers. What `defaults` holds are the fields of a work, wherever
+/// they stand; OCM's fields have no properties here and are looked at in the rendered works.
+fn fields(schema: &Value, at: &str, found: &mut BTreeSet<String>) {
+    for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        let at = format!("{at}/{name}");
+        found.insert(at.clone());
+        if !OCM_FIELDS.contains(&name.as_str()) {
+            fields(field, &at, found);
+        }
+    }
+}
+
+/// Fields whose content is OCM's.
+const OCM_FIELDS: [&str; 7] = [
+    "deleteOption",
+    "executor",
+    "manifestConfigs",
+    "feedbackRules",
+    "updateStrategy",
+    "conditionRules",
+    "feedbackScrapeType",
+];
+
+/// The pointers of what is set in a document.
+fn set_fields(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+    for (name, field) in value.as_object().into_iter().flatten() {
+        let at = format!("{at}/{name}");
+        set_fields(field, &at, found);
+        found.insert(at);
+    }
+}
+
+/// `defaults` of gitwork.yaml and cluster.yaml have one and the same fields.
+fn shared(kind: FileKind, pointer: &str) -> String {
+    if pointer.starts_with("/defaults/") {
+        return pointer.to_owned();
+    }
+    format!("{}:{pointer}", kind.schema_name())
+}
+
+#[test]
+fn the_example_sets_every_field_of_every_configuration_file() {
+    let (mut known, mut set) = (BTreeSet::new(), BTreeSet::new());
+    let repository = files_below(&root());
+    for (path, file) in &repository {
+        let Some(kind) = kind_of(path) else { continue };
+        let mut of_kind = BTreeSet::new();
+        fields(&kind.schema(), "", &mut of_kind);
+        known.extend(of_kind.iter().map(|pointer| shared(kind, pointer)));
+        for document in documents(path, file) {
+            let mut of_document = BTreeSet::new();
+            set_fields(&document, "", &mut of_document);
+            set.extend(of_document.iter().map(|pointer| shared(kind, pointer)));
+        }
+    }
+    let kinds: BTreeSet<FileKind> = repository.keys().filter_map(|path| kind_of(path)).collect();
+    assert_eq!(kinds.len(), 4, "{kinds:?}");
+    assert!(known.len() > 20, "the scan must see the fields: {known:?}");
+    // A work.yaml or a cluster.yaml sets these; as a default for a whole fleet they would be a strange example.
+    for rare in ["deleteOption", "prune", "suspend"] {
+        assert!(set.contains(&format!("work:/{rare}")));
+        known.remove(&format!("/defaults/{rare}"));
+    }
+    let missing: Vec<&String> = known.difference(&set).collect();
+    assert!(missing.is_empty(), "fields that the example does not show: {missing:#?}");
+}
+
+/// What a schema allows, and what of it `value` has: properties and the values of enumerations.
+fn compare(schema: &Value, value: &Value, at: &str, seen: &mut BTreeMap<String, bool>) {
+    for choice in schema.get("enum").and_then(Value::as_array).into_iter().flatten() {
+        let entry = seen.entry(format!("{at} = {}", choice.as_str().unwrap())).or_default();
+        *entry |= choice == value;
+    }
+    for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        let at = format!("{at}/{name}");
+        *seen.entry(at.clone()).or_default() |= value.get(name).is_some();
+        compare(field, value.get(name).unwrap_or(&Value::Null), &at, seen);
+    }
+    if let Some(items) = schema.get("items") {
+        let none = [Value::Null];
+        for item in value.as_array().map_or(&none[..], Vec::as_slice) {
+            compare(items, item, at, seen);
+        }
+    }
+}
+
+#[test]
+fn the_example_uses_every_field_and_choice_that_ocm_has_for_a_work() {
+    let mut schema = manifest_work_spec_schema();
+    schema["properties"].as_object_mut().unwrap().remove("workload").unwrap();
+    let mut seen = BTreeMap::new();
+    for work in works() {
+        compare(&schema, &work.body.spec.value(), "", &mut seen);
+    }
+    assert!(seen.len() > 50, "the scan must see the fields: {seen:?}");
+    let missing: Vec<&String> = seen.iter().filter(|(_, is)| !**is).map(|(at, _)| at).collect();
+    assert!(missing.is_empty(), "not shown: {missing:#?}");
+}
+
+/// Every image that a manifest names.
+fn images(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("image").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|field| images(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| images(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_example_is_small_and_tells_no_secrets() {
+    let mut found = BTreeSet::new();
+    for work in works() {
+        let spec = work.body.spec.value();
+        images(&spec, &mut found);
+        assert!(
+            manifests(&spec).iter().all(|manifest| manifest["kind"] != "Secret"),
+            "{}",
+            work.key
+        );
+    }
+    let small = ["busybox:", "nginx:", "registry.k8s.io/pause:"];
+    assert!(found.iter().all(|image| small.iter().any(|s| image.starts_with(s))), "{found:?}");
+    assert_eq!(found.len(), small.len(), "{found:?}");
+}
+
+#[test]
+fn the_tour_of_the_example_names_every_work() {
+    let tour = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for work in works() {
+        let folder = work.path.as_str().strip_prefix("clusters/").unwrap();
+        assert!(tour.contains(&format!("`{folder}`")), "README.md says nothing of {folder}");
+    }
+}
+
+/// A CRD is served some moments after it was applied.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Server-side apply refuses a field that the kind does not have.
+#[tokio::test]
+async fn a_real_api_server_takes_every_object_of_the_example() {
+    let plane = ControlPlane::shared().await;
+    let cluster = plane.start("example-objects", ClusterOptions::default()).await;
+    let (mut works, client) = (works(), cluster.client());
+    // Suspended because the cluster lacks its kinds.
+    works.retain(|work| !work.suspend);
+    for work in works {
+        let spec = work.body.spec.value();
+        let objects = manifests(&spec);
+        let apply = || async {
+            let applied = apply_all(client.clone(), objects).await;
+            applied.map(|applied| applied.len()).map_err(|why| format!("{}: {why:#}", work.key))
+        };
+        let applied = eventually("the objects of a work to be taken", DEADLINE, apply).await;
+        assert_eq!(applied.unwrap(), objects.len());
+    }
+}

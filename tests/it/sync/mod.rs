@@ -1,0 +1,8 @@
+//! From a commit to ManifestWorks on a real API server: the engine, a real Git server, a real hub.
+
+mod deletes;
+mod drift;
+mod fixture;
+mod program;
+mod trouble;
+mod writes;

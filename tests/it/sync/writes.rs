@@ -1,0 +1,142 @@
+//! Commits become works: created, changed, left alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gitwork::core::work::{ANNOTATION_COMMIT, ANNOTATION_PATH, LABEL_MANAGED_BY, LABEL_SOURCE};
+use gitwork::hub::KubeHub;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::fixture::{Sync, annotation, config_map};
+use crate::harness::requests::tally;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_becomes_works_and_the_next_one_changes_just_what_it_says() {
+    let sync = Sync::new(2).await;
+    let first = sync.commit(&[
+        (0, "web/cm.yaml", Some(&config_map("web", "one"))),
+        (0, "db/cm.yaml", Some(&config_map("db", "one"))),
+        (1, "web/cm.yaml", Some(&config_map("web", "one"))),
+    ]);
+    let running = sync.start();
+    let web = sync.until_value(0, "web", "one").await;
+    assert_eq!(web.labels().get(LABEL_MANAGED_BY).map(String::as_str), Some("gitwork"));
+    assert_eq!(web.labels().get(LABEL_SOURCE).map(String::as_str), Some(sync.id.as_str()));
+    assert_eq!(annotation(&web, ANNOTATION_PATH), Some(sync.path(0, "web").as_str()));
+    assert_eq!(annotation(&web, ANNOTATION_COMMIT), Some(first.to_string().as_str()));
+    let db = sync.until_value(0, "db", "one").await;
+    let other = sync.until_value(1, "web", "one").await;
+
+    let second = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]);
+    running.hint();
+    let web = sync.until_value(0, "web", "two").await;
+    assert_eq!(annotation(&web, ANNOTATION_COMMIT), Some(second.to_string().as_str()));
+    // The others were not written, whatever the commit.
+    for (cluster, before) in [(0, db), (1, other)] {
+        let now = sync.until_there(cluster, &before.name_any()).await;
+        assert_eq!(now.resource_version(), before.resource_version());
+        assert_eq!(annotation(&now, ANNOTATION_COMMIT), Some(first.to_string().as_str()));
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_writes_nothing() {
+    let sync = Sync::new(1).await;
+    let text: Vec<(String, String)> = (0..20)
+        .map(|i| (format!("work-{i}/cm.yaml"), config_map(&format!("cm-{i}"), &i.to_string())))
+        .collect();
+    let files: Vec<_> =
+        text.iter().map(|(path, text)| (0, path.as_str(), Some(text.as_str()))).collect();
+    sync.commit(&files);
+    let running = sync.start();
+    for i in 0..20 {
+        sync.until_there(0, &format!("work-{i}")).await;
+    }
+    running.stop().await;
+
+    // A new process: nothing of the first one is left but Git and the hub.
+    let mut requests = sync.hub.requests();
+    requests.take();
+    let engine = sync.engine(Arc::new(KubeHub::new(sync.hub.client())), sync.source());
+    let (plan, _) = engine.once().await.unwrap();
+    assert!(plan.is_settled(), "{:?}", plan.counts());
+    let made = requests.take();
+    let ours = made.iter().filter(|request| request.namespace == sync.clusters[0]);
+    assert_eq!(tally(ours.filter(|request| request.is_write())), BTreeMap::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_work_is_kept_as_it_was_while_others_move() {
+    let sync = Sync::new(1).await;
+    sync.commit(&[
+        (0, "web/cm.yaml", Some(&config_map("web", "one"))),
+        (0, "db/cm.yaml", Some(&config_map("db", "one"))),
+    ]);
+    let running = sync.start();
+    let web = sync.until_value(0, "web", "one").await;
+    sync.until_value(0, "db", "one").await;
+
+    sync.commit(&[
+        (0, "web/cm.yaml", Some("kind: ConfigMap\n  broken: [")),
+        (0, "db/cm.yaml", Some(&config_map("db", "two"))),
+    ]);
+    running.hint();
+    sync.until_value(0, "db", "two").await;
+    let kept = sync.until_there(0, "web").await;
+    assert_eq!(kept.resource_version(), web.resource_version());
+
+    // A work of which the only manifest is broken is kept over a rename of the file too, and goes on once mended.
+    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "three")))]);
+    running.hint();
+    sync.until_value(0, "web", "three").await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_work_over_the_hubs_limit_is_not_written_and_holds_up_nothing() {
+    let sync = Sync::new(1).await;
+    let large = config_map("large", &"x".repeat(510 * 1024));
+    sync.commit(&[
+        (0, "large/cm.yaml", Some(&large)),
+        (0, "web/cm.yaml", Some(&config_map("web", "one"))),
+    ]);
+    let engine = sync.engine(Arc::new(KubeHub::new(sync.hub.client())), sync.source());
+    let (_, desired) = engine.once().await.unwrap();
+    sync.until_value(0, "web", "one").await;
+    sync.until_gone(0, "large").await;
+    let found: Vec<&str> = desired.diagnostics.iter().map(|found| found.code.id()).collect();
+    assert_eq!(found, ["GW407"]);
+    let told = &desired.diagnostics[0];
+    assert!(told.message.contains("the hub takes at most 512000"), "{}", told.message);
+    assert!(told.related[0].1.contains("configmaps/large"), "{:?}", told.related);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_git_drops_disappears_and_what_others_set_stays() {
+    let sync = Sync::new(1).await;
+    let with = "labels: {team: shop, tier: web}\nannotations: {note: hello}\n";
+    sync.commit(&[
+        (0, "web/cm.yaml", Some(&config_map("web", "one"))),
+        (0, "web/work.yaml", Some(with)),
+    ]);
+    let running = sync.start();
+    sync.until_value(0, "web", "one").await;
+    let foreign = json!({ "metadata": { "labels": { "other": "tool" }, "annotations": { "other": "note" } } });
+    sync.edit(0, "web", foreign).await;
+
+    sync.commit(&[(0, "web/work.yaml", Some("labels: {team: shop}\n"))]);
+    running.hint();
+    let web = sync
+        .until(0, "web", |work| {
+            let work = work.ok_or("it is not there")?;
+            if work.labels().contains_key("tier") { Err("tier is there".into()) } else { Ok(work) }
+        })
+        .await;
+    assert_eq!(web.labels().get("team").map(String::as_str), Some("shop"));
+    assert_eq!(web.labels().get("other").map(String::as_str), Some("tool"));
+    assert_eq!(annotation(&web, "other"), Some("note"));
+    assert_eq!(annotation(&web, "note"), None);
+    running.stop().await;
+}
