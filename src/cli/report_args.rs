@@ -60,10 +60,10 @@ impl ReportArgs {
                 ca_file: self.commit_status_ca_file.clone(),
                 proxy: self.commit_status_proxy.clone(),
             }),
-            status_branch: self.status_branch.clone().map(|branch| StatusBranchConfig {
-                branch,
-                ..StatusBranchConfig::default()
-            }),
+            status_branch: self
+                .status_branch
+                .clone()
+                .map(|branch| StatusBranchConfig { branch, ..StatusBranchConfig::default() }),
         }
     }
 }

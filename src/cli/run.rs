@@ -290,11 +290,7 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
 }
 
 /// Has the clusters' reach read where somebody is told of it.
-fn watch_reach(
-    setup: &Setup,
-    stop: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<()>,
-) -> Reach {
+fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
     if setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty()) {
         let hub = setup.hub.clone();

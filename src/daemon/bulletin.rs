@@ -81,8 +81,11 @@ impl Bulletin {
         (self.due, self.last) = (None, now);
         let unreachable = self.reach.borrow_and_update().clone();
         let before = self.sender.borrow().clone();
-        let status = state.status(&self.refusals, &unreachable, Timestamp::now(), before.as_deref());
-        let Some(status) = status.filter(|status| before.as_deref() != Some(status)) else { return };
+        let status =
+            state.status(&self.refusals, &unreachable, Timestamp::now(), before.as_deref());
+        let Some(status) = status.filter(|status| before.as_deref() != Some(status)) else {
+            return;
+        };
         tracing::debug!(source = %status.source, "{}", status.line(1_000));
         self.sender.send_replace(Some(Arc::new(status)));
     }

@@ -26,7 +26,9 @@ pub struct Reporting {
 /// Why a source's state cannot be told.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportingError {
-    #[error("a folder on disk has no commits to tell of: name a repository by its URL, or leave {field} out")]
+    #[error(
+        "a folder on disk has no commits to tell of: name a repository by its URL, or leave {field} out"
+    )]
     Folder { field: &'static str },
     #[error("commitStatus: {0}")]
     Address(#[from] AddressError),

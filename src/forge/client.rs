@@ -39,7 +39,10 @@ pub enum ForgeError {
     TimedOut { host: String },
     #[error("no connection to {host}: {problem}")]
     Connection { host: String, problem: String },
-    #[error("the answer of {host} broke off or is longer than {} bytes", limits::FORGE_ANSWER_BYTES_MAX)]
+    #[error(
+        "the answer of {host} broke off or is longer than {} bytes",
+        limits::FORGE_ANSWER_BYTES_MAX
+    )]
     HalfAnswer { host: String },
 }
 
@@ -111,7 +114,8 @@ impl ForgeClient {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_connect_timeout(Some(limits::HUB_CONNECT));
-        let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+        let https =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         let call = async {
             match &self.proxy {
                 Some(proxy) => {
@@ -146,7 +150,11 @@ impl ForgeClient {
     }
 }
 
-async fn send<C>(connector: C, request: Request<Full<Bytes>>, host: &str) -> Result<Received, ForgeError>
+async fn send<C>(
+    connector: C,
+    request: Request<Full<Bytes>>,
+    host: &str,
+) -> Result<Received, ForgeError>
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
@@ -206,7 +214,10 @@ fn read_bounded(file: &Path, purpose: &'static str, limit: u64) -> Result<Vec<u8
     use std::io::Read as _;
     let opened = std::fs::File::open(file).map_err(|error| unusable(file, purpose, error))?;
     let mut bytes = Vec::new();
-    opened.take(limit + 1).read_to_end(&mut bytes).map_err(|error| unusable(file, purpose, error))?;
+    opened
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unusable(file, purpose, error))?;
     if bytes.len() as u64 > limit {
         return Err(unusable(file, purpose, format!("it is longer than {limit} bytes")));
     }
@@ -228,7 +239,8 @@ async fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, ForgeError> 
         }
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| ForgeError::Connection {
         host: "TLS".into(),
         problem: error.to_string(),

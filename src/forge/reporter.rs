@@ -63,7 +63,8 @@ impl CommitStatusReporter {
 
     fn take_in(&mut self, status: Option<&SourceStatus>) {
         // A folder on disk has no commit, and no forge that knows of it.
-        let Some((status, commit)) = status.and_then(|status| Some((status, status.commit?))) else {
+        let Some((status, commit)) = status.and_then(|status| Some((status, status.commit?)))
+        else {
             return;
         };
         let state = match status.verdict() {
@@ -89,7 +90,9 @@ impl CommitStatusReporter {
                     tracing::info!(provider, repository, "commit statuses are written again");
                 }
             }
-            Err(error) => tracing::debug!(provider, repository, %commit, %error, "commit status not written"),
+            Err(error) => {
+                tracing::debug!(provider, repository, %commit, %error, "commit status not written")
+            }
         }
         if let Some(error) = self.schedule.answered(status, result, now, seed) {
             self.in_trouble = true;

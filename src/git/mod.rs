@@ -27,5 +27,5 @@ pub use error::{FetchError, MirrorError, ReadError};
 pub use local::LocalRepository;
 pub use mirror::{Fetched, Mirror, MirrorLimits};
 pub use remote::{Auth, ClientCertificate, Reference, Remote};
-pub use statusbranch::{Published, PushError, StatusBranch};
 pub use repository::{Ancestry, CommitFacts, GitSnapshot, Repository};
+pub use statusbranch::{Published, PushError, StatusBranch};

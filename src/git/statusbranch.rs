@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use git2::{Direction, ErrorCode, FetchOptions, Oid, PushOptions, RemoteCallbacks, Signature, Time};
+use git2::{
+    Direction, ErrorCode, FetchOptions, Oid, PushOptions, RemoteCallbacks, Signature, Time,
+};
 
 use super::error::{FetchError, MirrorError};
 use super::mirror::{callbacks, create_private, io_error, libgit2_url, lock, remove};
@@ -35,7 +37,9 @@ const FOLDER_MODE: i32 = 0o040_000;
 pub enum Published {
     /// The branch shows just this already.
     Unchanged,
-    Pushed { commit: CommitId },
+    Pushed {
+        commit: CommitId,
+    },
 }
 
 /// Why the status was not pushed.
@@ -49,7 +53,9 @@ pub enum PushError {
          name another branch, or delete it"
     )]
     Foreign { branch: String, source_id: String },
-    #[error("the remote does not take a push to {branch}: {message}; allow it for these credentials")]
+    #[error(
+        "the remote does not take a push to {branch}: {message}; allow it for these credentials"
+    )]
     Rejected { branch: String, message: String },
     #[error("somebody else pushes to {branch} all the time; it is left to the next time")]
     Contended { branch: String },
@@ -349,7 +355,13 @@ impl StatusBranch {
 
 /// What a remote's words on a reference mean. Git's own say when it lost a race.
 fn verdict(problem: &str) -> Said {
-    let races = ["failed to update ref", "cannot lock ref", "fetch first", "non-fast-forward", "stale info"];
+    let races = [
+        "failed to update ref",
+        "cannot lock ref",
+        "fetch first",
+        "non-fast-forward",
+        "stale info",
+    ];
     if races.iter().any(|words| problem.contains(words)) {
         return Said::Moved;
     }

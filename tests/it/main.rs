@@ -13,9 +13,9 @@ mod contract;
 mod control_plane;
 mod custom_resources;
 mod deploy;
-mod forge;
 mod docs;
 mod example;
+mod forge;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
@@ -30,9 +30,9 @@ mod rendering;
 mod report;
 mod review;
 mod schemas;
-mod status_branch;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod status_branch;
 mod sync;
 mod tidy;
 mod wire;

@@ -46,11 +46,8 @@ impl World {
         let Some(mut next) = self.repo.tip(BRANCH) else { return Vec::new() };
         let mut found = vec![next];
         let git = self.repo.git2();
-        while let Some(parent) = git
-            .find_commit(git2::Oid::from_bytes(&next.0).unwrap())
-            .unwrap()
-            .parent_ids()
-            .next()
+        while let Some(parent) =
+            git.find_commit(git2::Oid::from_bytes(&next.0).unwrap()).unwrap().parent_ids().next()
         {
             next = CommitId::parse(&parent.to_string()).unwrap();
             found.push(next);
@@ -60,7 +57,8 @@ impl World {
 
     fn read(&self, file: &str) -> Option<String> {
         let git = self.repo.git2();
-        let tip = git.find_commit(git2::Oid::from_bytes(&self.repo.tip(BRANCH)?.0).unwrap()).unwrap();
+        let tip =
+            git.find_commit(git2::Oid::from_bytes(&self.repo.tip(BRANCH)?.0).unwrap()).unwrap();
         let tree = tip.tree().unwrap();
         let entry = tree.get_path(Path::new(file)).ok()?;
         let blob = entry.to_object(git).unwrap().into_blob().ok()?;
@@ -108,7 +106,10 @@ fn it_is_an_orphan_with_every_file_and_does_not_change_without_cause() {
     let second = source_status(2, &[("edge-1", State::Available)]);
     let next = pushed(&mut branch, &second);
     assert_eq!(world.history(), [next, commit]);
-    assert!(world.read("clusters/edge-7.md").is_none() && world.read("clusters/edge-7/web.yaml").is_none());
+    assert!(
+        world.read("clusters/edge-7.md").is_none()
+            && world.read("clusters/edge-7/web.yaml").is_none()
+    );
     assert_eq!(world.repo.tip("main"), main, "no other branch is touched");
 }
 
@@ -256,7 +257,10 @@ fn a_protected_branch_says_so() {
     let mut branch = world.branch("a", remote(server.url("fleet.git"), Auth::None));
     let status = source_status(1, &[("edge-1", State::Pending)]);
     let error = publish(&mut branch, &status).unwrap_err();
-    assert!(matches!(&error, PushError::Rejected { message, .. } if message.contains("pre-receive")), "{error:?}");
+    assert!(
+        matches!(&error, PushError::Rejected { message, .. } if message.contains("pre-receive")),
+        "{error:?}"
+    );
     assert!(error.needs_somebody());
     std::fs::remove_file(hook).unwrap();
     pushed(&mut branch, &status);

@@ -174,7 +174,8 @@ impl Target {
         }
         let context = settings.context.to_owned();
         let limit = provider.context_chars_max();
-        if !(1..=limit).contains(&context.chars().count()) || context.chars().any(char::is_control) {
+        if !(1..=limit).contains(&context.chars().count()) || context.chars().any(char::is_control)
+        {
             return Err(AddressError::BadContext { provider, limit });
         }
         Ok(Self { provider, api_url, repository, context, target_url })
@@ -192,7 +193,8 @@ impl Target {
                 Some(format!("https://bitbucket.org/{owner}/{name}/commits/{commit}"))
             }
             Provider::BitbucketDataCenter => {
-                let base = self.api_url.split_once("/rest/").map_or(&*self.api_url, |(base, _)| base);
+                let base =
+                    self.api_url.split_once("/rest/").map_or(&*self.api_url, |(base, _)| base);
                 Some(format!("{base}/projects/{owner}/repos/{name}/commits/{commit}"))
             }
             _ => None,
@@ -221,7 +223,9 @@ fn is_link(url: &str) -> bool {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     rest.is_some_and(|rest| !rest.is_empty())
         && url.len() <= 400
-        && url.chars().all(|c| !c.is_control() && !c.is_whitespace() && !matches!(c, '<' | '>' | '"'))
+        && url
+            .chars()
+            .all(|c| !c.is_control() && !c.is_whitespace() && !matches!(c, '<' | '>' | '"'))
 }
 
 fn is_plain_url(url: &str) -> bool {
@@ -244,18 +248,58 @@ mod tests {
         for (provider, url, api, repository) in [
             (Github, "https://github.com/acme/fleet.git", "https://api.github.com", "acme/fleet"),
             (Github, "git@github.com:acme/fleet.git", "https://api.github.com", "acme/fleet"),
-            (Github, "ssh://git@ghe.acme.io:2222/acme/fleet", "https://ghe.acme.io/api/v3", "acme/fleet"),
+            (
+                Github,
+                "ssh://git@ghe.acme.io:2222/acme/fleet",
+                "https://ghe.acme.io/api/v3",
+                "acme/fleet",
+            ),
             (Gitlab, "https://gitlab.com/a/b/c.git", "https://gitlab.com/api/v4", "a/b/c"),
             (Gitlab, "http://git.local:8080/a/b", "http://git.local:8080/api/v4", "a/b"),
             (Gitea, "https://codeberg.org/acme/fleet", "https://codeberg.org/api/v1", "acme/fleet"),
             (Gitea, "https://acme.io/git/acme/fleet/", "https://acme.io/git/api/v1", "acme/fleet"),
-            (BitbucketCloud, "git@bitbucket.org:acme/fleet.git", "https://api.bitbucket.org/2.0", "acme/fleet"),
-            (BitbucketDataCenter, "https://bb.acme.io/x/scm/OPS/fleet.git", "https://bb.acme.io/x/rest/api/latest", "OPS/fleet"),
-            (BitbucketDataCenter, "ssh://git@bb.acme.io:7999/ops/fleet.git", "https://bb.acme.io/rest/api/latest", "ops/fleet"),
-            (AzureDevops, "https://acme@dev.azure.com/acme/shop/_git/fleet", "https://dev.azure.com/acme", "shop/fleet"),
-            (AzureDevops, "https://dev.azure.com/acme/_git/fleet", "https://dev.azure.com/acme", "fleet/fleet"),
-            (AzureDevops, "git@ssh.dev.azure.com:v3/acme/shop/fleet", "https://dev.azure.com/acme", "shop/fleet"),
-            (AzureDevops, "https://acme.visualstudio.com/shop/_git/fleet", "https://acme.visualstudio.com", "shop/fleet"),
+            (
+                BitbucketCloud,
+                "git@bitbucket.org:acme/fleet.git",
+                "https://api.bitbucket.org/2.0",
+                "acme/fleet",
+            ),
+            (
+                BitbucketDataCenter,
+                "https://bb.acme.io/x/scm/OPS/fleet.git",
+                "https://bb.acme.io/x/rest/api/latest",
+                "OPS/fleet",
+            ),
+            (
+                BitbucketDataCenter,
+                "ssh://git@bb.acme.io:7999/ops/fleet.git",
+                "https://bb.acme.io/rest/api/latest",
+                "ops/fleet",
+            ),
+            (
+                AzureDevops,
+                "https://acme@dev.azure.com/acme/shop/_git/fleet",
+                "https://dev.azure.com/acme",
+                "shop/fleet",
+            ),
+            (
+                AzureDevops,
+                "https://dev.azure.com/acme/_git/fleet",
+                "https://dev.azure.com/acme",
+                "fleet/fleet",
+            ),
+            (
+                AzureDevops,
+                "git@ssh.dev.azure.com:v3/acme/shop/fleet",
+                "https://dev.azure.com/acme",
+                "shop/fleet",
+            ),
+            (
+                AzureDevops,
+                "https://acme.visualstudio.com/shop/_git/fleet",
+                "https://acme.visualstudio.com",
+                "shop/fleet",
+            ),
         ] {
             assert_eq!(target(provider, url), Ok((api.to_owned(), repository.to_owned())), "{url}");
         }

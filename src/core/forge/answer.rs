@@ -67,7 +67,10 @@ pub fn read(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), 
             message: with_said(format!("{provider} takes no more statuses for this commit")),
         }),
         422 if said.contains("No commit found") => Err(Rejection::NoCommit {
-            message: with_said(format!("{provider} does not have this commit in {}", target.repository)),
+            message: with_said(format!(
+                "{provider} does not have this commit in {}",
+                target.repository
+            )),
         }),
         404 => blocked(format!(
             "{provider} has no repository {} with this commit, or the token may not see it (404): check \
@@ -76,9 +79,11 @@ pub fn read(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), 
             provider.permission()
         )),
         400 | 413 | 415 | 422 => blocked(format!("{provider} refuses the status ({status})")),
-        408 | 409 | 425 | 429 | 500..=599 => {
-            later(answer, now, with_said(format!("{provider} answers {status}; trying again later")))
-        }
+        408 | 409 | 425 | 429 | 500..=599 => later(
+            answer,
+            now,
+            with_said(format!("{provider} answers {status}; trying again later")),
+        ),
         other => blocked(format!(
             "{provider} gives an answer that a commit status does not have ({other}): check `provider` and `apiUrl`"
         )),
@@ -153,12 +158,17 @@ mod tests {
         blocked(401, r#"{"message":"Bad credentials"}"#, "token file: Bad credentials");
         blocked(403, "", "repo:status");
         blocked(404, "", "check `repository`");
-        blocked(422, r#"{"message":"Validation Failed"}"#, "refuses the status (422): Validation Failed");
+        blocked(
+            422,
+            r#"{"message":"Validation Failed"}"#,
+            "refuses the status (422): Validation Failed",
+        );
         blocked(100, "", "apiUrl");
         let transition = br#"{"message":"Cannot transition status via :run from :running"}"#;
         assert_eq!(read(Gitlab, &answer(400, transition)), Ok(()));
         assert!(read(Github, &answer(400, transition)).is_err());
-        let full = br#"{"message":"This SHA and context has reached the maximum number of statuses."}"#;
+        let full =
+            br#"{"message":"This SHA and context has reached the maximum number of statuses."}"#;
         assert!(matches!(read(Github, &answer(422, full)), Err(Rejection::Full { .. })));
         let gone = br#"{"message":"No commit found for SHA: abab"}"#;
         assert!(matches!(read(Github, &answer(422, gone)), Err(Rejection::NoCommit { .. })));
@@ -174,7 +184,8 @@ mod tests {
             Err(Rejection::Later { after, .. }) => after.map(|wait| wait.as_secs()),
             other => panic!("{other:?}"),
         };
-        let with = |status, retry_after| Answer { retry_after: Some(retry_after), ..answer(status, b"") };
+        let with =
+            |status, retry_after| Answer { retry_after: Some(retry_after), ..answer(status, b"") };
         assert_eq!(wait(&with(429, "17")), Some(17));
         assert_eq!(wait(&with(403, "60")), Some(60));
         assert_eq!(wait(&with(503, "999999999")), Some(3_600));
@@ -195,6 +206,8 @@ mod tests {
     fn what_a_forge_says_is_short_and_harmless() {
         let body = serde_json::json!({ "message": format!("\u{1b}[2J\n{}", "x".repeat(10_000)) });
         let text = said(body.to_string().as_bytes());
-        assert!(text.chars().count() <= 200 && !text.chars().any(crate::core::report::is_dangerous));
+        assert!(
+            text.chars().count() <= 200 && !text.chars().any(crate::core::report::is_dangerous)
+        );
     }
 }

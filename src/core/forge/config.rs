@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::address::{AddressError, Settings, Target};
 use super::Provider;
+use super::address::{AddressError, Settings, Target};
 
 /// Where a source's commit statuses go.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]

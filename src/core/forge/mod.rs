@@ -17,8 +17,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use config::{CommitStatusConfig, StatusBranchConfig};
 pub use address::{AddressError, Target};
+pub use config::{CommitStatusConfig, StatusBranchConfig};
 pub use request::{HttpRequest, request};
 pub use schedule::{Next, Schedule};
 

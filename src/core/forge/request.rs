@@ -45,7 +45,11 @@ pub fn request(target: &Target, status: &CommitStatus) -> HttpRequest {
         Provider::BitbucketDataCenter => {
             let (project, name) = repository.split_once('/').unwrap_or_default();
             (
-                format!("/projects/{}/repos/{}/commits/{commit}/builds", encoded(project), encoded(name)),
+                format!(
+                    "/projects/{}/repos/{}/commits/{commit}/builds",
+                    encoded(project),
+                    encoded(name)
+                ),
                 json!({ "state": state, "description": description, "key": context, "name": context, "url": link }),
             )
         }
@@ -214,21 +218,27 @@ mod tests {
             (
                 Provider::BitbucketCloud,
                 "git@bitbucket.org:acme/fleet.git",
-                format!("https://api.bitbucket.org/2.0/repositories/acme/fleet/commit/{sha}/statuses/build"),
+                format!(
+                    "https://api.bitbucket.org/2.0/repositories/acme/fleet/commit/{sha}/statuses/build"
+                ),
                 json!({"state": "INPROGRESS", "description": "d", "key": "gitwork", "name": "gitwork",
                        "url": format!("https://bitbucket.org/acme/fleet/commits/{sha}")}),
             ),
             (
                 Provider::BitbucketDataCenter,
                 "https://bb.acme.io/scm/OPS/fleet.git",
-                format!("https://bb.acme.io/rest/api/latest/projects/OPS/repos/fleet/commits/{sha}/builds"),
+                format!(
+                    "https://bb.acme.io/rest/api/latest/projects/OPS/repos/fleet/commits/{sha}/builds"
+                ),
                 json!({"state": "INPROGRESS", "description": "d", "key": "gitwork", "name": "gitwork",
                        "url": format!("https://bb.acme.io/projects/OPS/repos/fleet/commits/{sha}")}),
             ),
             (
                 Provider::AzureDevops,
                 "https://dev.azure.com/acme/shop/_git/fleet",
-                format!("https://dev.azure.com/acme/shop/_apis/git/repositories/fleet/commits/{sha}/statuses?api-version=6.0"),
+                format!(
+                    "https://dev.azure.com/acme/shop/_apis/git/repositories/fleet/commits/{sha}/statuses?api-version=6.0"
+                ),
                 json!({"state": "pending", "description": "d", "context": {"name": "gitwork", "genre": "gitops"}}),
             ),
         ] {

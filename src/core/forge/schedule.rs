@@ -268,8 +268,7 @@ mod tests {
         schedule.want(status(1, CommitState::Pending, "a"), at(0));
         run(&mut schedule, 0, 0);
         for second in 10..40 {
-            let state =
-                if second % 2 == 0 { CommitState::Failure } else { CommitState::Pending };
+            let state = if second % 2 == 0 { CommitState::Failure } else { CommitState::Pending };
             schedule.want(status(1, state, "a"), at(second));
             assert_eq!(run(&mut schedule, second, second), []);
         }
@@ -329,7 +328,8 @@ mod tests {
             match schedule.next(at(now)) {
                 Next::Write(status) => {
                     let away = Rejection::Later { after: None, message: "away".into() };
-                    told += usize::from(schedule.answered(&status, Err(away), at(now), now).is_some());
+                    told +=
+                        usize::from(schedule.answered(&status, Err(away), at(now), now).is_some());
                     tries += 1;
                 }
                 Next::Wait(until) => now = until.as_secs() + 1,

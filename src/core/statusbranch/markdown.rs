@@ -81,12 +81,7 @@ fn link(cluster: &ClusterName, status: &SourceStatus) -> String {
     format!("[{cluster}](clusters/{cluster}.md){lost}")
 }
 
-fn matrix(
-    out: &mut String,
-    rows: &[Row<'_>],
-    names: &BTreeSet<&WorkName>,
-    status: &SourceStatus,
-) {
+fn matrix(out: &mut String, rows: &[Row<'_>], names: &BTreeSet<&WorkName>, status: &SourceStatus) {
     out.push_str("| cluster |");
     names.iter().for_each(|name| out.push_str(&format!(" {name} |")));
     out.push_str("\n|---|");
@@ -128,7 +123,9 @@ fn list(out: &mut String, rows: &[Row<'_>], status: &SourceStatus) {
 pub fn cluster(cluster: &ClusterName, works: &[(&WorkKey, &WorkState)], lost: bool) -> String {
     let mut out = format!("# {cluster}\n\n");
     if lost {
-        out.push_str("The hub has lost touch with this cluster: what follows may be out of date.\n\n");
+        out.push_str(
+            "The hub has lost touch with this cluster: what follows may be out of date.\n\n",
+        );
     }
     out.push_str("| work | state | since | manifests applied | commit | message |\n");
     out.push_str("|---|---|---|---|---|---|\n");

@@ -103,7 +103,10 @@ impl Summary {
             },
             works,
             errors: status.errors,
-            first_error: status.first_error.as_deref().map(|error| cut(&harmless(error), LINE_CHARS_MAX)),
+            first_error: status
+                .first_error
+                .as_deref()
+                .map(|error| cut(&harmless(error), LINE_CHARS_MAX)),
             problems,
             problems_left_out,
         }

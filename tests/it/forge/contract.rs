@@ -29,7 +29,12 @@ fn contracts() -> Vec<Contract> {
             authorization: bearer.clone(),
             required: &[("state", 10)],
             optional: &[("target_url", NO_LIMIT), ("description", 140), ("context", 255)],
-            states: [(Pending, "pending"), (Success, "success"), (Failure, "failure"), (Superseded, "error")],
+            states: [
+                (Pending, "pending"),
+                (Success, "success"),
+                (Failure, "failure"),
+                (Superseded, "error"),
+            ],
             success: 201,
         },
         Contract {
@@ -38,7 +43,12 @@ fn contracts() -> Vec<Contract> {
             authorization: ("private-token", TOKEN.into()),
             required: &[("state", 10)],
             optional: &[("target_url", 255), ("description", 255), ("name", 255)],
-            states: [(Pending, "running"), (Success, "success"), (Failure, "failed"), (Superseded, "canceled")],
+            states: [
+                (Pending, "running"),
+                (Success, "success"),
+                (Failure, "failed"),
+                (Superseded, "canceled"),
+            ],
             success: 201,
         },
         Contract {
@@ -47,7 +57,12 @@ fn contracts() -> Vec<Contract> {
             authorization: ("authorization", format!("token {TOKEN}")),
             required: &[("state", 10)],
             optional: &[("target_url", NO_LIMIT), ("description", NO_LIMIT), ("context", 255)],
-            states: [(Pending, "pending"), (Success, "success"), (Failure, "failure"), (Superseded, "warning")],
+            states: [
+                (Pending, "pending"),
+                (Success, "success"),
+                (Failure, "failure"),
+                (Superseded, "warning"),
+            ],
             success: 201,
         },
         Contract {
@@ -56,7 +71,12 @@ fn contracts() -> Vec<Contract> {
             authorization: bearer.clone(),
             required: &[("state", 10), ("key", 40), ("url", NO_LIMIT)],
             optional: &[("name", 255), ("description", NO_LIMIT)],
-            states: [(Pending, "INPROGRESS"), (Success, "SUCCESSFUL"), (Failure, "FAILED"), (Superseded, "STOPPED")],
+            states: [
+                (Pending, "INPROGRESS"),
+                (Success, "SUCCESSFUL"),
+                (Failure, "FAILED"),
+                (Superseded, "STOPPED"),
+            ],
             success: 201,
         },
         Contract {
@@ -65,7 +85,12 @@ fn contracts() -> Vec<Contract> {
             authorization: bearer,
             required: &[("state", 10), ("key", 255), ("url", 450)],
             optional: &[("name", 255), ("description", 255)],
-            states: [(Pending, "INPROGRESS"), (Success, "SUCCESSFUL"), (Failure, "FAILED"), (Superseded, "CANCELLED")],
+            states: [
+                (Pending, "INPROGRESS"),
+                (Success, "SUCCESSFUL"),
+                (Failure, "FAILED"),
+                (Superseded, "CANCELLED"),
+            ],
             success: 204,
         },
         Contract {
@@ -75,7 +100,12 @@ fn contracts() -> Vec<Contract> {
             authorization: ("authorization", "Basic OkNBTkFSWS10b2tlbi0xMjM0".into()),
             required: &[("state", 20), ("context", 0)],
             optional: &[("targetUrl", NO_LIMIT), ("description", NO_LIMIT)],
-            states: [(Pending, "pending"), (Success, "succeeded"), (Failure, "failed"), (Superseded, "notApplicable")],
+            states: [
+                (Pending, "pending"),
+                (Success, "succeeded"),
+                (Failure, "failed"),
+                (Superseded, "notApplicable"),
+            ],
             success: 200,
         },
     ]
@@ -129,7 +159,8 @@ async fn every_forge_gets_what_it_documents() {
             client.forge.write(&status).await.unwrap();
             let seen = forge.seen().pop().unwrap();
             contract.check(&seen, word);
-            let link = ["target_url", "url", "targetUrl"].iter().find_map(|field| seen.body.get(*field));
+            let link =
+                ["target_url", "url", "targetUrl"].iter().find_map(|field| seen.body.get(*field));
             let expected = format!("https://status.example/{}", commit(0xab));
             assert_eq!(link, Some(&json!(expected)), "{}", contract.provider);
         }

@@ -2,5 +2,5 @@
 
 mod contract;
 pub mod reporting;
-mod server;
+pub mod server;
 mod wire;

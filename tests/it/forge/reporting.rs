@@ -66,7 +66,10 @@ async fn a_commit_goes_from_pending_to_its_end_and_an_older_one_is_superseded() 
     let seen = forge.wait_for(3).await;
     assert!(seen[1].path.ends_with(&commit(2).to_string()), "the newest comes first");
     assert_eq!(seen[2].body["state"], "warning");
-    assert_eq!(seen[2].body["description"], "superseded by 02020202; 0/1 cluster applied, 1 pending");
+    assert_eq!(
+        seen[2].body["description"],
+        "superseded by 02020202; 0/1 cluster applied, 1 pending"
+    );
     running.feed.send_replace(Some(source_status(2, &[("edge-1", State::Failed)])));
     let seen = forge.wait_for(4).await;
     assert_eq!(seen[3].body["state"], "failure");
@@ -85,7 +88,10 @@ async fn a_forge_that_comes_back_gets_what_it_missed() {
     forge.wait_for(1).await;
     running.feed.send_replace(Some(source_status(1, &[("edge-1", State::Applied)])));
     let seen = forge.wait_for(2).await;
-    assert_eq!(seen[1].body["state"], "success", "what was overtaken in the meantime is not written");
+    assert_eq!(
+        seen[1].body["state"], "success",
+        "what was overtaken in the meantime is not written"
+    );
     running.stop.send_replace(true);
     running.task.await.unwrap();
 }

@@ -101,7 +101,8 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> R
     let Some(scripted) = script.answers.pop_front() else {
         return (StatusCode::CREATED, "{}").into_response();
     };
-    let mut response = (StatusCode::from_u16(scripted.status).unwrap(), scripted.body).into_response();
+    let mut response =
+        (StatusCode::from_u16(scripted.status).unwrap(), scripted.body).into_response();
     for (name, value) in scripted.headers {
         response.headers_mut().insert(name, value.parse().unwrap());
     }
@@ -117,8 +118,20 @@ pub struct Client {
 
 /// A client for a forge at this place. `more` are further settings.
 pub fn client(provider: Provider, api_url: &str, more: &Value) -> Client {
-    gitwork_crypto();
     let folder = tempfile::tempdir().unwrap();
+    let (config, token) = config(&folder, provider, api_url, more);
+    let target = config.target("file:///elsewhere").unwrap();
+    Client { forge: ForgeClient::new(target, &config), token, _folder: folder }
+}
+
+/// Settings for a forge at this place, and their token file.
+pub fn config(
+    folder: &TempDir,
+    provider: Provider,
+    api_url: &str,
+    more: &Value,
+) -> (CommitStatusConfig, PathBuf) {
+    gitwork_crypto();
     let token = folder.path().join("token");
     std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
     let mut config = json!({
@@ -128,9 +141,7 @@ pub fn client(provider: Provider, api_url: &str, more: &Value) -> Client {
     for (name, value) in more.as_object().into_iter().flatten() {
         config[name] = value.clone();
     }
-    let config: CommitStatusConfig = serde_json::from_value(config).unwrap();
-    let target = config.target("file:///elsewhere").unwrap();
-    Client { forge: ForgeClient::new(target, &config), token, _folder: folder }
+    (serde_json::from_value(config).unwrap(), token)
 }
 
 /// The programs install this at their start.

@@ -106,7 +106,10 @@ async fn half_answers_and_closed_ports_are_tried_again() {
 async fn a_forge_that_says_nothing_is_given_up_on() {
     let client = client(Provider::Gitea, &raw(b"", true), &json!({}));
     let rejection = rejection(&client).await;
-    assert!(matches!(&rejection, Rejection::Later { message, .. } if message.contains("did not answer within")), "{rejection:?}");
+    assert!(
+        matches!(&rejection, Rejection::Later { message, .. } if message.contains("did not answer within")),
+        "{rejection:?}"
+    );
 }
 
 #[tokio::test]
@@ -202,7 +205,11 @@ async fn a_proxy_is_gone_through() {
     let head = asked.recv().unwrap();
     assert!(head.starts_with(&format!("CONNECT {} ", forge.address)), "{head}");
     // base64 of "user:pass".
-    assert!(head.to_ascii_lowercase().contains("proxy-authorization: basic dxnlcjpwyxnz"), "{head}");
-    let bad = super::server::client(Provider::Gitea, "http://h", &json!({ "proxy": "socks5://h:1" }));
+    assert!(
+        head.to_ascii_lowercase().contains("proxy-authorization: basic dxnlcjpwyxnz"),
+        "{head}"
+    );
+    let bad =
+        super::server::client(Provider::Gitea, "http://h", &json!({ "proxy": "socks5://h:1" }));
     assert!(blocked(&rejection(&bad).await));
 }
