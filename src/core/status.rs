@@ -509,7 +509,8 @@ mod tests {
     #[test]
     fn verdicts_follow_the_clusters_that_can_be_reached() {
         use State::{Applied, Degraded, Frozen, Held, Pending, Progressing, Suspended};
-        let cases: &[(&[(&str, State, bool)], Verdict)] = &[
+        type Case = (&'static [(&'static str, State, bool)], Verdict);
+        let cases: &[Case] = &[
             (&[], Verdict::Success),
             (&[("a", Applied, false)], Verdict::Success),
             (&[("a", Applied, false), ("b", Suspended, false)], Verdict::Success),

@@ -197,8 +197,8 @@ fn tunnel(proxy: &str, http: HttpConnector) -> Result<Tunnel<HttpConnector>, For
     Ok(tunnel.with_auth(value))
 }
 
-fn unusable(file: &Path, purpose: &'static str, problem: impl ToString) -> ForgeError {
-    ForgeError::File { file: file.to_owned(), purpose, problem: problem.to_string() }
+fn unusable(file: &Path, purpose: &'static str, problem: impl Into<String>) -> ForgeError {
+    ForgeError::File { file: file.to_owned(), purpose, problem: problem.into() }
 }
 
 fn read_token(file: &Path) -> Result<String, ForgeError> {
@@ -212,12 +212,13 @@ fn read_token(file: &Path) -> Result<String, ForgeError> {
 
 fn read_bounded(file: &Path, purpose: &'static str, limit: u64) -> Result<Vec<u8>, ForgeError> {
     use std::io::Read as _;
-    let opened = std::fs::File::open(file).map_err(|error| unusable(file, purpose, error))?;
+    let opened =
+        std::fs::File::open(file).map_err(|error| unusable(file, purpose, error.to_string()))?;
     let mut bytes = Vec::new();
     opened
         .take(limit + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| unusable(file, purpose, error))?;
+        .map_err(|error| unusable(file, purpose, error.to_string()))?;
     if bytes.len() as u64 > limit {
         return Err(unusable(file, purpose, format!("it is longer than {limit} bytes")));
     }
@@ -253,8 +254,9 @@ fn bundle(file: &Path) -> Result<RootCertStore, ForgeError> {
     let text = read_bounded(file, PURPOSE, limits::CA_BUNDLE_BYTES_MAX)?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| unusable(file, PURPOSE, error))?;
-        roots.add(certificate).map_err(|error| unusable(file, PURPOSE, error))?;
+        let certificate =
+            certificate.map_err(|error| unusable(file, PURPOSE, error.to_string()))?;
+        roots.add(certificate).map_err(|error| unusable(file, PURPOSE, error.to_string()))?;
     }
     if roots.is_empty() {
         return Err(unusable(file, PURPOSE, "it has no PEM certificate"));

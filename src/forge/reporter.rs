@@ -91,7 +91,7 @@ impl CommitStatusReporter {
                 }
             }
             Err(error) => {
-                tracing::debug!(provider, repository, %commit, %error, "commit status not written")
+                tracing::debug!(provider, repository, %commit, %error, "commit status not written");
             }
         }
         if let Some(error) = self.schedule.answered(status, result, now, seed) {

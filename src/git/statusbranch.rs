@@ -259,7 +259,7 @@ impl StatusBranch {
                 .connect_auth(Direction::Fetch, Some(callbacks(&attempt)), None)
                 .map_err(explain)?;
             let heads = connection.list().map_err(explain)?;
-            let head = heads.iter().find(|head| head.name() == name).map(|head| head.oid());
+            let head = heads.iter().find(|head| head.name() == name).map(git2::RemoteHead::oid);
             if let Some(id) = head {
                 let mut options = FetchOptions::new();
                 options

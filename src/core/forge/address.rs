@@ -28,7 +28,10 @@ pub enum AddressError {
     BadRepository { provider: Provider, repository: String, example: &'static str },
     #[error("the API's address cannot be told from the repository's URL; name it with `apiUrl`")]
     NoApiUrl,
-    #[error("{field} must be an http or https URL without user, password, query or fragment")]
+    #[error(
+        "{field} must be an http or https URL of at most 255 characters, the API's without user, password, query and \
+         fragment"
+    )]
     BadUrl { field: &'static str },
     #[error("the context must have 1 to {limit} printable characters on {provider}")]
     BadContext { provider: Provider, limit: usize },
@@ -169,7 +172,11 @@ impl Target {
             None => api_url.filter(|url| is_plain_url(url)).ok_or(AddressError::NoApiUrl)?,
         };
         let target_url = settings.target_url.map(str::to_owned);
-        if target_url.as_ref().is_some_and(|url| !is_link(url)) {
+        // GitLab's column for it has 255 characters.
+        let limit = if provider == Provider::Gitlab { 255 } else { LINK_BYTES_MAX };
+        let is_bad =
+            |url: &String| !is_link(url) || url.replace("{commit}", &"0".repeat(40)).len() > limit;
+        if target_url.as_ref().is_some_and(is_bad) {
             return Err(AddressError::BadUrl { field: "targetUrl" });
         }
         let context = settings.context.to_owned();
@@ -219,10 +226,13 @@ fn is_repository(provider: Provider, repository: &str) -> bool {
         && (parts.len() > 1 || parts.iter().all(numbered))
 }
 
+/// Bitbucket Data Center takes 450.
+const LINK_BYTES_MAX: usize = 450;
+
 fn is_link(url: &str) -> bool {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     rest.is_some_and(|rest| !rest.is_empty())
-        && url.len() <= 400
+        && url.len() <= LINK_BYTES_MAX
         && url
             .chars()
             .all(|c| !c.is_control() && !c.is_whitespace() && !matches!(c, '<' | '>' | '"'))

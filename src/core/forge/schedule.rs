@@ -145,10 +145,13 @@ impl Schedule {
                 first.then_some(Rejection::Later { after, message })
             }
             Err(rejection @ Rejection::Blocked { .. }) => {
-                self.not_before = now + BLOCKED;
-                self.failures = self.failures.saturating_add(1);
                 // An old commit may be gone while everything else is in order.
-                self.overtaken.retain(|old| old != status);
+                let is_newest = self.wanted.as_ref().is_none_or(|new| new.commit == status.commit);
+                if is_newest {
+                    self.not_before = now + BLOCKED;
+                    self.failures = self.failures.saturating_add(1);
+                }
+                self.overtaken.retain(|old| old.commit != status.commit);
                 first.then_some(rejection)
             }
             Err(rejection @ (Rejection::NoCommit { .. } | Rejection::Full { .. })) => {
@@ -369,6 +372,23 @@ mod tests {
             schedule.want(status(2, CommitState::Pending, "0"), at(200));
             assert!(matches!(schedule.next(at(200)), Next::Write(_)));
         }
+    }
+
+    #[test]
+    fn an_old_commit_that_is_gone_does_not_hold_up_the_new_one() {
+        let mut schedule = Schedule::default();
+        schedule.want(status(1, CommitState::Pending, "0"), at(0));
+        run(&mut schedule, 0, 0);
+        let new = status(2, CommitState::Success, "1");
+        schedule.want(new.clone(), at(1));
+        assert!(schedule.answered(&new, Ok(()), at(1), 0).is_none());
+        let Next::Write(old) = schedule.next(at(1)) else { panic!("the old one is overtaken") };
+        let blocked = Rejection::Blocked { message: "404".into() };
+        assert!(schedule.answered(&old, Err(blocked), at(1), 0).is_some());
+        assert_eq!(schedule.next(at(1)), Next::Idle);
+        let newer = status(3, CommitState::Pending, "0");
+        schedule.want(newer.clone(), at(2));
+        assert_eq!(schedule.next(at(2)), Next::Write(newer));
     }
 
     #[test]
