@@ -60,7 +60,7 @@ fn main() -> Result<()> {
 
 async fn demo(args: &Args) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let log = folder.path().join("demo.log");
+    let log = std::env::temp_dir().join("gitwork-demo.log");
     start_log(&log)?;
     say(
         "Starting a hub and two managed clusters (the first time they are built, which takes minutes)",
@@ -168,7 +168,10 @@ impl Demo {
         })
         .await?;
         self.show("store-berlin/shop to stay as it was", |works| {
-            works.iter().any(|work| work.cluster == "store-berlin" && work.work == "shop")
+            let kept =
+                works.iter().any(|work| work.cluster == "store-berlin" && work.work == "shop");
+            let lisbon = works.iter().filter(|work| work.cluster == "store-lisbon");
+            kept && lisbon.clone().all(|work| work.state.is_applied())
         })
         .await?;
         self.repo.commit("main", &[(path, Some(&namespace))]);
@@ -226,7 +229,7 @@ impl Demo {
         let client = self.hub.client();
         let works = eventually(what, DEADLINE, || async {
             let works = fleet::status(&client, None).await.map_err(|error| error.to_string())?;
-            if done(&works) { Ok(works) } else { Err(aggregate(&works)) }
+            if done(&works) { Ok(works) } else { Err(open(&works)) }
         })
         .await?;
         let now: BTreeMap<String, (Option<String>, String)> = works
@@ -292,6 +295,24 @@ impl Demo {
     }
 }
 
+/// The works of the stores that are not applied.
+fn open(works: &[WorkStatus]) -> String {
+    let open = works
+        .iter()
+        .filter(|work| MANAGED.contains(&work.cluster.as_str()) && !work.state.is_applied());
+    let told = |work: &WorkStatus| {
+        format!(
+            "{}/{} is {} {}",
+            work.cluster,
+            work.work,
+            work.state,
+            work.message.as_deref().unwrap_or_default()
+        )
+    };
+    let open: Vec<String> = open.map(told).collect();
+    format!("{}; {}", aggregate(works), open.join(", "))
+}
+
 fn say(text: &str) {
     println!("\n{text}");
 }
@@ -325,6 +346,7 @@ fn start_agent(name: &str, hub: &Path, managed: &Path) -> Result<()> {
         format!("--spoke-kubeconfig={}", managed.display()),
         format!("--spoke-cluster-name={name}"),
         "--disable-leader-election".into(),
+        "--listen=127.0.0.1:0".into(),
     ];
     let cli = agent::flags::Cli::try_parse_from(arguments).context("the agent's arguments")?;
     let agent::flags::Command::Agent(flags) = cli.command;

@@ -134,17 +134,12 @@ impl Agent {
 
     /// Works until `stop` is done, then lets passes end that are under way.
     pub async fn run(self: Arc<Self>, stop: impl Future<Output = ()>) {
-        let mut follows = self.follow_all();
-        let working = self.clone().work();
+        let _follows = self.follow_all();
+        let _kinds = Followed(self.clone());
         tokio::select! {
             () = stop => {}
-            () = working => {}
+            () = self.clone().work() => {}
         }
-        follows.abort_all();
-        for (_, follow) in lock(&self.follows).drain() {
-            follow.abort();
-        }
-        self.executors.stop();
     }
 
     /// Whether all works and applied works are known.
@@ -213,6 +208,18 @@ impl Agent {
     /// The path of an AppliedManifestWork, or of all.
     fn applied_path(&self, name: Option<&str>) -> String {
         path(&work_mapping("appliedmanifestworks", false), "", name)
+    }
+}
+
+/// What an agent follows on account of its works. It ends with the agent's run.
+struct Followed(Arc<Agent>);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        for (_, follow) in lock(&self.0.follows).drain() {
+            follow.abort();
+        }
+        self.0.executors.stop();
     }
 }
 

@@ -151,7 +151,8 @@ impl Agent {
             return Some(ended.again.map_or(wait, |again| again.min(wait)));
         }
         entry.failures = 0;
-        ended.again
+        // An answer to one of our own writes may have told of a new spec before its event did.
+        if entry.to_do.everything { Some(Duration::ZERO) } else { ended.again }
     }
 
     async fn run_job(self: &Arc<Self>, name: &Arc<str>, job: &mut Job) -> Result<Ended, PassError> {
@@ -355,7 +356,12 @@ impl Agent {
         let name: Arc<str> = item.metadata.name.as_str().into();
         let known = state.applied.get(&name).map_or(0, |known| known.revision());
         if item.revision() > known {
-            state.applied.insert(name, item.clone());
+            state.applied.insert(name.clone(), item.clone());
+        }
+        drop(state);
+        if item.is_deleting() {
+            // Its event is no news any more.
+            self.queue.add(Key::Applied(name));
         }
         Ok(item)
     }

@@ -76,8 +76,8 @@ impl Agent {
             Removal::Await => true,
             Removal::Delete => match self.cluster.delete(&object_path, &resource.uid).await {
                 Ok(()) => true,
-                // Another object has taken its name.
-                Err(error) if error.code() == 409 => false,
+                // Usually another object has taken its name: the next look tells.
+                Err(error) if error.code() == 409 => true,
                 Err(error) => return Err(error),
             },
         };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::fixture::{DEADLINE, Fixture, kind, owners, stable};
 use crate::harness::eventually;
 
-fn strategy(fixture: &Fixture, strategy: Value) -> Value {
+fn strategy(fixture: &Fixture, strategy: &Value) -> Value {
     json!({"manifestConfigs": [{
         "resourceIdentifier": {"group": "", "resource": "configmaps", "namespace": fixture.namespace, "name": "*"},
         "updateStrategy": strategy,
@@ -134,7 +134,7 @@ async fn gotcha_05_defaults_of_a_deployment_are_no_drift_but_its_replicas_are() 
 #[tokio::test]
 async fn create_only_leaves_content_alone_and_creates_again() {
     let fixture = Fixture::start().await;
-    let config = strategy(&fixture, json!({"type": "CreateOnly"}));
+    let config = strategy(&fixture, &json!({"type": "CreateOnly"}));
     fixture.create("web", vec![fixture.config_map("a", "1")], config).await;
     fixture.wait_recorded("web", &["configmaps/a"]).await;
     fixture
@@ -155,7 +155,7 @@ async fn create_only_leaves_content_alone_and_creates_again() {
 #[tokio::test]
 async fn gotcha_09_read_only_objects_are_recorded_and_stay() {
     let fixture = Fixture::start().await;
-    let config = strategy(&fixture, json!({"type": "ReadOnly"}));
+    let config = strategy(&fixture, &json!({"type": "ReadOnly"}));
     fixture.create("web", vec![fixture.config_map("a", "1")], config).await;
     fixture.condition("web", "Applied", "True").await;
     fixture.condition("web", "Available", "False").await;
@@ -180,7 +180,7 @@ async fn gotcha_12_server_side_apply_reports_conflicts_and_forces() {
         .create(&PostParams { field_manager: Some("other".into()), ..PostParams::default() }, &map)
         .await
         .unwrap();
-    let config = strategy(&fixture, json!({"type": "ServerSideApply"}));
+    let config = strategy(&fixture, &json!({"type": "ServerSideApply"}));
     fixture.create("web", vec![fixture.config_map("a", "1")], config).await;
     let condition = fixture.manifest_condition("web", 0, "Applied", "False").await;
     let message = condition["message"].as_str().unwrap();
@@ -191,7 +191,7 @@ async fn gotcha_12_server_side_apply_reports_conflicts_and_forces() {
     assert_eq!(condition["reason"], "AppliedManifestFailed");
     let forced = strategy(
         &fixture,
-        json!({"type": "ServerSideApply", "serverSideApply": {"force": true, "fieldManager": "work-agent-x"}}),
+        &json!({"type": "ServerSideApply", "serverSideApply": {"force": true, "fieldManager": "work-agent-x"}}),
     );
     fixture.patch_spec("web", forced).await;
     fixture.condition("web", "Applied", "True").await;
@@ -214,7 +214,7 @@ async fn gotcha_11_ignored_fields_are_left_to_the_cluster() {
     let fixture = Fixture::start().await;
     let config = strategy(
         &fixture,
-        json!({"type": "ServerSideApply", "serverSideApply":
+        &json!({"type": "ServerSideApply", "serverSideApply":
         {"force": true, "ignoreFields": [{"condition": "OnSpokeChange", "jqPathExpressions": [".data.key"]}]}}),
     );
     fixture.create("web", vec![fixture.config_map("a", "1")], config).await;

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use gitwork::agent::metrics::Metrics;
 use gitwork::agent::{Agent, Settings};
+use gitwork::hub::client::client_with;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::harness::faults::Faults;
 use crate::harness::{Cluster, ControlPlane, eventually};
 
 /// Far beyond what anything here takes on an idle machine.
@@ -23,6 +25,9 @@ pub struct Fixture {
     pub namespace: String,
     pub settings: Settings,
     pub managed: &'static Cluster,
+    /// What befalls the agent's requests.
+    pub faults: Faults,
+    hub_cluster: &'static Cluster,
     agent: Option<JoinHandle<()>>,
 }
 
@@ -51,6 +56,8 @@ impl Fixture {
             cluster_name,
             settings,
             managed,
+            faults: Faults::none(),
+            hub_cluster: hub,
             agent: None,
         };
         fixture.run();
@@ -59,19 +66,38 @@ impl Fixture {
 
     /// Starts the agent, or one that takes the place of a killed one.
     pub fn run(&mut self) {
-        let agent = Agent::new(
-            self.settings.clone(),
-            (self.hub.clone(), None),
-            (self.cluster.clone(), None),
-            Metrics::new().into(),
-        );
+        let client = |cluster: &Cluster| client_with(cluster.config(), &self.faults).unwrap();
+        let (hub, cluster) = (client(self.hub_cluster), client(self.managed));
+        let agent =
+            Agent::new(self.settings.clone(), (hub, None), (cluster, None), Metrics::new().into());
         self.agent = Some(tokio::spawn(agent.run(std::future::pending())));
     }
 
     /// Ends the agent wherever it is.
     pub fn kill(&mut self) {
-        if let Some(agent) = self.agent.take() {
+        self.end_agent();
+        self.agent = None;
+    }
+
+    /// The same through a shared reference.
+    pub fn end_agent(&self) {
+        if let Some(agent) = &self.agent {
             agent.abort();
+        }
+    }
+
+    /// A second agent of the same cluster, not running, whose requests nothing befalls.
+    pub fn successor(&self) -> Self {
+        Self {
+            hub: self.hub.clone(),
+            cluster: self.cluster.clone(),
+            cluster_name: self.cluster_name.clone(),
+            namespace: self.namespace.clone(),
+            settings: self.settings.clone(),
+            managed: self.managed,
+            faults: Faults::none(),
+            hub_cluster: self.hub_cluster,
+            agent: None,
         }
     }
 

@@ -4,6 +4,7 @@
 mod apply;
 mod end;
 mod executor;
+mod faults;
 mod fixture;
 mod process;
 mod status;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Fixture, condition_of, stable};
 
-fn config(fixture: &Fixture, group: &str, resource: &str, rest: Value) -> Value {
+fn config(fixture: &Fixture, group: &str, resource: &str, rest: &Value) -> Value {
     let mut config = json!({"resourceIdentifier": {"group": group, "resource": resource, "namespace": fixture.namespace, "name": "*"}});
     config.as_object_mut().unwrap().extend(rest.as_object().cloned().unwrap());
     json!({"manifestConfigs": [config]})
@@ -23,7 +23,7 @@ async fn feedback_follows_a_rollout() {
     let rules = json!({"feedbackRules": [{"type": "WellKnownStatus"},
         {"type": "JSONPaths", "jsonPaths": [{"name": "name", "path": ".metadata.name"}]}]});
     fixture
-        .create("web", vec![deployment(1)], config(&fixture, "apps", "deployments", rules))
+        .create("web", vec![deployment(1)], config(&fixture, "apps", "deployments", &rules))
         .await;
     let ready = |work: &Value, replicas: i64| {
         let values = work["status"]["resourceStatus"]["manifests"][0]["statusFeedback"]["values"]
@@ -56,7 +56,7 @@ async fn gotcha_16_a_complete_work_is_left_alone() {
         .create(
             "web",
             vec![fixture.config_map("a", "todo")],
-            config(&fixture, "", "configmaps", rules.clone()),
+            config(&fixture, "", "configmaps", &rules),
         )
         .await;
     let work = fixture.condition("web", "Complete", "False").await;
@@ -112,7 +112,7 @@ async fn no_content_of_a_secret_gets_into_a_status() {
         "stringData": {"password": "c4n4ry"}});
     let rules = json!({"conditionRules": [{"type": "CEL", "condition": "Fine", "celExpressions": ["object.data + 1 == 2"]}],
         "feedbackRules": [{"type": "JSONPaths", "jsonPaths": [{"name": "data", "path": ".data"}]}]});
-    fixture.create("web", vec![secret, odd], config(&fixture, "", "secrets", rules)).await;
+    fixture.create("web", vec![secret, odd], config(&fixture, "", "secrets", &rules)).await;
     fixture.manifest_condition("web", 1, "Fine", "False").await;
     let work = fixture.condition("web", "Fine", "False").await;
     for text in ["c4n4ry", "YzRuNHJ5", "b3RoZXI"] {
