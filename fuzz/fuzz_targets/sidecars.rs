@@ -1,7 +1,7 @@
 //! Any bytes as a configuration file: no panic, and what is refused says why. The first byte picks the kind.
 #![no_main]
 
-use gitwork::core::config::{ClusterFile, FileKind, ManifestFile, SourceFile, WorkFile};
+use gitwork::core::config::{ClusterFile, DaemonFile, FileKind, ManifestFile, SourceFile, WorkFile};
 use gitwork::core::configfile::{self, Config};
 use gitwork::core::diagnostic::{Diagnostic, Scope};
 use gitwork::core::name::RepoPath;
@@ -26,5 +26,6 @@ fuzz_target!(|bytes: &[u8]| {
         kind @ FileKind::Cluster => read::<ClusterFile>(bytes, kind),
         kind @ FileKind::Work => read::<WorkFile>(bytes, kind),
         kind @ FileKind::Manifest => read::<ManifestFile>(bytes, kind),
+        kind @ FileKind::Daemon => read::<DaemonFile>(bytes, kind),
     }
 });

@@ -12,7 +12,7 @@ use kube::{Client, Config};
 use super::core::identity::{FIELD_MANAGER, hub_host};
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// A mounted Secret is a handful of small files.
+/// A kubeconfig names a handful of files.
 const FILES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -77,20 +77,18 @@ fn server(kubeconfig: &Kubeconfig) -> Option<String> {
     cluster.cluster.as_ref()?.server.clone()
 }
 
-/// A digest of a file, and of its neighbours: a mounted Secret has certificates beside the kubeconfig.
-pub fn digest_with_neighbours(file: &Path) -> u64 {
+/// A digest of a kubeconfig and of the files that it names: what rotates is told by both.
+pub fn digest_with_credentials(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .take(FILES_MAX)
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .collect();
-    files.push(file.to_path_buf());
-    files.sort();
-    for file in files {
-        digest(&file).hash(&mut hasher);
+    digest(file).hash(&mut hasher);
+    let Ok(kubeconfig) = Kubeconfig::read_from(file) else { return hasher.finish() };
+    let users = kubeconfig.auth_infos.iter().filter_map(|one| one.auth_info.as_ref());
+    let named =
+        users.flat_map(|user| [&user.client_certificate, &user.client_key, &user.token_file]);
+    let clusters = kubeconfig.clusters.iter().filter_map(|one| one.cluster.as_ref());
+    let authorities = clusters.map(|cluster| &cluster.certificate_authority);
+    for name in named.chain(authorities).flatten().take(FILES_MAX) {
+        digest(Path::new(name)).hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -120,13 +118,15 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_certificate_is_noticed() {
+    fn a_rotated_certificate_is_noticed_and_other_files_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kubeconfig");
-        fs::write(&file, "a").unwrap();
-        let before = digest_with_neighbours(&file);
-        assert_eq!(digest_with_neighbours(&file), before);
+        fs::write(&file, "{users: [{name: u, user: {client-certificate: tls.crt}}]}").unwrap();
+        fs::write(folder.path().join("tls.crt"), "a").unwrap();
+        let before = digest_with_credentials(&file);
+        fs::write(folder.path().join("log"), "b").unwrap();
+        assert_eq!(digest_with_credentials(&file), before);
         fs::write(folder.path().join("tls.crt"), "b").unwrap();
-        assert_ne!(digest_with_neighbours(&file), before);
+        assert_ne!(digest_with_credentials(&file), before);
     }
 }

@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::core::feedback::RawJson;
 use super::flags::AgentFlags;
 use super::kubeconfig::{
-    Connection, KubeconfigError, connect, connect_in_cluster, digest, digest_with_neighbours,
+    Connection, KubeconfigError, connect, connect_in_cluster, digest, digest_with_credentials,
 };
 use super::lease::{Candidate, Election};
 use super::metrics::Metrics;
@@ -190,10 +190,10 @@ async fn lead(
 
 /// Takes in rotated credentials of the hub. Ends where the hub is another one.
 async fn follow_kubeconfig(agent: &Arc<Agent>, file: &Path, host: &str) {
-    let mut known = digest_with_neighbours(file);
+    let mut known = digest_with_credentials(file);
     loop {
         sleep(FILES).await;
-        let now = digest_with_neighbours(file);
+        let now = digest_with_credentials(file);
         if now == known {
             continue;
         }

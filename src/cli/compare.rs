@@ -80,6 +80,9 @@ fn between_revisions(
     let [base, head] = [base, head].map(|desired| narrowed(desired, &path, filter));
     let review = Review::new(&base, &head);
     let failed = head.diagnostics.iter().any(super::super::core::diagnostic::Diagnostic::is_error);
+    if args.output == PlanFormat::Text {
+        output::diagnostics(&review.new_diagnostics);
+    }
     let text = match args.output {
         PlanFormat::Text => review::text(&review, Style::Coloured),
         PlanFormat::Markdown => review::markdown(&review),

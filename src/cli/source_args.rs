@@ -14,7 +14,13 @@ use crate::source::{Repository, SourceConfig, default_id};
 pub struct SourceArgs {
     /// Repository: an https, ssh or file URL, or a folder. A folder is read as it is on disk,
     /// uncommitted changes included, unless a ref is named
-    #[arg(long, value_name = "URL|DIR", default_value = ".", env = "GITWORK_REPO")]
+    #[arg(
+        long,
+        value_name = "URL|DIR",
+        default_value = ".",
+        env = "GITWORK_REPO",
+        hide_env_values = true
+    )]
     pub repo: String,
     /// Branch to follow [default: the repository's HEAD]
     #[arg(long, group = "reference")]
@@ -37,7 +43,7 @@ pub struct SourceArgs {
     #[command(flatten)]
     pub credentials: Credentials,
     /// Folder for mirrors of repositories [default: gitwork in the user's cache folder]
-    #[arg(long, value_name = "DIR", env = "GITWORK_CACHE")]
+    #[arg(long, value_name = "DIR", env = "GITWORK_CACHE", hide_env_values = true)]
     pub cache: Option<PathBuf>,
 }
 

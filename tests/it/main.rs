@@ -8,6 +8,7 @@
 
 mod agent;
 mod catalogue;
+mod cli;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;

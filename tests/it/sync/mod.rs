@@ -2,7 +2,7 @@
 
 mod deletes;
 mod drift;
-mod fixture;
+pub mod fixture;
 mod program;
 mod telling;
 mod trouble;

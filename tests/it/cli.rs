@@ -1,0 +1,308 @@
+//! The commands as a user meets them: the binary, its streams and its exit codes.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use gitwork::cli;
+use gitwork::hub::KubeHub;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::catalogue::assert_up_to_date;
+use crate::sync::fixture::{Sync, config_map};
+
+fn gitwork(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
+    command
+        .args(arguments)
+        .env_remove("NO_COLOR")
+        .env_remove("GITWORK_REPO")
+        .env_remove("CLICOLOR_FORCE");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    gitwork(arguments).current_dir(folder).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+/// A clone with one commit: `edge-1/web` and `edge-2/db`.
+fn clone() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "clusters/edge-1/web/cm.yaml", &config_map("web", "one"));
+    write(folder.path(), "clusters/edge-2/db/cm.yaml", &config_map("db", "one"));
+    let git = |arguments: &[&str]| {
+        let done = Command::new("git")
+            .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"])
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    git(&["init", "-q", "-b", "main"]);
+    git(&["add", "."]);
+    git(&["commit", "-q", "-m", "first"]);
+    folder
+}
+
+fn write(folder: &Path, file: &str, text: &str) {
+    let path = folder.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn the_pages_about_the_command_line_are_up_to_date() {
+    let mut command = cli::command(None).term_width(100);
+    command.build();
+    let mut page = String::from(
+        "<!-- Generated from the code: GITWORK_UPDATE=1 cargo test --test it -->\n# Commands\n",
+    );
+    for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
+        let help = sub.clone().term_width(100).render_long_help().to_string();
+        let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+        page.push_str(&format!(
+            "\n## {}\n\n```text\n{}\n```\n",
+            sub.get_name(),
+            help.join("\n").trim_end()
+        ));
+    }
+    assert_up_to_date("docs/commands.md", &page);
+    let told =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md")).unwrap();
+    for exit in cli::Exit::ALL {
+        assert!(told.contains(&format!("\n| {} | ", exit.code())), "docs/cli.md lacks {exit:?}");
+    }
+}
+
+#[test]
+fn each_exit_code_means_what_the_table_says() {
+    let clone = clone();
+    let cases: &[(&[&str], i32)] = &[
+        (&["validate"], 0),
+        (&["render"], 0),
+        (&["--help"], 0),
+        (&["plan", "--base", "HEAD", "--exit-code"], 0),
+        (&["render", "--repo", "/does/not/exist"], 1),
+        (&["plan", "--base", "no-such-revision"], 1),
+        (&["status", "--kubeconfig", "/does/not/exist"], 1),
+        (&["frobnicate"], 2),
+        (&["render", "--path", "../elsewhere"], 2),
+        (&["render", "--semver", "not a range"], 2),
+        (&["render", "--branch", "a", "--tag", "b"], 2),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(clone.path(), arguments);
+        assert_eq!(code(&output), Some(*expected), "{arguments:?}: {}", err(&output));
+        if *expected != 0 {
+            assert!(out(&output).is_empty() && !err(&output).is_empty(), "{arguments:?}");
+        }
+    }
+    write(clone.path(), "clusters/edge-1/web/cm.yaml", &config_map("web", "two"));
+    assert_eq!(code(&run(clone.path(), &["plan", "--base", "HEAD"])), Some(0));
+    assert_eq!(code(&run(clone.path(), &["plan", "--base", "HEAD", "--exit-code"])), Some(3));
+    write(clone.path(), "clusters/edge-1/web/cm.yaml", "kind: [");
+    for command in ["validate", "render"] {
+        assert_eq!(code(&run(clone.path(), &[command])), Some(1), "{command}");
+    }
+    assert_eq!(code(&run(clone.path(), &["plan", "--base", "HEAD", "--exit-code"])), Some(1));
+}
+
+#[test]
+fn rendering_goes_on_past_a_broken_work_and_is_the_same_each_time() {
+    let clone = clone();
+    write(clone.path(), "clusters/edge-1/bad/cm.yaml", "kind: [");
+    let first = run(clone.path(), &["render"]);
+    assert_eq!(first.stdout, run(clone.path(), &["render"]).stdout);
+    assert!(out(&first).contains("namespace: edge-2") && !out(&first).contains("name: bad"));
+    assert!(err(&first).contains("clusters/edge-1/bad/cm.yaml:1:7"), "{}", err(&first));
+
+    let one = run(clone.path(), &["render", "--cluster", "edge-2", "-o", "json"]);
+    let list: Value = serde_json::from_slice(&one.stdout).unwrap();
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(list["items"][0]["metadata"]["name"], "db");
+
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().to_str().unwrap();
+    let written = run(clone.path(), &["render", "--out", target, "--work", "d*"]);
+    assert!(written.stdout.is_empty());
+    let file = fs::read_to_string(folder.path().join("edge-2/db.yaml")).unwrap();
+    assert!(out(&first).contains(&file));
+}
+
+#[test]
+fn a_ref_reads_the_commit_and_no_ref_the_folder() {
+    let clone = clone();
+    write(clone.path(), "clusters/edge-1/web/cm.yaml", &config_map("web", "uncommitted"));
+    let cache = tempfile::tempdir().unwrap();
+    let cache = cache.path().to_str().unwrap();
+    assert!(out(&run(clone.path(), &["render"])).contains("uncommitted"));
+    let committed = run(clone.path(), &["render", "--branch", "main", "--cache", cache]);
+    assert!(
+        !out(&committed).contains("uncommitted") && out(&committed).contains("gitwork.dev/commit")
+    );
+}
+
+#[test]
+fn diagnostics_come_as_text_json_and_sarif() {
+    let clone = clone();
+    write(clone.path(), "sub/clusters/edge-1/web/cm.yaml", "a: 1\na: 2\n");
+    let at = |format: &str| run(clone.path(), &["validate", "--path", "sub", "-o", format]);
+    let text = out(&at("text"));
+    assert!(
+        text.contains("error[GW102]") && text.contains("sub/clusters/edge-1/web/cm.yaml:2:1"),
+        "{text}"
+    );
+    let json: Value = serde_json::from_slice(&at("json").stdout).unwrap();
+    let found = json["diagnostics"].as_array().unwrap();
+    assert!(found.iter().any(|found| found["code"] == "GW102"), "{json}");
+    let sarif: Value = serde_json::from_slice(&at("sarif").stdout).unwrap();
+    let uri = "/runs/0/results/0/locations/0/physicalLocation/artifactLocation/uri";
+    assert_eq!(sarif.pointer(uri).and_then(Value::as_str), Some("sub/clusters/edge-1/web/cm.yaml"));
+}
+
+#[test]
+fn plans_between_revisions_come_as_text_markdown_and_json() {
+    let clone = clone();
+    write(clone.path(), "clusters/edge-1/web/cm.yaml", &config_map("web", "two"));
+    fs::remove_dir_all(clone.path().join("clusters/edge-2/db")).unwrap();
+    write(clone.path(), "clusters/edge-2/new/cm.yaml", &config_map("new", "one"));
+    let plan = |format: &str| out(&run(clone.path(), &["plan", "--base", "main", "-o", format]));
+    let text = plan("text");
+    for line in [
+        "+ edge-2/new",
+        "~ edge-1/web",
+        "- edge-2/db",
+        "data.value: one -> two",
+        "deleteOption Foreground",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(plan("markdown").contains("<details>"));
+    let json: Value = serde_json::from_str(&plan("json")).unwrap();
+    assert_eq!(json["counts"]["worksDeleted"], 1);
+    let narrow = run(clone.path(), &["plan", "--base", "main", "--cluster", "edge-1"]);
+    assert!(!out(&narrow).contains("edge-2"), "{}", out(&narrow));
+}
+
+#[test]
+fn colour_is_for_terminals() {
+    let clone = clone();
+    write(clone.path(), "clusters/edge-1/web/cm.yaml", "a: 1\na: 2\n");
+    let piped = run(clone.path(), &["validate"]);
+    assert!(!out(&piped).contains('\u{1b}'));
+    // `script` gives the command a terminal.
+    let on_terminal = |no_color: bool| {
+        let mut command = Command::new("script");
+        command.args(["-qec", &format!("{} validate", env!("CARGO_BIN_EXE_gitwork")), "/dev/null"]);
+        command.env_remove("NO_COLOR").env("TERM", "xterm").current_dir(clone.path());
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        out(&command.stdin(Stdio::null()).output().unwrap())
+    };
+    assert!(on_terminal(false).contains('\u{1b}'), "{}", on_terminal(false));
+    assert!(!on_terminal(true).contains('\u{1b}'), "{}", on_terminal(true));
+}
+
+#[test]
+fn a_pipe_that_is_closed_early_is_no_error() {
+    let clone = clone();
+    for i in 0..300 {
+        let text = config_map(&format!("large-{i}"), &"x".repeat(1_000));
+        write(clone.path(), &format!("clusters/edge-1/work-{i}/cm.yaml"), &text);
+    }
+    let mut child = gitwork(&["render"])
+        .current_dir(clone.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut start = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut start).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), err(&output)), (Some(0), String::new()));
+}
+
+#[test]
+fn schemas_crds_and_completions_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["gitwork", "cluster", "work", "manifest-config", "daemon"] {
+        let schema: Value =
+            serde_json::from_slice(&run(folder.path(), &["schema", file]).stdout).unwrap();
+        assert_eq!(schema["type"], "object", "{file}");
+    }
+    let crds = out(&run(folder.path(), &["crds"]));
+    assert_eq!(crds.matches("\nkind: CustomResourceDefinition\n").count(), 9);
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(out(&run(folder.path(), &["completions", shell])).contains("gitwork"), "{shell}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_and_status_tell_how_git_and_the_hub_differ() {
+    let sync = Sync::new(1).await;
+    sync.commit(&[
+        (0, "web/cm.yaml", Some(&config_map("web", "one"))),
+        (0, "db/cm.yaml", Some(&config_map("db", "one"))),
+    ]);
+    let kubeconfig = sync.hub.kubeconfig_path();
+    let cache = sync.folder.path().join("cli-cache");
+    let plan = |more: &[&str]| {
+        gitwork(&["plan", "--branch", "main", "--source-id", sync.id.as_str(), "--exit-code"])
+            .args(["--repo", &sync.server.url("fleet.git")])
+            .arg("--cache")
+            .arg(&cache)
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    let before = plan(&[]);
+    assert_eq!(code(&before), Some(3), "{}", err(&before));
+    assert!(
+        out(&before).contains("+ create") && out(&before).contains("2 create"),
+        "{}",
+        out(&before)
+    );
+    let hub = Arc::new(KubeHub::new(sync.hub.client()));
+    sync.engine(hub, sync.source()).once().await.unwrap();
+    let after = plan(&["-o", "json"]);
+    assert_eq!(code(&after), Some(0), "{}", err(&after));
+    let summary: Value = serde_json::from_slice(&after.stdout).unwrap();
+    assert_eq!((&summary["counts"]["keep"], &summary["counts"]["create"]), (&2.into(), &0.into()));
+
+    sync.agent_takes(0, "web").await;
+    sync.agent_applies(0, "web").await;
+    let status = |more: &[&str]| {
+        let arguments = ["status", "--source-id", sync.id.as_str()];
+        gitwork(&arguments).arg("--kubeconfig").arg(&kubeconfig).args(more).output().unwrap()
+    };
+    let table = out(&status(&[]));
+    let lines: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][..3], ["CLUSTER", "WORK", "STATE"]);
+    assert_eq!(lines[1][1..4], ["db", "pending", "0/1"]);
+    assert_eq!(lines[2][1..3], ["web", "applied"]);
+    assert!(table.ends_with("0/1 cluster applied, 1 pending\n"), "{table}");
+    let json: Value =
+        serde_json::from_slice(&status(&["-o", "json", "--work", "web"]).stdout).unwrap();
+    assert_eq!(json["works"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["works"][0]["state"], "applied");
+}
