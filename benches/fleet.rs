@@ -20,7 +20,7 @@ mod git_server;
 #[path = "../tests/harness/mod.rs"]
 mod harness;
 
-use git_server::Repo;
+use git_server::{GitServer, Repo};
 use harness::{Cluster, ClusterOptions, ControlPlane, crds, eventually};
 
 /// As many requests as gitwork has in flight.
@@ -95,11 +95,12 @@ impl Drop for Gitwork {
     }
 }
 
-fn command(hub: &Cluster, repo: &Repo, source: &str) -> Command {
+fn command(hub: &Cluster, server: &GitServer, repo: &Repo, source: &str) -> Command {
+    let name = repo.path().file_name().unwrap().to_str().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
     command
         .args(["run", "--branch", "main", "--source-id", source, "--repo"])
-        .arg(repo.path())
+        .arg(server.url(name))
         .arg("--cache")
         .arg(repo.path().with_extension("cache"))
         .arg("--kubeconfig")
@@ -169,6 +170,7 @@ async fn bare(hub: &Cluster, round: usize) -> f64 {
 }
 
 async fn first_sync(hub: &Cluster, folder: &Path) {
+    let server = GitServer::http(folder).start();
     let mut ratios = Vec::new();
     for round in 0..3 {
         let source = format!("first-{round}");
@@ -185,7 +187,7 @@ async fn first_sync(hub: &Cluster, folder: &Path) {
         repo.commit("main", &files);
         let before = bare(hub, 2 * round).await;
         let start = Instant::now();
-        let status = command(hub, &repo, &source).arg("--once").status().unwrap();
+        let status = command(hub, &server, &repo, &source).arg("--once").status().unwrap();
         let synced = FIRST as f64 / start.elapsed().as_secs_f64();
         assert!(status.success());
         let after = bare(hub, 2 * round + 1).await;
@@ -201,13 +203,14 @@ async fn first_sync(hub: &Cluster, folder: &Path) {
 }
 
 async fn steady(hub: &Cluster, folder: &Path) {
+    let server = GitServer::http(folder).start();
     let repo = repository(folder, "steady.git", MANY);
-    let first = command(hub, &repo, SOURCE).arg("--once").status().unwrap();
+    let first = command(hub, &server, &repo, SOURCE).arg("--once").status().unwrap();
     assert!(first.success());
     let (client, resource) = works(hub);
     assert_eq!(all(hub).await, MANY);
 
-    let child = command(hub, &repo, SOURCE)
+    let child = command(hub, &server, &repo, SOURCE)
         .args(["--interval", "86400", "--listen", "127.0.0.1:0"])
         .spawn()
         .unwrap();
