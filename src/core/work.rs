@@ -120,11 +120,10 @@ pub fn digest(
     let mut spec = rules::without_defaults(spec);
     normalise_numbers(&mut spec);
     drop_empty_metadata(&mut spec);
-    Digest::of_json(&serde_json::json!({
-        "spec": spec,
-        "labels": labels,
-        "annotations": annotations,
-    }))
+    let mut all = json!({ "labels": labels, "annotations": annotations });
+    // Moved: `json!` would copy it.
+    all["spec"] = spec;
+    Digest::of_json(&all)
 }
 
 /// The API server reads the metadata of a manifest into its own type and writes back no field that is empty:
@@ -195,7 +194,7 @@ impl WorkBody {
         if let Some(commit) = commit {
             annotations.insert(ANNOTATION_COMMIT.into(), commit.to_string());
         }
-        json!({
+        let mut work = json!({
             "apiVersion": "work.open-cluster-management.io/v1",
             "kind": "ManifestWork",
             "metadata": {
@@ -204,8 +203,10 @@ impl WorkBody {
                 "labels": self.labels,
                 "annotations": annotations,
             },
-            "spec": self.spec.value(),
-        })
+        });
+        // Moved: `json!` would copy it.
+        work["spec"] = self.spec.value();
+        work
     }
 }
 
