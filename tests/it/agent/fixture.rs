@@ -33,7 +33,9 @@ pub struct Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        self.kill();
+        if let Some(agent) = &self.agent {
+            agent.abort();
+        }
     }
 }
 
@@ -73,16 +75,18 @@ impl Fixture {
         self.agent = Some(tokio::spawn(agent.run(std::future::pending())));
     }
 
-    /// Ends the agent wherever it is.
-    pub fn kill(&mut self) {
-        self.end_agent();
+    /// Ends the agent wherever it is. After this it writes nothing.
+    pub async fn kill(&mut self) {
+        self.end_agent().await;
         self.agent = None;
     }
 
     /// The same through a shared reference.
-    pub fn end_agent(&self) {
-        if let Some(agent) = &self.agent {
-            agent.abort();
+    pub async fn end_agent(&self) {
+        let Some(agent) = &self.agent else { return };
+        agent.abort();
+        while !agent.is_finished() {
+            tokio::task::yield_now().await;
         }
     }
 

@@ -75,7 +75,7 @@ impl Program {
 #[tokio::test]
 async fn the_program_leads_applies_and_ends_in_time() {
     let mut fixture = Fixture::start().await;
-    fixture.kill();
+    fixture.kill().await;
     let namespace = fixture.managed.namespace("agent").await;
     let begun = Instant::now();
     let program = start(&fixture, &namespace, &["--leader-election-retry-period=1s"]).await;
