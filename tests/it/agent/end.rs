@@ -210,17 +210,3 @@ async fn a_restart_finds_everything_as_it_was() {
     let after = fixture.works().get("web").await.unwrap();
     assert_eq!(before.data["status"], after.data["status"], "nothing is told anew");
 }
-
-#[tokio::test]
-async fn two_agents_for_two_clusters_share_a_hub() {
-    let one = Fixture::start().await;
-    let two = Fixture::start().await;
-    one.create("web", vec![one.config_map("a", "1")], json!({})).await;
-    two.create("web", vec![two.config_map("a", "2")], json!({})).await;
-    one.value("a", "1").await;
-    two.value("a", "2").await;
-    one.delete("web").await;
-    one.is_gone(&one.works(), "web").await;
-    two.value("a", "2").await;
-    two.condition("web", "Applied", "True").await;
-}

@@ -15,7 +15,7 @@ fn is_write(seen: &Seen) -> bool {
 }
 
 /// Creates, updates, prunes and deletes, and looks at the state after each.
-async fn scenario(fixture: &Fixture) {
+async fn scenario(fixture: &Fixture<'_>) {
     fixture
         .create("web", vec![fixture.config_map("a", "1"), fixture.config_map("b", "1")], json!({}))
         .await;
