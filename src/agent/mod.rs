@@ -32,6 +32,7 @@ use kube::Client;
 use tokio::sync::{Semaphore, watch as signal};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
+use tracing::warn;
 
 use self::core::feedback::RawJson;
 use self::core::identity::{WORK_GROUP, hub_hash};
@@ -44,8 +45,8 @@ use self::server::{RateLimit, Server, path};
 use self::state::State;
 use self::tracking::{Key, KindId};
 
-/// How long running passes have to end, of the 10 s that a pod has.
-const SHUTDOWN: Duration = Duration::from_secs(8);
+/// How long passes under way have to end. With what follows it stays within the 10 s that an agent has to end.
+const SHUTDOWN: Duration = Duration::from_secs(7);
 
 /// What an agent is told at its start.
 #[derive(Debug, Clone)]
@@ -132,13 +133,20 @@ impl Agent {
         })
     }
 
-    /// Works until `stop` is done, then lets passes end that are under way.
+    /// Works until `stop` is done, then begins nothing more and lets passes end that are under way: they may be in the
+    /// middle of writes that belong together. When this returns, or is dropped, nothing is written any more, so that
+    /// another agent can take over.
     pub async fn run(self: Arc<Self>, stop: impl Future<Output = ()>) {
         let _follows = self.follow_all();
         let _kinds = Followed(self.clone());
+        let mut passes = JoinSet::new();
         tokio::select! {
             () = stop => {}
-            () = self.clone().work() => {}
+            () = self.clone().work(&mut passes) => {}
+        }
+        let ended = async { while passes.join_next().await.is_some() {} };
+        if timeout(SHUTDOWN, ended).await.is_err() {
+            warn!(passes = passes.len(), "ended in the middle of passes: API servers are slow");
         }
     }
 
@@ -156,7 +164,7 @@ impl Agent {
         &self.metrics
     }
 
-    async fn work(self: Arc<Self>) {
+    async fn work(self: Arc<Self>, passes: &mut JoinSet<()>) {
         let mut synced = self.synced.subscribe();
         // Before all is known, a work would be taken for new, and an applied work for one without a work.
         if synced.wait_for(|synced| synced.works && synced.applied).await.is_err() {
@@ -164,13 +172,12 @@ impl Agent {
         }
         // More passes than may apply: one that gives way to others must not keep them from starting.
         let open = Arc::new(Semaphore::new(self.settings.workers.max(1) * 4));
-        let mut passes = Passes(JoinSet::new());
         loop {
             let Ok(permit) = open.clone().acquire_owned().await else { return };
             let key = self.queue.next().await;
-            while passes.0.try_join_next().is_some() {}
+            while passes.try_join_next().is_some() {}
             let agent = self.clone();
-            passes.0.spawn(async move {
+            passes.spawn(async move {
                 agent.pass(&key).await;
                 agent.queue.done(&key);
                 drop(permit);
@@ -223,23 +230,6 @@ impl Drop for Followed {
     }
 }
 
-/// Passes under way. What is not done when this is dropped has had its time.
-struct Passes(JoinSet<()>);
-
-impl Drop for Passes {
-    fn drop(&mut self) {
-        let mut rest = std::mem::take(&mut self.0);
-        if rest.is_empty() {
-            return;
-        }
-        // Passes may be in the middle of writes that belong together.
-        tokio::spawn(async move {
-            let all = async { while rest.join_next().await.is_some() {} };
-            let _in_time = timeout(SHUTDOWN, all).await;
-        });
-    }
-}
-
 fn work_mapping(resource: &str, namespaced: bool) -> Mapping {
     Mapping {
         group: WORK_GROUP.into(),
@@ -257,4 +247,118 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn install_crypto() {
     // An error says that one is installed already.
     let _installed = rustls::crypto::ring::default_provider().install_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::sync::{Notify, oneshot};
+    use tokio::task::yield_now;
+    use tower::service_fn;
+
+    use super::*;
+
+    const WORK: &str = "/apis/work.open-cluster-management.io/v1/namespaces/edge/manifestworks/web";
+    const APPLIED: &str = "/apis/work.open-cluster-management.io/v1/appliedmanifestworks";
+
+    /// A hub and a cluster in one that have one new work, and hold up the first write until the test lets it go.
+    #[derive(Default)]
+    struct HeldUp {
+        writes: Mutex<Vec<String>>,
+        reached: Notify,
+        go_on: Notify,
+    }
+
+    impl HeldUp {
+        async fn answer(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
+            let path = request.uri().path().to_owned();
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=1"));
+            if is_watch {
+                std::future::pending::<()>().await;
+            }
+            if request.method() == Method::GET {
+                let items = if path.ends_with("/manifestworks") { vec![work(&[])] } else { vec![] };
+                return json_answer(
+                    200,
+                    &json!({"metadata": {"resourceVersion": "5"}, "items": items}),
+                );
+            }
+            lock(&self.writes).push(format!("{} {path}", request.method()));
+            if path == WORK {
+                self.reached.notify_one();
+                self.go_on.notified().await;
+                return json_answer(200, &work(&[core::identity::WORK_FINALIZER]));
+            }
+            let status = json!({"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError"});
+            json_answer(500, &status)
+        }
+
+        fn agent(self: &Arc<Self>) -> Arc<Agent> {
+            let servers = self.clone();
+            let service = service_fn(move |request| {
+                let servers = servers.clone();
+                async move { Ok::<_, Infallible>(servers.answer(request).await) }
+            });
+            let client = Client::new(service, "default");
+            let settings = Settings::new("edge", "https://hub.example.com");
+            Agent::new(settings, (client.clone(), None), (client, None), Metrics::new().into())
+        }
+    }
+
+    fn work(finalizers: &[&str]) -> Value {
+        let version = (4 + finalizers.len()).to_string();
+        json!({"metadata": {"name": "web", "uid": "u", "generation": 1, "resourceVersion": version,
+            "finalizers": finalizers}, "spec": {"workload": {"manifests": []}}})
+    }
+
+    fn json_answer(code: u16, value: &Value) -> Response<Body> {
+        Response::builder().status(code).body(Body::from(value.to_string().into_bytes())).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_is_stopped_ends_what_it_has_begun() {
+        let servers = Arc::new(HeldUp::default());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut running = tokio::spawn(servers.agent().run(async {
+            stopped.await.unwrap();
+        }));
+        servers.reached.notified().await;
+        stop.send(()).unwrap();
+        assert!(timeout(SHUTDOWN / 2, &mut running).await.is_err(), "it waits for the pass");
+        servers.go_on.notify_one();
+        running.await.unwrap();
+        assert_eq!(*lock(&servers.writes), [format!("PATCH {WORK}"), format!("POST {APPLIED}")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_is_stopped_does_not_wait_for_ever() {
+        let servers = Arc::new(HeldUp::default());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(servers.agent().run(async {
+            stopped.await.unwrap();
+        }));
+        servers.reached.notified().await;
+        stop.send(()).unwrap();
+        let begun = Instant::now();
+        running.await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), SHUTDOWN.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_is_dropped_writes_nothing_more() {
+        let servers = Arc::new(HeldUp::default());
+        let running = tokio::spawn(servers.agent().run(std::future::pending()));
+        servers.reached.notified().await;
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        servers.go_on.notify_one();
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        assert_eq!(*lock(&servers.writes), [format!("PATCH {WORK}")]);
+    }
 }

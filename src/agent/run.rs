@@ -1,6 +1,7 @@
 //! `gitwork-agent agent`: from flags to a running agent, and to its end.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,17 +87,12 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     let lease_server = Server::new(lease_client, "lease", None, metrics.clone());
     let mut candidate =
         (!flags.disable_leader_election).then(|| Candidate::new(lease_server, election(&flags)));
-    let ended = {
-        let leading = lead(&flags, hub, cluster, metrics, current, candidate.as_mut());
-        tokio::select! {
-            () = signalled => None,
-            ended = leading => Some(ended),
-        }
-    };
+    let ended = lead(&flags, (hub, cluster), metrics, current, candidate.as_mut(), signalled).await;
+    // Only now, when nothing is written any more, may another process lead.
     if let Some(candidate) = &mut candidate {
         let _in_time = timeout(RELEASE, candidate.release()).await;
     }
-    Ok(ended.unwrap_or(Ended::Signal))
+    Ok(ended)
 }
 
 fn election(flags: &AgentFlags) -> Election {
@@ -136,20 +132,22 @@ fn limit(qps: Option<f64>, burst: Option<f64>) -> Option<RateLimit> {
     Some(RateLimit::new(qps, burst.unwrap_or(qps * 2.0).max(1.0)))
 }
 
-/// Works while this process leads.
+/// Works while this process leads. When it ends, nothing is written any more.
 async fn lead(
     flags: &AgentFlags,
-    hub: Connection,
-    cluster: Connection,
+    (hub, cluster): (Connection, Connection),
     metrics: Arc<Metrics>,
     current: Current,
-    candidate: Option<&mut Candidate>,
+    mut candidate: Option<&mut Candidate>,
+    signalled: impl Future<Output = ()>,
 ) -> Ended {
     let files = flags.workload_source_config.clone();
-    let mut candidate = candidate;
+    let mut signalled = pin!(signalled);
     if let Some(candidate) = &mut candidate {
-        candidate.acquire().await;
-        info!("leading");
+        tokio::select! {
+            () = candidate.acquire() => info!("leading"),
+            () = &mut signalled => return Ended::Signal,
+        }
     }
     let settings = settings(flags, &hub.host);
     info!(
@@ -166,9 +164,9 @@ async fn lead(
     );
     *super::lock(&current) = Some(agent.clone());
     let (stop, stopped) = oneshot::channel::<()>();
-    let working = agent.clone().run(async {
+    let mut working = pin!(agent.clone().run(async {
         let _stopped_or_dropped = stopped.await;
-    });
+    }));
     let holding = async {
         match candidate {
             Some(candidate) => candidate.hold().await,
@@ -176,15 +174,17 @@ async fn lead(
         }
     };
     let ended = tokio::select! {
-        () = working => Ended::Restart,
+        () = &mut working => return Ended::Restart,
         () = holding => {
             error!("the Lease is lost: another process leads");
-            Ended::LostLease
+            return Ended::LostLease;
         }
+        () = signalled => Ended::Signal,
         () = follow_kubeconfig(&agent, &files, &hub.host) => Ended::Restart,
         () = wait_for_change(&flags.terminate_on_files, &files) => Ended::Restart,
     };
     drop(stop);
+    working.await;
     ended
 }
 

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::fixture::{Fixture, kind};
 
-fn executor(fixture: &Fixture) -> Value {
+pub fn executor(fixture: &Fixture<'_>) -> Value {
     json!({"executor": {"subject": {"type": "ServiceAccount",
         "serviceAccount": {"namespace": fixture.namespace, "name": "deployer"}}}})
 }
 
-async fn make(fixture: &Fixture, kind_name: &str, name: &str, data: Value) {
+async fn make(fixture: &Fixture<'_>, kind_name: &str, name: &str, data: Value) {
     let resource = kind("rbac.authorization.k8s.io/v1", kind_name);
     let api: Api<DynamicObject> =
         Api::namespaced_with(fixture.cluster.clone(), &fixture.namespace, &resource);
@@ -19,7 +19,7 @@ async fn make(fixture: &Fixture, kind_name: &str, name: &str, data: Value) {
     api.create(&PostParams::default(), &object).await.unwrap();
 }
 
-async fn grant(fixture: &Fixture, name: &str, rules: Value) {
+pub async fn grant(fixture: &Fixture<'_>, name: &str, rules: Value) {
     make(fixture, "Role", name, json!({"rules": rules})).await;
     make(fixture, "RoleBinding", name, json!({
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},

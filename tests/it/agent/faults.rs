@@ -15,7 +15,7 @@ fn is_write(seen: &Seen) -> bool {
 }
 
 /// Creates, updates, prunes and deletes, and looks at the state after each.
-async fn scenario(fixture: &Fixture) {
+async fn scenario(fixture: &Fixture<'_>) {
     fixture
         .create("web", vec![fixture.config_map("a", "1"), fixture.config_map("b", "1")], json!({}))
         .await;
@@ -41,7 +41,7 @@ async fn scenario(fixture: &Fixture) {
 /// whether it came so far.
 async fn killed_after(last: usize) -> bool {
     let mut fixture = Fixture::start().await;
-    fixture.kill();
+    fixture.kill().await;
     let writes = Arc::new(AtomicUsize::new(0));
     let counted = writes.clone();
     fixture.faults.next(usize::MAX, Fault::Stall, move |seen| {
@@ -56,7 +56,7 @@ async fn killed_after(last: usize) -> bool {
             if stalled > 0 { Ok(()) } else { Err("no write is held up".to_owned()) }
         };
         if eventually("the last write", DEADLINE * 2, stalled).await.is_ok() {
-            fixture.end_agent();
+            fixture.end_agent().await;
             second.run();
         }
         std::future::pending::<()>().await;
@@ -96,7 +96,7 @@ async fn api_servers_that_fail_do_not_change_the_end() {
 /// Runs the scenario with one fault at one write.
 async fn with_fault_at(number: usize, fault: Fault) {
     let mut fixture = Fixture::start().await;
-    fixture.kill();
+    fixture.kill().await;
     fixture.faults = Faults::none();
     let counted = AtomicUsize::new(0);
     fixture.faults.next(1, fault, move |seen| {

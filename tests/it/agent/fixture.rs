@@ -1,4 +1,4 @@
-//! One agent between the shared hub and the shared managed cluster, with namespaces of its own on both.
+//! One agent between a hub and a managed cluster, mostly the shared ones, with namespaces of its own on both.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::harness::{Cluster, ControlPlane, eventually};
 /// Far beyond what anything here takes on an idle machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-pub struct Fixture {
+pub struct Fixture<'a> {
     pub hub: Client,
     pub cluster: Client,
     /// The cluster's namespace on the hub.
@@ -24,27 +24,38 @@ pub struct Fixture {
     /// A namespace on the cluster.
     pub namespace: String,
     pub settings: Settings,
-    pub managed: &'static Cluster,
+    pub managed: &'a Cluster,
     /// What befalls the agent's requests.
     pub faults: Faults,
-    hub_cluster: &'static Cluster,
+    hub_cluster: &'a Cluster,
     agent: Option<JoinHandle<()>>,
 }
 
-impl Drop for Fixture {
+impl Drop for Fixture<'_> {
     fn drop(&mut self) {
-        self.kill();
+        if let Some(agent) = &self.agent {
+            agent.abort();
+        }
     }
 }
 
-impl Fixture {
+impl Fixture<'static> {
     pub async fn start() -> Self {
         Self::start_with(|_| {}).await
     }
 
     pub async fn start_with(change: impl FnOnce(&mut Settings)) -> Self {
         let plane = ControlPlane::shared().await;
-        let (hub, managed) = (plane.hub().await, plane.managed().await);
+        Fixture::between(plane.hub().await, plane.managed().await, change).await
+    }
+}
+
+impl<'a> Fixture<'a> {
+    pub async fn between(
+        hub: &'a Cluster,
+        managed: &'a Cluster,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let cluster_name = hub.namespace("edge").await;
         // The hash names the hub: one of its own keeps tests apart.
         let mut settings = Settings::new(&cluster_name, &format!("{}/{cluster_name}", hub.url()));
@@ -73,16 +84,18 @@ impl Fixture {
         self.agent = Some(tokio::spawn(agent.run(std::future::pending())));
     }
 
-    /// Ends the agent wherever it is.
-    pub fn kill(&mut self) {
-        self.end_agent();
+    /// Ends the agent wherever it is. After this it writes nothing.
+    pub async fn kill(&mut self) {
+        self.end_agent().await;
         self.agent = None;
     }
 
     /// The same through a shared reference.
-    pub fn end_agent(&self) {
-        if let Some(agent) = &self.agent {
-            agent.abort();
+    pub async fn end_agent(&self) {
+        let Some(agent) = &self.agent else { return };
+        agent.abort();
+        while !agent.is_finished() {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -253,7 +266,7 @@ pub fn condition_of<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> 
 }
 
 /// The status without what differs from run to run.
-pub fn stable(work: &Value, fixture: &Fixture) -> String {
+pub fn stable(work: &Value, fixture: &Fixture<'_>) -> String {
     let text = serde_json::to_string_pretty(&work["status"]).unwrap();
     let lines: Vec<String> = text
         .lines()

@@ -2,9 +2,11 @@
 //! implementation gets wrong.
 
 mod apply;
+mod deploy;
 mod end;
 mod executor;
 mod faults;
 mod fixture;
+mod places;
 mod process;
 mod status;

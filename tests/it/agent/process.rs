@@ -11,24 +11,35 @@ use super::fixture::{DEADLINE, Fixture, kind};
 use crate::harness::{ControlPlane, eventually};
 
 /// A running program, and where it serves its health.
-struct Program {
+pub struct Program {
     child: Child,
     health: Client,
     _files: tempfile::TempDir,
 }
 
-async fn start(fixture: &Fixture, namespace: &str, arguments: &[&str]) -> Program {
+async fn start(fixture: &Fixture<'_>, namespace: &str, arguments: &[&str]) -> Program {
     let hub = ControlPlane::shared().await.hub().await;
+    let kubeconfigs = (hub.kubeconfig(), fixture.managed.kubeconfig());
+    start_as(kubeconfigs, &fixture.cluster_name, namespace, arguments).await
+}
+
+/// Starts it with kubeconfigs of the hub and of the cluster.
+pub async fn start_as(
+    (hub, cluster): (String, String),
+    cluster_name: &str,
+    namespace: &str,
+    arguments: &[&str],
+) -> Program {
     let files = tempfile::tempdir().unwrap();
     std::fs::create_dir(files.path().join("hub")).unwrap();
     let hub_file = files.path().join("hub/kubeconfig");
     let cluster_file = files.path().join("cluster");
-    std::fs::write(&hub_file, hub.kubeconfig()).unwrap();
-    std::fs::write(&cluster_file, fixture.managed.kubeconfig()).unwrap();
+    std::fs::write(&hub_file, hub).unwrap();
+    std::fs::write(&cluster_file, cluster).unwrap();
     let log = files.path().join("log");
     let child = Command::new(env!("CARGO_BIN_EXE_gitwork-agent"))
         .arg("agent")
-        .arg(format!("--spoke-cluster-name={}", fixture.cluster_name))
+        .arg(format!("--spoke-cluster-name={cluster_name}"))
         .arg("--workload-source-driver=kube")
         .arg(format!("--workload-source-config={}", hub_file.display()))
         .arg(format!("--kubeconfig={}", cluster_file.display()))
@@ -58,13 +69,13 @@ async fn start(fixture: &Fixture, namespace: &str, arguments: &[&str]) -> Progra
 }
 
 impl Program {
-    async fn get(&self, path: &str) -> Result<String, String> {
+    pub async fn get(&self, path: &str) -> Result<String, String> {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         self.health.request_text(request).await.map_err(|error| error.to_string())
     }
 
     /// Asks it to end, as a kubelet does.
-    async fn terminate(mut self) -> Option<i32> {
+    pub async fn terminate(mut self) -> Option<i32> {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
         let ended = tokio::time::timeout(Duration::from_secs(10), self.child.wait()).await;
@@ -75,7 +86,7 @@ impl Program {
 #[tokio::test]
 async fn the_program_leads_applies_and_ends_in_time() {
     let mut fixture = Fixture::start().await;
-    fixture.kill();
+    fixture.kill().await;
     let namespace = fixture.managed.namespace("agent").await;
     let begun = Instant::now();
     let program = start(&fixture, &namespace, &["--leader-election-retry-period=1s"]).await;

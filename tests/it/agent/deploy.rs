@@ -1,0 +1,165 @@
+//! `deploy/agent.yaml` on a real API server: its ServiceAccount may do what the agent does, and nothing else.
+
+use std::path::Path;
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use super::executor::{executor, grant};
+use super::fixture::{DEADLINE, Fixture};
+use super::process::{Program, start_as};
+use crate::harness::{Cluster, ControlPlane, apply, apply_all, eventually};
+
+const NAMESPACE: &str = "open-cluster-management-agent";
+const NAME: &str = "gitwork-agent";
+
+/// Applies the file, and gives a kubeconfig of its ServiceAccount once the aggregated roles count.
+async fn installed(cluster: &Cluster) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/agent.yaml");
+    let namespaces: Api<Namespace> = Api::all(cluster.client());
+    if namespaces.get_opt(NAMESPACE).await.unwrap().is_none() {
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+        apply_all(cluster.client(), &[namespace]).await.unwrap();
+    }
+    apply(cluster.client(), &std::fs::read_to_string(file).unwrap()).await.unwrap();
+    let client = cluster.client_for(NAMESPACE, NAME).await;
+    eventually("the roles for workloads to be aggregated", DEADLINE, || async {
+        for (group, resource) in [("", "configmaps"), ("apps", "deployments")] {
+            if !is_allowed(&client, "watch", group, resource, "").await {
+                return Err(format!("not yet: {resource}"));
+            }
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+    cluster.kubeconfig_for(NAMESPACE, NAME).await
+}
+
+async fn is_allowed(
+    client: &Client,
+    verb: &str,
+    group: &str,
+    resource: &str,
+    namespace: &str,
+) -> bool {
+    let attributes = ResourceAttributes {
+        verb: Some(verb.into()),
+        group: Some(group.into()),
+        resource: Some(resource.into()),
+        namespace: Some(namespace.into()),
+        ..Default::default()
+    };
+    let resource_attributes = Some(attributes);
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
+    let review = SelfSubjectAccessReview { spec, ..Default::default() };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+fn deployment(fixture: &Fixture<'_>) -> Value {
+    let labels = json!({"app": "web"});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": fixture.namespace},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "app", "image": "registry.example.com/app:1"}]}}}})
+}
+
+/// What API servers have refused, by the agent's own count.
+async fn refused(program: &Program) -> Vec<String> {
+    let metrics = program.get("/metrics").await.unwrap();
+    assert!(metrics.contains("code=\"200\""), "{metrics}");
+    metrics.lines().filter(|line| line.contains("code=\"403\"")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_agent_lives_on_the_rights_of_its_manifests() {
+    let mut fixture = Fixture::start().await;
+    fixture.kill().await;
+    let cluster = installed(fixture.managed).await;
+    let hub = ControlPlane::shared().await.hub().await.accept(&fixture.cluster_name).await;
+    // With this gate roles and bindings are watched as well.
+    let gate = ["--feature-gates=ExecutorValidatingCaches=true"];
+    let program = start_as((hub, cluster), &fixture.cluster_name, NAMESPACE, &gate).await;
+
+    fixture
+        .create("web", vec![fixture.config_map("a", "1"), deployment(&fixture)], json!({}))
+        .await;
+    fixture.condition("web", "Available", "True").await;
+    fixture.edit("a", json!({"data": {"key": "drift"}})).await;
+    fixture.value("a", "1").await;
+    fixture.config_maps().delete("a", &DeleteParams::default()).await.unwrap();
+    fixture.value("a", "1").await;
+    let changed = json!({"workload": {"manifests": [fixture.config_map("a", "2")]}});
+    fixture.patch_spec("web", changed).await;
+    fixture.is_gone(&fixture.objects("apps/v1", "Deployment"), "web").await;
+
+    let verbs = ["create", "update", "patch", "get", "delete"];
+    let maps = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]);
+    grant(&fixture, "maps", maps).await;
+    fixture.create("as", vec![fixture.config_map("b", "1")], executor(&fixture)).await;
+    fixture.condition("as", "Available", "True").await;
+
+    for work in ["web", "as"] {
+        fixture.delete(work).await;
+        fixture.is_gone(&fixture.works(), work).await;
+    }
+    for name in ["a", "b"] {
+        fixture.is_gone(&fixture.config_maps(), name).await;
+    }
+    assert_eq!(refused(&program).await, Vec::<String>::new());
+
+    // Nothing but what its owner lets it: a Secret it may not even make.
+    let secret = json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "secret", "namespace": fixture.namespace}, "stringData": {"key": "canary"}});
+    fixture.create("secret", vec![secret], json!({})).await;
+    let condition = fixture.manifest_condition("secret", 0, "Applied", "False").await;
+    let message = condition["message"].as_str().unwrap();
+    let who = format!(
+        "User \"system:serviceaccount:{NAMESPACE}:{NAME}\" cannot create resource \"secrets\""
+    );
+    assert!(message.contains(&who), "{message}");
+    assert!(!message.contains("canary"), "{message}");
+    assert!(!refused(&program).await.is_empty());
+    fixture.delete("secret").await;
+    fixture.is_gone(&fixture.works(), "secret").await;
+    assert_eq!(program.terminate().await, Some(0));
+}
+
+/// The dry run that tells whether an executor may grant a role is made as that executor.
+#[tokio::test]
+async fn the_agent_may_ask_as_an_executor() {
+    let mut fixture = Fixture::start().await;
+    fixture.kill().await;
+    let cluster = installed(fixture.managed).await;
+    let hub = ControlPlane::shared().await.hub().await.accept(&fixture.cluster_name).await;
+    let alone = ["--disable-leader-election=true"];
+    let program = start_as((hub, cluster), &fixture.cluster_name, NAMESPACE, &alone).await;
+    let verbs = ["create", "update", "patch", "get", "delete"];
+    let roles = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": verbs},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
+    grant(&fixture, "roles", roles).await;
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "more", "namespace": fixture.namespace},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
+    fixture.create("web", vec![role], executor(&fixture)).await;
+    // The executor may; that the agent itself may not is told by the API server.
+    let own = format!(
+        "User \"system:serviceaccount:{NAMESPACE}:{NAME}\" cannot create resource \"roles\""
+    );
+    fixture
+        .work("web", "the refusal to be the agent's own", |work| {
+            let conditions = &work["status"]["resourceStatus"]["manifests"][0]["conditions"];
+            let applied = super::fixture::condition_of(conditions, "Applied")?;
+            applied["message"].as_str()?.contains(&own).then_some(())
+        })
+        .await;
+    assert_eq!(program.terminate().await, Some(0));
+}
