@@ -92,6 +92,8 @@ struct Progress {
     /// The object as last seen; `None`: not there, or not looked at.
     live: Option<Object>,
     looked: bool,
+    /// Why it could not be looked at.
+    unread: String,
     wrote: bool,
 }
 
@@ -116,7 +118,8 @@ impl Agent {
             .map(|before| before.fight.clone())
             .unwrap_or_default();
         let target = target(&mapping, &resource_meta);
-        let mut progress = Progress { live: None, looked: false, wrote: false };
+        let mut progress =
+            Progress { live: None, looked: false, unread: String::new(), wrote: false };
         let now = self.started.elapsed();
         let hold = if context.is_drift { fight.hold(now) } else { Duration::ZERO };
         let digest = digest(manifest, &options, context);
@@ -153,11 +156,11 @@ impl Agent {
                 }
             }
         };
-        if !progress.looked
-            && let Ok(found) = self.cluster.get(&target.path).await
-        {
-            progress.live = found;
-            progress.looked = true;
+        if !progress.looked {
+            match self.cluster.get(&target.path).await {
+                Ok(found) => (progress.live, progress.looked) = (found, true),
+                Err(error) => progress.unread = error.to_string(),
+            }
         }
         let settled = if applied.is_complete() && hold.is_zero() { digest } else { 0 };
         self.note_object(context.key, manifest.ordinal, &object_key, &options, &progress, settled);
@@ -203,7 +206,7 @@ impl Agent {
                 return (Seen::Failed(error.to_string()), Some(object_key), String::new());
             }
         };
-        let progress = Progress { live, looked: true, wrote: false };
+        let progress = Progress { live, looked: true, unread: String::new(), wrote: false };
         self.note_object(key, place, &object_key, options, &progress, 0);
         let uid =
             progress.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default();
@@ -242,7 +245,7 @@ impl Agent {
             return if progress.looked {
                 Seen::Absent
             } else {
-                Seen::Failed("no answer from the API server".into())
+                Seen::Failed(progress.unread.clone())
             };
         };
         let raw = self.settings.raw;

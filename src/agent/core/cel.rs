@@ -49,7 +49,7 @@ struct Steps {
 
 static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
-    for extension in [extensions::strings, extensions::lists] {
+    for extension in [extensions::strings, extensions::lists, super::cel_lists::extension] {
         // An error says that the crate itself now has the functions.
         let _already_there = env.add_extension(extension);
     }
@@ -298,6 +298,18 @@ mod tests {
             ("'Ready'.lowerAscii() == 'ready'", Ok(true)),
             ("object.items.map(i, i * 2)[299] == 598", Ok(true)),
             ("type(object.spec.replicas) == int", Ok(true)),
+            // Of Kubernetes' libraries only those for lists are there.
+            ("object.items.isSorted() && ![2, 1].isSorted() && [].isSorted()", Ok(true)),
+            ("object.items.sum() == 44850 && [1.5, 2.0].sum() == 3.5 && [].sum() == 0", Ok(true)),
+            ("object.items.min() == 0 && object.items.max() == 299", Ok(true)),
+            ("['b', 'a', 'b'].min() == 'a' && ['b', 'a', 'b'].max() == 'b'", Ok(true)),
+            ("[1, 2, 2].indexOf(2) == 1 && [1, 2, 2].lastIndexOf(2) == 2", Ok(true)),
+            ("[1].indexOf(3) == -1 && 'abcb'.indexOf('b') == 1", Ok(true)),
+            ("'abcb'.lastIndexOf('b') == 3", Ok(true)),
+            ("[].min() == 0", Err("the function min failed")),
+            ("['a'].sum() == 'a'", Err("the function sum failed")),
+            ("[1, 'a'].isSorted()", Err("values")),
+            ("quantity('1Gi').isGreaterThan(quantity('1Mi'))", Err("quantity")),
             ("object.missing == 1", Err("no such key: missing")),
             ("1 / 0 == 1", Err("division by zero")),
             ("'text'", Err("expected bool result, got string")),

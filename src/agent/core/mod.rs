@@ -4,6 +4,7 @@
 
 pub mod apply;
 pub mod cel;
+mod cel_lists;
 pub mod condition;
 pub mod eviction;
 pub mod feedback;

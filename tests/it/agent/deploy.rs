@@ -127,6 +127,10 @@ async fn the_agent_lives_on_the_rights_of_its_manifests() {
     );
     assert!(message.contains(&who), "{message}");
     assert!(!message.contains("canary"), "{message}");
+    let condition = fixture.manifest_condition("secret", 0, "Available", "Unknown").await;
+    assert_eq!(condition["reason"], "FetchingResourceFailed");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("cannot get resource \"secrets\""), "{message}");
     assert!(!refused(&program).await.is_empty());
     fixture.delete("secret").await;
     fixture.is_gone(&fixture.works(), "secret").await;
