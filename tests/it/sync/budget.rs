@@ -138,3 +138,32 @@ async fn deletions_over_the_budget_wait_for_an_approval_on_the_hub_or_in_git() {
     .await;
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_loosens_the_budget_is_judged_by_the_one_before_it_also_by_a_new_process() {
+    let sync = Sync::new(1).await;
+    let maps: Vec<(String, String)> =
+        (0..3).map(|n| (format!("{}/cm.yaml", name(n)), config_map(&name(n), "one"))).collect();
+    let files: Vec<(usize, &str, Option<&str>)> =
+        maps.iter().map(|(file, text)| (0, file.as_str(), Some(text.as_str()))).collect();
+    sync.repo.commit("main", &[("gitwork.yaml", Some("budgets: {works: 0, percent: 0}\n"))]);
+    sync.commit(&files);
+    let pass = || async {
+        let hub = Arc::new(KubeHub::new(sync.hub.client()));
+        sync.engine(hub, sync.source()).once().await.unwrap().0
+    };
+    assert!(pass().await.is_settled());
+    let loose = "budgets: {works: 9}\n";
+    sync.repo.commit("main", &[("gitwork.yaml", Some(loose)), (&sync.path(0, &name(0)), None)]);
+    let plan = pass().await;
+    assert_eq!(plan.held().map(|held| held.works.len()), Some(1), "{:?}", plan.counts());
+    assert_eq!(deleting_or_gone(&sync, 0..3).await, 0);
+
+    // What a later commit removes is judged by it.
+    let web = maps[0].1.as_str();
+    sync.commit(&[(0, "work-00/cm.yaml", Some(web))]);
+    assert!(pass().await.is_settled());
+    sync.commit(&[(0, &name(1), None)]);
+    assert!(pass().await.is_settled());
+    sync.until_gone(0, &name(1)).await;
+}
