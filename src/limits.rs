@@ -30,6 +30,17 @@ pub const WORKS_MAX: usize = 200_000;
 pub const PATH_BYTES_MAX: usize = 4_096;
 /// Diagnostics reported for one repository; past it, a last one says how many were left out.
 pub const DIAGNOSTICS_MAX: usize = 10_000;
+/// Files in `approvals`: each is for one plan, and of no use once that is carried out.
+pub const APPROVALS_MAX: usize = 200;
+/// One approval: a line of some 100 bytes for each of `WORKS_MAX` works.
+pub const APPROVAL_BYTES_MAX: usize = 24 * 1024 * 1024;
+/// A uid on the hub. Kubernetes' have 36.
+pub const UID_BYTES_MAX: usize = 128;
+/// All of one ConfigMap: the API server takes 1 MiB (Kubernetes: `MaxSecretSize`, for both kinds), and the rest is
+/// for names and metadata.
+pub const CONFIG_MAP_BYTES_MAX: usize = 1000 * 1024;
+/// While deletions are held, how often the hub is asked whether they have been approved.
+pub const APPROVAL_POLL: Duration = Duration::from_secs(10);
 /// ManifestWork names: OCM's AppliedManifestWork name is a 64-digit hash, a dash and this name,
 /// within 253 characters (OCM work agent).
 pub const WORK_NAME_CHARS_MAX: usize = 188;

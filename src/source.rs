@@ -202,7 +202,12 @@ impl Source {
             // The folder is still there, under another name: what it says now is the last word.
             if let Some(work) = desired.works.values().find(|work| work.path == *path) {
                 let delete_option = work.delete_option.clone();
-                let word = LastStood { removed_by: Some(head), delete_option, prune: work.prune };
+                let word = LastStood {
+                    removed_by: Some(head),
+                    delete_option,
+                    prune: work.prune,
+                    budgets: None,
+                };
                 found.insert(key.clone(), word);
             } else {
                 folders.insert(path.clone(), key.clone());

@@ -101,16 +101,33 @@ fn narrowed(mut desired: Desired, path: &RepoPath, filter: &Filter) -> Desired {
     desired
 }
 
-fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool), Failure> {
-    let mut source = Source::open(args.source.config()?).map_err(Failure::new)?;
+/// A plan of Git against the hub, with what it was made of.
+pub(super) struct HubPlan {
+    pub plan: Plan,
+    pub desired: Arc<Desired>,
+    pub observed: Observed,
+}
+
+pub(super) fn plan_against_hub(
+    source: &SourceArgs,
+    hub: &HubArgs,
+    mut policy: Policy,
+) -> Result<HubPlan, Failure> {
+    let mut source = Source::open(source.config()?).map_err(Failure::new)?;
     let cancel = Arc::new(AtomicBool::new(false));
     let desired = source.read(&cancel).map_err(Failure::new)?.desired;
     output::diagnostics(&desired.diagnostics);
-    let works = runtime()?.block_on(async {
-        let client = super::run::client(&args.hub).await?;
+    let (works, approved) = runtime()?.block_on(async {
+        let client = super::run::client(hub).await?;
+        let hub = KubeHub::new(client).in_namespace(hub.namespace());
         // All works: one of somebody else may have a name that Git wants.
-        KubeHub::new(client).list(None).await.map_err(Failure::new)
+        let works = hub.list(None).await.map_err(Failure::new)?;
+        Ok((works, hub.approvals(&desired.source).await))
     })?;
+    match approved {
+        Ok(approved) => policy.approved = approved,
+        Err(why) => output::note(&format!("approvals on the hub are not known: {why}")),
+    }
     let mut observed = Observed::default();
     for work in works {
         if work.is_ours(&desired.source) || desired.works.contains_key(&work.key) {
@@ -119,8 +136,13 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool),
     }
     let candidates = plan::departed_candidates(&desired, &observed);
     let departed = source.departed(&desired, &candidates, &cancel).map_err(Failure::new)?;
-    let policy = Policy { allow_delete_all: args.allow_delete_all };
-    let mut plan = plan::plan(&desired, &observed, &departed, &policy);
+    let plan = plan::plan(&desired, &observed, &departed, &policy);
+    Ok(HubPlan { plan, desired, observed })
+}
+
+fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool), Failure> {
+    let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
+    let HubPlan { mut plan, desired, .. } = plan_against_hub(&args.source, &args.hub, policy)?;
     plan.steps.retain(|step| filter.admits(&step.key));
     let failed =
         desired.diagnostics.iter().any(super::super::core::diagnostic::Diagnostic::is_error);

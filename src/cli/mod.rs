@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod approve;
 mod compare;
 mod documents;
 mod output;
@@ -43,6 +44,8 @@ enum Command {
     Validate(Box<render::ValidateArgs>),
     /// Show what would change: between two commits, or between Git and the hub
     Plan(Box<compare::PlanArgs>),
+    /// Let the held deletions of one plan through, and no other
+    Approve(Box<approve::ApproveArgs>),
     /// Show what the hub has, and how far the clusters are with it
     Status(status::StatusArgs),
     /// Print the JSON Schema of a configuration file
@@ -115,6 +118,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Render(args) => render::render(&args),
         Command::Validate(args) => render::validate(&args),
         Command::Plan(args) => compare::plan(&args),
+        Command::Approve(args) => approve::approve(&args),
         Command::Status(args) => status::status(&args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),

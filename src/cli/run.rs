@@ -17,7 +17,7 @@ use super::{Exit, Failure, output, runtime};
 use crate::core::config::{DaemonFile, DaemonSource, FileKind};
 use crate::core::configfile;
 use crate::core::diagnostic::Scope;
-use crate::core::name::RepoPath;
+use crate::core::name::{RepoPath, check_label};
 use crate::core::plan::Policy;
 use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineOptions};
@@ -85,7 +85,12 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let exit = runtime.block_on(async {
         let connect =
             hub_client::connector(setup.hub.kubeconfig.clone(), setup.hub.context.clone());
-        let hub: Arc<dyn Hub> = Arc::new(KubeHub::connect(connect).await.map_err(Failure::new)?);
+        let hub: Arc<dyn Hub> = Arc::new(
+            KubeHub::connect(connect)
+                .await
+                .map_err(Failure::new)?
+                .in_namespace(setup.hub.namespace()),
+        );
         if args.once { once(setup, hub).await } else { serve(setup, hub).await }
     });
     // A fetch that hangs in the network must not hold up the end.
@@ -116,15 +121,15 @@ fn start_log(format: LogFormat) {
     };
 }
 
-fn engine_options(interval: u64, allow_delete_all: bool, concurrency: usize) -> EngineOptions {
+fn engine_options(interval: u64, policy: Policy, concurrency: usize) -> EngineOptions {
     let execute = ExecuteOptions { concurrency, ..ExecuteOptions::default() };
-    let policy = Policy { allow_delete_all };
     EngineOptions { interval: Duration::from_secs(interval), policy, execute }
 }
 
 fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let concurrency = ExecuteOptions::default().concurrency;
-    let options = engine_options(args.interval, args.allow_delete_all, concurrency);
+    let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
+    let options = engine_options(args.interval, policy, concurrency);
     let sources = vec![(args.source.config()?, options, args.report.reporting())];
     Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen })
 }
@@ -136,8 +141,12 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         let config = source_args(source, file.cache.as_deref())
             .config()
             .map_err(|why| in_file(path, &format!("sources[{index}]"), &why.message))?;
-        let options =
-            engine_options(source.interval_seconds, source.allow_delete_all, file.concurrency);
+        let policy = Policy {
+            allow_delete_all: source.allow_delete_all,
+            budgets: source.budgets.clone(),
+            ..Policy::default()
+        };
+        let options = engine_options(source.interval_seconds, policy, file.concurrency);
         let reporting = Reporting {
             commit_status: source.commit_status.clone(),
             status_branch: source.status_branch.clone(),
@@ -161,7 +170,15 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
     };
     let kubeconfig = args.hub.kubeconfig.clone().or(file.kubeconfig.map(PathBuf::from));
     let context = args.hub.context.clone().or(file.context);
-    Ok(Setup { sources, hub: HubArgs { kubeconfig, context }, listen: args.listen.or(listen) })
+    let namespace = args.hub.namespace.clone().or(file.namespace);
+    if let Some(Err(why)) = namespace.as_deref().map(|name| check_label(name, 63)) {
+        return Err(in_file(path, "namespace", &format!("a namespace's name {why}")));
+    }
+    Ok(Setup {
+        sources,
+        hub: HubArgs { kubeconfig, context, namespace },
+        listen: args.listen.or(listen),
+    })
 }
 
 fn in_file(path: &Path, field: &str, message: &str) -> Failure {

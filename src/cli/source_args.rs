@@ -6,7 +6,7 @@ use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::Failure;
-use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey, check_label};
 use crate::git::{Auth, ClientCertificate, Reference, Remote};
 use crate::source::{Repository, SourceConfig, default_id};
 
@@ -91,6 +91,21 @@ pub struct HubArgs {
     /// Context in the kubeconfig
     #[arg(long)]
     pub context: Option<String>,
+    /// Namespace on the hub with gitwork's own objects [default: gitwork]
+    #[arg(long, value_name = "NAME", value_parser = namespace)]
+    pub namespace: Option<String>,
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    check_label(text, 63)
+        .map(|()| text.to_owned())
+        .map_err(|why| format!("a namespace's name {why}"))
+}
+
+impl HubArgs {
+    pub fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(crate::hub::NAMESPACE)
+    }
 }
 
 #[derive(Debug, Clone, Default, Args)]

@@ -22,6 +22,22 @@ pub struct SourceFile {
     pub ignore: Vec<String>,
     /// What to do about a Secret whose data stands in Git as plain text.
     pub secrets: SecretPolicy,
+    /// How much of the source one plan may delete without approval.
+    pub budgets: Budgets,
+}
+
+/// The deletion budget: a plan that would delete more is held until it is approved. Of what the operator and the
+/// repository set, the lower number counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Budgets {
+    /// A plan may always delete so many works; 10 where nobody sets it.
+    pub works: Option<u32>,
+    /// It may delete more than `works`, up to this part of the source's works, in percent; 10 where nobody sets it.
+    #[schemars(range(max = 100))]
+    pub percent: Option<u32>,
+    /// It may delete every work of a cluster that has no more than so many; 1 where nobody sets it.
+    pub cluster: Option<u32>,
 }
 
 /// What to do about plain Secrets.
@@ -164,6 +180,8 @@ pub struct DaemonFile {
     pub kubeconfig: Option<String>,
     /// Context in the kubeconfig.
     pub context: Option<String>,
+    /// Namespace on the hub with gitwork's own objects; `gitwork` where it is absent.
+    pub namespace: Option<String>,
     /// Folder for mirrors of repositories.
     pub cache: Option<String>,
     /// Address of /healthz, /readyz and /metrics, as in `0.0.0.0:8080`; off where it is absent.
@@ -179,6 +197,7 @@ impl Default for DaemonFile {
             sources: Vec::new(),
             kubeconfig: None,
             context: None,
+            namespace: None,
             cache: None,
             listen: None,
             concurrency: 32,
@@ -207,7 +226,9 @@ pub struct DaemonSource {
     /// Seconds between two fetches.
     #[schemars(range(min = 1, max = 86400))]
     pub interval_seconds: u64,
-    /// `true`: a commit may delete every work of the source.
+    /// How much of the source one plan may delete without approval.
+    pub budgets: Budgets,
+    /// `true`: a commit may delete every work of the source, whatever the budgets.
     pub allow_delete_all: bool,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
@@ -228,6 +249,7 @@ impl Default for DaemonSource {
             commit: None,
             path: ".".into(),
             interval_seconds: 60,
+            budgets: Budgets::default(),
             allow_delete_all: false,
             credentials: DaemonCredentials::default(),
             commit_status: None,
@@ -315,7 +337,6 @@ impl FileKind {
 pub const LATER: &[(&str, &str)] = &[
     ("/dependsOn", "ordering between works"),
     ("/rollout", "staged rollouts"),
-    ("/budgets", "deletion budgets in the repository"),
     ("/signers", "signature policies"),
     ("/defaults/dependsOn", "ordering between works"),
     ("/defaults/rollout", "staged rollouts"),

@@ -7,13 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::config::{Budgets, FileKind, SourceFile};
+use super::configfile;
 use super::desired::{Desired, Renderer};
-use super::diagnostic::Code;
+use super::diagnostic::{Code, Scope};
 use super::digest::Digest;
 use super::layout::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE};
 use super::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use super::plan::LastStood;
 use super::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+use crate::limits;
 
 /// A work folder's end.
 pub struct Removal<'a> {
@@ -45,11 +48,29 @@ pub fn last_stood(
     } else {
         desired
     };
+    let budgets = budgets_of(removal.before, removal.objects)?;
     Ok(desired.works.get(removal.key).map(|work| LastStood {
         removed_by: Some(removal.removed_by),
         delete_option: work.delete_option.clone(),
         prune: work.prune,
+        budgets: Some(budgets),
     }))
+}
+
+/// What the gitwork.yaml in the tree `root` says of budgets; nothing where it cannot be read.
+fn budgets_of(root: ObjectId, objects: &dyn Objects) -> Result<Budgets, ObjectError> {
+    let tree = objects.tree(root)?;
+    let file = tree.get(SOURCE_FILE).filter(|entry| entry.kind == EntryKind::Blob);
+    let Some(file) = file else { return Ok(Budgets::default()) };
+    let bytes = match objects.blob(file.id, limits::FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(ObjectError::TooLarge { .. }) => return Ok(Budgets::default()),
+        Err(why) => return Err(why),
+    };
+    let path = RepoPath::root().join(SOURCE_FILE);
+    let (config, _) =
+        configfile::read_one::<SourceFile>(&path, &bytes, FileKind::Source, &Scope::Source);
+    Ok(config.map(|config| config.value.budgets).unwrap_or_default())
 }
 
 fn render(

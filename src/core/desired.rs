@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::config::{ClusterFile, FileKind, SourceFile};
+use super::budget::{self, Approved};
+use super::config::{Budgets, ClusterFile, FileKind, SourceFile};
 use super::configfile;
 use super::diagnostic::{Code, Diagnostic, Location, Scope};
 use super::kinds::{CrdNames, KindIndex};
@@ -30,6 +31,10 @@ pub struct Desired {
     pub works: BTreeMap<WorkKey, DesiredWork>,
     /// What could not be read, and so is neither changed nor deleted.
     pub frozen: Frozen,
+    /// What the repository says of deletion budgets.
+    pub budgets: Budgets,
+    /// Deletions that the repository approves of.
+    pub approved: Approved,
     /// Sorted; errors, warnings and notes of the whole source.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -68,6 +73,8 @@ pub struct Renderer {
     source: SourceId,
     clusters: BTreeMap<ClusterName, Arc<Cluster>>,
     kinds: KindIndex,
+    budgets: Budgets,
+    approved: Approved,
 }
 
 /// One rendered cluster.
@@ -108,7 +115,13 @@ struct Folder {
 
 impl Renderer {
     pub fn new(source: SourceId) -> Self {
-        Self { source, clusters: BTreeMap::new(), kinds: KindIndex::default() }
+        Self {
+            source,
+            clusters: BTreeMap::new(),
+            kinds: KindIndex::default(),
+            budgets: Budgets::default(),
+            approved: Approved::new(),
+        }
     }
 
     /// Renders a snapshot. An error is one of the object database: nothing is known of this commit then, and
@@ -118,6 +131,8 @@ impl Renderer {
         let mut diagnostics = top.diagnostics;
         let source =
             Arc::new(SourceInputs::read(top.source_file, snapshot.objects, &mut diagnostics)?);
+        self.budgets = source.file.budgets.clone();
+        self.approved = approvals(top.approvals, snapshot.objects, &mut diagnostics)?;
         let pass = Pass { source: &self.source, objects: snapshot.objects };
         let mut clusters = BTreeMap::new();
         for (name, tree) in top.clusters {
@@ -169,7 +184,16 @@ impl Renderer {
         works.retain(|key, _| !frozen.covers(key));
         diagnostics.sort();
         diagnostics.dedup();
-        Desired { source: self.source.clone(), commit, works, frozen, diagnostics }
+        let (budgets, approved) = (self.budgets.clone(), self.approved.clone());
+        Desired {
+            source: self.source.clone(),
+            commit,
+            works,
+            frozen,
+            budgets,
+            approved,
+            diagnostics,
+        }
     }
 }
 
@@ -346,6 +370,32 @@ impl SourceInputs {
         }
         Ok(Self { blob, file: config.value, ignore })
     }
+}
+
+/// Reads the files of `approvals`. One that cannot be used approves nothing, and stops nothing.
+fn approvals(
+    files: BTreeMap<String, ObjectId>,
+    objects: &dyn Objects,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Approved, ObjectError> {
+    let mut approved = Approved::new();
+    for (name, id) in files {
+        let why = match objects.blob(id, limits::APPROVAL_BYTES_MAX) {
+            Ok(bytes) => match budget::read_approval(&name, &String::from_utf8_lossy(&bytes)) {
+                Ok(works) => {
+                    approved.extend(works);
+                    continue;
+                }
+                Err(why) => why.to_string(),
+            },
+            Err(why @ ObjectError::TooLarge { .. }) => why.to_string(),
+            Err(why) => return Err(why),
+        };
+        let at = Location::file(&RepoPath::root().join(layout::APPROVALS).join(&name));
+        let message = format!("this file approves nothing: {why}");
+        diagnostics.push(Diagnostic::new(Code::BadApproval, at, Scope::Source, message));
+    }
+    Ok(approved)
 }
 
 impl ClusterInputs {

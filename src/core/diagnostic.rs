@@ -165,6 +165,7 @@ codes! {
     PathTrouble = "GW208", Error, "a path that is unsafe or cannot be told apart from another", "Rename the file.";
     NoClusters = "GW209", Error, "no clusters folder at the source's path", "Check the source's path and ref. Nothing is deleted for its absence.";
     DuplicateWork = "GW210", Error, "two folders make a work of the same name", "Give one of them another `name` in work.yaml.";
+    BadApproval = "GW211", Warning, "an approval that approves nothing", "Write it with `gitwork approve HASH --print > approvals/HASH`, and remove it once the deletions are done.";
     // 3xx: configuration files and sidecars
     UnknownField = "GW301", Error, "a field that gitwork does not know", "Check the spelling; `gitwork schema` prints the file's JSON Schema.";
     WrongType = "GW302", Error, "a field of the wrong type", "See the file's JSON Schema.";

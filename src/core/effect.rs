@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::name::{CommitId, WorkKey};
 use super::plan::{Effect, MetadataChange};
 use super::work::{
-    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, DeleteOption, OWN_ANNOTATIONS,
-    OWN_LABELS, WorkBody,
+    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_NEWCOMER, DeleteOption,
+    OWN_ANNOTATIONS, OWN_LABELS, WorkBody,
 };
 
 /// What to send. No `Debug`: manifests may hold secrets.
@@ -136,7 +136,12 @@ fn release(resource_version: &str) -> Value {
         keys.iter().map(|key| ((*key).to_owned(), Value::Null)).collect()
     };
     let mut annotations = none(&OWN_ANNOTATIONS);
-    annotations.extend(none(&[ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH]));
+    annotations.extend(none(&[
+        ANNOTATION_ADOPT,
+        ANNOTATION_COMMIT,
+        ANNOTATION_HASH,
+        ANNOTATION_NEWCOMER,
+    ]));
     json!({
         "metadata": {
             "resourceVersion": resource_version,

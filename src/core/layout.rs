@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! gitwork.yaml
+//! approvals/<hash>
 //! clusters/<cluster>/cluster.yaml
 //! clusters/<cluster>/<work>/work.yaml, **/*.yaml, **/<file>.config.yaml
 //! ```
@@ -11,12 +12,14 @@ use std::collections::BTreeMap;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::diagnostic::{Code, Diagnostic, Location, Scope};
+use super::digest::Digest;
 use super::name::{ClusterName, NameError, ObjectId, RepoPath};
 use super::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
 use crate::limits;
 
 pub const SOURCE_FILE: &str = "gitwork.yaml";
 pub const CLUSTERS: &str = "clusters";
+pub const APPROVALS: &str = "approvals";
 pub const GROUPS: &str = "groups";
 pub const CLUSTER_FILE: &str = "cluster.yaml";
 pub const WORK_FILE: &str = "work.yaml";
@@ -35,6 +38,8 @@ pub struct Top {
     pub source_file: Option<ObjectId>,
     /// Folder name to the cluster's tree.
     pub clusters: BTreeMap<ClusterName, ObjectId>,
+    /// Files of the `approvals` folder by name.
+    pub approvals: BTreeMap<String, ObjectId>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -62,6 +67,23 @@ pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
             &RepoPath::root().join(GROUPS),
             "groups are not supported by this version; nothing is deleted while the folder is there".into(),
         );
+    }
+    if let Some(Entry { kind: EntryKind::Tree, id }) = tree.get(APPROVALS) {
+        let files = objects.tree(*id)?;
+        let files = files.iter().filter(|(name, entry)| {
+            // A README beside them is no approval.
+            entry.kind == EntryKind::Blob && Digest::parse(name).is_some()
+        });
+        top.approvals.extend(files.map(|(name, entry)| (name.clone(), entry.id)));
+        if top.approvals.len() > limits::APPROVALS_MAX {
+            let (found, most) = (top.approvals.len(), limits::APPROVALS_MAX);
+            top.approvals.clear();
+            say(
+                Code::BadApproval,
+                &RepoPath::root().join(APPROVALS),
+                format!("{found} approvals; at most {most} are read, so that none is"),
+            );
+        }
     }
     let folder = RepoPath::root().join(CLUSTERS);
     let clusters = match tree.get(CLUSTERS) {

@@ -4,6 +4,7 @@
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
 pub mod backoff;
+pub mod budget;
 pub mod cel;
 pub mod config;
 pub mod configfile;

@@ -10,8 +10,9 @@ use super::name::{ClusterName, NameError, SourceId, WorkKey, WorkName};
 use super::plan::Effect;
 use super::status::view::StatusView;
 use super::work::{
-    self, ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_KEYS, ANNOTATION_PATH,
-    ANNOTATION_PRUNE, DeleteOption, LABEL_SOURCE, OWN_ANNOTATIONS, OWN_LABELS,
+    self, ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_KEYS,
+    ANNOTATION_NEWCOMER, ANNOTATION_PATH, ANNOTATION_PRUNE, DeleteOption, LABEL_SOURCE,
+    OWN_ANNOTATIONS, OWN_LABELS,
 };
 use crate::limits;
 
@@ -46,6 +47,8 @@ pub struct ObservedWork {
     pub prune: bool,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
+    /// Made while deletions of its source were held.
+    pub newcomer: bool,
     /// From `gitwork.dev/keys`.
     pub owned: OwnedKeys,
     /// There is no `metadata.labels` at all: a JSON Patch has to make it first.
@@ -250,6 +253,7 @@ impl ObservedWork {
             path: short(&annotations, ANNOTATION_PATH, limits::PATH_BYTES_MAX),
             delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
+            newcomer: annotations.contains_key(ANNOTATION_NEWCOMER),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             owned,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),

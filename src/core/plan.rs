@@ -10,10 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::budget::{Approved, Excess, Target};
+use super::config::Budgets;
+use super::digest::Digest;
 use super::name::{CommitId, RepoPath, WorkKey};
 use super::work::{DeleteOption, WorkBody};
 
 mod decide;
+mod hold;
 mod print;
 mod summary;
 #[cfg(test)]
@@ -30,6 +34,8 @@ pub struct LastStood {
     pub removed_by: Option<CommitId>,
     pub delete_option: DeleteOption,
     pub prune: bool,
+    /// What gitwork.yaml said of budgets then: the commit that removes a work cannot loosen them for itself.
+    pub budgets: Option<Budgets>,
 }
 
 /// Git's last word on works that the hub has and Git does not. A work that is missing here has no known
@@ -39,8 +45,23 @@ pub type Departed = BTreeMap<WorkKey, LastStood>;
 /// What an operator has allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// A pass may delete every work that the hub has of the source.
+    /// A pass may delete every work that the hub has of the source, whatever the budgets.
     pub allow_delete_all: bool,
+    /// The operator's budgets.
+    pub budgets: Budgets,
+    /// The repository's budgets as of the last commit that left no deletion held, where that is known.
+    pub budgets_before: Option<Budgets>,
+    /// Deletions that were approved on the hub.
+    pub approved: Approved,
+}
+
+/// Deletions that wait for approval, all of one plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    /// What to approve.
+    pub hash: Digest,
+    pub works: Approved,
+    pub excess: Excess,
 }
 
 /// What a rewrite of labels and annotations has to know of those that are there.
@@ -137,10 +158,18 @@ pub enum Reason {
     /// The repository's state could not be read for it.
     Frozen,
     Suspended,
-    /// The pass would leave no work of those that the source has on the hub; `works` are to be deleted.
-    HeldDeletesAll {
+    /// The plan would delete more than its budget, and nobody has approved of it.
+    HeldByBudget {
+        /// Which work it is: approval is for this one, not for another of its name.
+        uid: String,
+        /// The hash of the plan's held deletions.
+        hash: Digest,
+        /// How many these are.
         works: usize,
+        excess: Excess,
     },
+    /// Made while deletions were held, and marked for it; they are no more, and the mark is taken off.
+    DeletesNoLongerHeld,
 }
 
 /// All steps, sorted by key; one for each work of desired and of this source on the hub.
@@ -165,6 +194,18 @@ impl Plan {
     /// Nothing is to be done now. Works may still be held or waited for: see `is_settled`.
     pub fn is_empty(&self) -> bool {
         self.effects().next().is_none()
+    }
+    /// The deletions that wait for approval.
+    pub fn held(&self) -> Option<Held> {
+        let mut works = Approved::new();
+        let mut found = None;
+        for step in &self.steps {
+            if let Reason::HeldByBudget { uid, hash, excess, .. } = &step.reason {
+                works.insert(Target { key: step.key.clone(), uid: uid.clone() });
+                found = Some((*hash, excess.clone()));
+            }
+        }
+        found.map(|(hash, excess)| Held { hash, works, excess })
     }
     /// The hub has what Git wants, as far as Git could be read, and nothing more.
     pub fn is_settled(&self) -> bool {
@@ -211,7 +252,8 @@ impl Reason {
             Self::StoredDifferently => "StoredDifferently",
             Self::Frozen => "Frozen",
             Self::Suspended => "Suspended",
-            Self::HeldDeletesAll { .. } => "HeldDeletesAll",
+            Self::HeldByBudget { .. } => "HeldByBudget",
+            Self::DeletesNoLongerHeld => "DeletesNoLongerHeld",
         }
     }
 }
@@ -271,11 +313,14 @@ impl fmt::Display for Reason {
             ),
             Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
             Self::Suspended => f.write_str("suspended in Git"),
-            Self::HeldDeletesAll { works } => write!(
+            Self::HeldByBudget { hash, works, excess, .. } => write!(
                 f,
-                "removed from Git; held, because nothing that the source has on the hub would stay ({works} to \
-                 delete); check the source's ref and path, or allow it to delete all works"
+                "removed from Git; held with all {works} deletions of this plan: {excess}; check the source's ref and \
+                 path, or let just these through with `gitwork approve {hash}`"
             ),
+            Self::DeletesNoLongerHeld => {
+                f.write_str("made while deletions were held, which they are no more; its mark is taken off")
+            }
         }
     }
 }

@@ -28,6 +28,9 @@ pub const ANNOTATION_PRUNE: &str = "gitwork.dev/prune";
 /// Which labels and annotations the user set through Git, as JSON: `{"annotations":["a"],"labels":["b"]}`. Their
 /// names have no prefix of ours, and what Git drops is to disappear on the hub, and nothing else is.
 pub const ANNOTATION_KEYS: &str = "gitwork.dev/keys";
+/// On a work that was made while deletions of its source were held: it does not count as one that was kept. Taken
+/// off once nothing is held.
+pub const ANNOTATION_NEWCOMER: &str = "gitwork.dev/newcomer";
 /// Set by an operator on a foreign ManifestWork: the id of the source that may take it over.
 pub const ANNOTATION_ADOPT: &str = "gitwork.dev/adopt";
 /// Every label and annotation of ours starts with this.

@@ -16,6 +16,7 @@ use super::state::State;
 use crate::core::backoff::{self, Setback};
 use crate::core::desired::Desired;
 use crate::core::diagnostic::Severity;
+use crate::core::digest::Digest;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::{Plan, Policy, Reason};
@@ -58,6 +59,8 @@ pub struct Engine {
     cancel: Arc<AtomicBool>,
     /// What was last told of each work that something holds back, so that it is told once.
     told: BTreeMap<WorkKey, &'static str>,
+    /// The plan whose held deletions were told.
+    told_held: Option<Digest>,
     /// What is told of the source, where somebody listens.
     bulletin: Option<Bulletin>,
     /// Called once both sides are known.
@@ -99,9 +102,21 @@ impl Engine {
         let id = source.config().id.clone();
         let state = State::new(id.clone(), options.policy.clone());
         let cancel = Arc::new(AtomicBool::new(false));
-        let (source, told) = (Some(source), BTreeMap::new());
+        let (source, told, told_held) = (Some(source), BTreeMap::new(), None);
         let (bulletin, on_ready) = (None, None);
-        Self { id, hub, source, state, options, metrics, cancel, told, bulletin, on_ready }
+        Self {
+            id,
+            hub,
+            source,
+            state,
+            options,
+            metrics,
+            cancel,
+            told,
+            told_held,
+            bulletin,
+            on_ready,
+        }
     }
 
     /// Has `call` called once the source has been read and its works on the hub are known.
@@ -307,7 +322,11 @@ impl Engine {
             return Ok(None);
         };
         self.ask_history(&desired, now).await?;
-        let Some(plan) = self.state.plan() else { return Ok(None) };
+        let Some(mut plan) = self.state.plan() else { return Ok(None) };
+        if self.state.wants_approvals(now) {
+            self.ask_approvals(now).await;
+            plan = self.state.plan().unwrap_or(plan);
+        }
         let due = self.state.due(&plan, now);
         let mut tasks = Vec::with_capacity(due.len());
         let mut changed = BTreeSet::new();
@@ -353,6 +372,15 @@ impl Engine {
             None => {}
         }
         Ok(())
+    }
+
+    /// Asks the hub what was approved, as the plan has deletions that wait for it.
+    async fn ask_approvals(&mut self, now: Instant) {
+        let found = self.hub.approvals(&self.id).await;
+        if let Err(error) = &found {
+            tracing::warn!(source = %self.id, %error, "approvals on the hub are not known; deletions stay held");
+        }
+        self.state.set_approvals(found.ok(), now);
     }
 
     /// The commit that last changed each work folder. Who last touched a work is good to know, but no reason to
@@ -422,7 +450,11 @@ impl Engine {
         self.metrics.planned(&self.id, plan);
         let mut told = BTreeMap::new();
         for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
-            if matches!(step.reason, Reason::UpToDate | Reason::Suspended) {
+            // Held deletions are told together.
+            if matches!(
+                step.reason,
+                Reason::UpToDate | Reason::Suspended | Reason::HeldByBudget { .. }
+            ) {
                 continue;
             }
             let code = step.reason.code();
@@ -432,11 +464,27 @@ impl Engine {
             told.insert(step.key.clone(), code);
         }
         self.told = told;
+        self.tell_held(plan);
         if plan.is_empty() {
             tracing::debug!(source = %self.id, counts = %plan.counts(), "nothing to do");
         } else {
             tracing::info!(source = %self.id, counts = %plan.counts(), "plan");
         }
+    }
+
+    /// Says once what is held and how to let it through.
+    fn tell_held(&mut self, plan: &Plan) {
+        let held = plan.held();
+        let hash = held.as_ref().map(|held| held.hash);
+        if let Some(held) = held.filter(|_| self.told_held != hash) {
+            let some: Vec<String> =
+                held.works.iter().take(10).map(|work| work.key.to_string()).collect();
+            tracing::warn!(
+                source = %self.id, works = held.works.len(), hash = %held.hash, some = some.join(" "),
+                "deletions are held: {}; if they are meant: gitwork approve {}", held.excess, held.hash
+            );
+        }
+        self.told_held = hash;
     }
 
     fn tell_outcome(&self, outcome: &Outcome) {

@@ -46,6 +46,7 @@ pub struct Metrics {
     errors: Family<OfSource, Gauge>,
     writes: Family<Write, Counter>,
     plans: Family<OfSource, Counter>,
+    held_deletes: Family<OfSource, Gauge>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -76,7 +77,10 @@ impl Default for Metrics {
         registry.register("hub_writes", "Writes to the hub, by effect and result", writes.clone());
         let plans = Family::default();
         registry.register("plans", "Plans made for a source", plans.clone());
-        Self { registry, fetches, last_fetch, works, errors, writes, plans }
+        let held_deletes = Family::default();
+        let help = "Deletions over the budget that wait for approval";
+        registry.register("held_deletes", help, held_deletes.clone());
+        Self { registry, fetches, last_fetch, works, errors, writes, plans, held_deletes }
     }
 }
 
@@ -98,6 +102,8 @@ impl Metrics {
 
     pub fn planned(&self, source: &SourceId, plan: &Plan) {
         self.plans.get_or_create(&of_source(source)).inc();
+        let held = plan.held().map_or(0, |held| held.works.len());
+        self.held_deletes.get_or_create(&of_source(source)).set(count(held));
         for action in Action::ALL {
             let works = plan.steps.iter().filter(|step| step.action() == action).count();
             let label = Planned { source: source.to_string(), action: action.as_str() };

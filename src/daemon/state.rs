@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::core::backoff::{self, Setback};
+use crate::core::budget::Approved;
 use crate::core::desired::Desired;
 use crate::core::digest::Digest;
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
@@ -15,6 +16,7 @@ use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
 use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
 use crate::hub::{HubError, HubEvent};
+use crate::limits;
 use crate::source::Read;
 
 /// One source's state.
@@ -35,6 +37,10 @@ pub struct State {
     lookups: BTreeSet<WorkKey>,
     /// When Git's history may be asked again, after that has failed.
     history_due: Option<Instant>,
+    /// The last plan has held deletions, so that it is worth asking for approvals.
+    held: bool,
+    /// When to ask for them again.
+    approvals_due: Option<Instant>,
     /// Something has changed since the last plan.
     dirty: bool,
 }
@@ -62,6 +68,8 @@ impl State {
             retries: BTreeMap::new(),
             lookups: BTreeSet::new(),
             history_due: None,
+            held: false,
+            approvals_due: None,
             dirty: false,
         }
     }
@@ -243,6 +251,12 @@ impl State {
         let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return None };
         let plan = plan::plan(desired, observed, &self.departed, &self.policy);
         self.dirty = false;
+        self.held = plan.held().is_some();
+        if !self.held {
+            // What Git says of budgets judges the next commit, but never the one that brings it.
+            self.policy.budgets_before = Some(desired.budgets.clone());
+            self.approvals_due = None;
+        }
         // A key that has nothing to do any more has nothing to try again, but for names that are taken.
         let open: BTreeSet<&WorkKey> = plan
             .steps
@@ -252,6 +266,20 @@ impl State {
             .collect();
         self.retries.retain(|key, _| open.contains(key));
         Some(plan)
+    }
+
+    /// Whether approvals should be asked for now.
+    pub fn wants_approvals(&self, now: Instant) -> bool {
+        self.held && self.approvals_due.is_none_or(|due| due <= now)
+    }
+
+    /// Takes over what was approved on the hub. Where that could not be read, what is known goes on to count.
+    pub fn set_approvals(&mut self, approved: Option<Approved>, now: Instant) {
+        self.approvals_due = Some(now + limits::APPROVAL_POLL);
+        if let Some(approved) = approved.filter(|approved| *approved != self.policy.approved) {
+            self.policy.approved = approved;
+            self.dirty = true;
+        }
     }
 
     /// The steps of a plan that are to be done now: not those that failed just before, and no farewell before
@@ -286,7 +314,8 @@ impl State {
 
     /// When the next retry is due.
     pub fn next_due(&self) -> Option<Instant> {
-        self.retries.values().map(|retry| retry.due).chain(self.history_due).min()
+        let approvals = self.approvals_due.filter(|_| self.held);
+        self.retries.values().map(|retry| retry.due).chain(self.history_due).chain(approvals).min()
     }
 }
 
@@ -306,4 +335,5 @@ fn plans_alike(a: &ObservedWork, b: &ObservedWork) -> bool {
         && a.source == b.source
         && a.adopt == b.adopt
         && a.deleting == b.deleting
+        && a.newcomer == b.newcomer
 }

@@ -5,12 +5,14 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use crate::core::backoff::Setback;
+use crate::core::budget::Approved;
 use crate::core::name::{CommitId, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::Effect;
 use crate::limits;
 
 mod answer;
+pub mod approvals;
 pub mod client;
 pub mod execute;
 pub mod fleet;
@@ -20,6 +22,9 @@ mod transport;
 mod watch;
 
 pub use server::KubeHub;
+
+/// The namespace of gitwork's own objects, where nothing else is said: the one of `deploy/gitwork.yaml`.
+pub const NAMESPACE: &str = "gitwork";
 
 /// A change of what the hub has of one source.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +111,8 @@ pub trait Hub: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>>;
     fn get<'a>(&'a self, key: &'a WorkKey)
     -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+    /// The deletions that were approved on the hub for a source; none where nobody has approved of any.
+    fn approvals<'a>(&'a self, source: &'a SourceId) -> BoxFuture<'a, Result<Approved, HubError>>;
     /// Does one effect. Answers the work as it is afterwards; `None` where it is gone.
     fn execute<'a>(
         &'a self,

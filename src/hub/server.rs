@@ -14,7 +14,8 @@ use tokio::time::{Instant, timeout};
 
 use super::answer::{self, Answer, Subject, Verb};
 use super::client::{ClientError, Connect};
-use super::{Hub, HubError, HubEvent, list, transport, watch};
+use super::{Hub, HubError, HubEvent, NAMESPACE, list, transport, watch};
+use crate::core::budget::Approved;
 use crate::core::effect::{self, Request as Write};
 use crate::core::name::{CommitId, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
@@ -29,6 +30,7 @@ pub(super) const WORKS: &str = "/apis/work.open-cluster-management.io/v1/manifes
 #[derive(Clone)]
 pub struct KubeHub {
     connection: Arc<Connection>,
+    namespace: Arc<str>,
 }
 
 struct Connection {
@@ -55,7 +57,16 @@ impl KubeHub {
     fn over(client: Client, connect: Option<Connect>) -> Self {
         let connection =
             Connection { client: RwLock::new(client), connect, renewed: Mutex::new(None) };
-        Self { connection: Arc::new(connection) }
+        Self { connection: Arc::new(connection), namespace: NAMESPACE.into() }
+    }
+
+    /// The same hub, with gitwork's own objects in another namespace.
+    pub fn in_namespace(self, namespace: &str) -> Self {
+        Self { namespace: namespace.into(), ..self }
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Asks and reads the whole answer, within `limits::HUB_CALL`.
@@ -241,6 +252,10 @@ impl Hub for KubeHub {
         key: &'a WorkKey,
     ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
         self.get_work(key).boxed()
+    }
+
+    fn approvals<'a>(&'a self, source: &'a SourceId) -> BoxFuture<'a, Result<Approved, HubError>> {
+        self.read_approvals(source).boxed()
     }
 
     fn execute<'a>(

@@ -99,6 +99,13 @@ fn example(code: Code) -> Files {
             .collect(),
         Code::PathTrouble => beside("clusters/edge-1/web/a\u{7}b.yaml", CONFIG_MAP),
         Code::NoClusters => tree([("README.md", "# my fleet\n")]),
+        Code::BadApproval => {
+            let hash = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+            beside(
+                &format!("approvals/{hash}"),
+                "edge-1/shop 7c1b0a52-5f0e-4a51-9a0e-3b8f5d1c2e4f\n",
+            )
+        }
         Code::DuplicateWork => tree([
             ("clusters/edge-1/web/web.yaml", CONFIG_MAP),
             (

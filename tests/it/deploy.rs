@@ -114,7 +114,8 @@ fn granted_everywhere() -> BTreeSet<String> {
 
 fn granted_at_home() -> BTreeSet<String> {
     let leases = rules("coordination.k8s.io", "leases", &["get", "create", "update", "patch"]);
-    granted_everywhere().into_iter().chain(leases).collect()
+    let approvals = rules("", "configmaps", &["get"]);
+    granted_everywhere().into_iter().chain(leases).chain(approvals).collect()
 }
 
 /// `installed` sees to what is granted in its own namespace.

@@ -363,6 +363,25 @@ fn every_invariant_names_tests_that_exist() {
     assert!(invariants >= 8, "{invariants}");
 }
 
+#[test]
+fn every_guarantee_names_tests_that_exist() {
+    let page = Page::read("docs/guarantees.md");
+    let mut known = BTreeSet::new();
+    functions(&repository().join("src"), &mut known);
+    functions(&repository().join("tests"), &mut known);
+    let mut guarantees = 0;
+    for row in page.text.lines().filter(|line| line.starts_with("| ")).skip(1) {
+        guarantees += 1;
+        let shown = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        let names: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test is named: {row}");
+        for name in names {
+            assert!(known.contains(name), "there is no test {name}");
+        }
+    }
+    assert!(guarantees >= 10, "{guarantees}");
+}
+
 /// The texts of all Rust files of the product, with the lines of a broken string joined.
 fn source_text(folder: &Path) -> String {
     let mut text = String::new();

@@ -197,6 +197,8 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         commit: Some(ObjectId([7; 20])),
         works: works.collect(),
         frozen: Frozen::default(),
+        budgets: Default::default(),
+        approved: Default::default(),
         diagnostics: Vec::new(),
     }
 }

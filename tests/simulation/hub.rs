@@ -9,6 +9,7 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
 use gitwork::api::work::manifest_work_spec_schema;
+use gitwork::core::budget::Approved;
 use gitwork::core::effect::{self, Request};
 use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey};
 use gitwork::core::observed::ObservedWork;
@@ -46,6 +47,8 @@ pub(super) struct State {
     schema: Value,
     /// Fields of the spec that this hub's CRD does not have: they are dropped when an object is stored.
     unknown_fields: Vec<String>,
+    /// What somebody has approved.
+    pub(super) approved: Approved,
     faults: Faults,
     random: fastrand::Rng,
     /// Writes that were done and changed something.
@@ -62,6 +65,7 @@ impl SimulatedHub {
             watchers: Vec::new(),
             schema: manifest_work_spec_schema(),
             unknown_fields: Vec::new(),
+            approved: Approved::new(),
             faults: Faults::default(),
             random: fastrand::Rng::with_seed(seed),
             writes: 0,
@@ -329,6 +333,14 @@ impl State {
 }
 
 impl Hub for SimulatedHub {
+    fn approvals<'a>(&'a self, _source: &'a SourceId) -> BoxFuture<'a, Result<Approved, HubError>> {
+        let answer = {
+            let mut state = self.lock();
+            state.fail_at_random().map(|()| state.approved.clone())
+        };
+        Box::pin(async move { answer })
+    }
+
     fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent> {
         let start = (self.clone(), source.clone(), None);
         let next = |(hub, source, events): (Self, SourceId, Option<UnboundedReceiver<_>>)| async {

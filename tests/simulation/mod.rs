@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::contract::{self, Fixture};
 
 mod agents;
+mod budget;
 pub mod hub;
 mod patch;
 mod properties;

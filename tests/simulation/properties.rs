@@ -108,7 +108,15 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
     });
     let works = work.into_iter().map(|work| (work.key.clone(), work)).collect();
     let frozen = Frozen::default();
-    Desired { source, commit: None, works, frozen, diagnostics: Vec::new() }
+    Desired {
+        source,
+        commit: None,
+        works,
+        frozen,
+        budgets: Default::default(),
+        approved: Default::default(),
+        diagnostics: Vec::new(),
+    }
 }
 
 fn observed(work: &Value) -> Observed {

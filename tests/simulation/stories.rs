@@ -10,7 +10,7 @@ use super::*;
 
 impl World {
     /// A world with this work and another one that stays, both applied by their agents.
-    async fn with(key: &WorkKey, work: GitWork) -> Self {
+    pub async fn with(key: &WorkKey, work: GitWork) -> Self {
         let mut world = World::new(0);
         world.push(&self::key("edge-3", "stays"), GitWork::default());
         world.push(key, work);
@@ -21,14 +21,14 @@ impl World {
     }
 
     /// One pass over fresh knowledge; answers what it did with the work and why.
-    async fn sync(&mut self, key: &WorkKey) -> String {
+    pub async fn sync(&mut self, key: &WorkKey) -> String {
         self.observe();
         let plan = self.pass().await;
         let step = plan.steps.iter().find(|step| step.key == *key);
         step.map_or("nothing".into(), |step| format!("{} {}", step.action(), step.reason.code()))
     }
 
-    fn is_on_hub(&self, key: &WorkKey) -> bool {
+    pub fn is_on_hub(&self, key: &WorkKey) -> bool {
         self.hub.objects().contains_key(key)
     }
 
@@ -194,10 +194,10 @@ async fn an_emptied_source_keeps_its_works_until_it_is_allowed_to_delete_all() {
     world.drop_work(&stays, None);
     let before = world.hub.objects();
     for key in [web(), stays.clone()] {
-        assert_eq!(world.sync(&key).await, "hold HeldDeletesAll");
+        assert_eq!(world.sync(&key).await, "hold HeldByBudget");
     }
     assert_eq!(world.hub.objects(), before, "not even the deleteOption is written");
-    world.policy = Policy { allow_delete_all: true };
+    world.policy = Policy { allow_delete_all: true, ..Policy::default() };
     assert_eq!(world.sync(&stays).await, "delete RemovedFromGit");
 }
 

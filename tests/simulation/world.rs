@@ -1,15 +1,17 @@
 //! Git, a hub, its agents and other users, acting at random from one seed; and what must hold whatever they do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use gitwork::core::budget::{Approved, Budget, Target, listing, read_approval};
+use gitwork::core::config::Budgets;
 use gitwork::core::desired::{Desired, Frozen};
 use gitwork::core::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use gitwork::core::observed::Observed;
 use gitwork::core::plan::{
-    Departed, Effect, LastStood, Plan, Policy, Reason, departed_candidates, plan,
+    Action, Departed, Effect, LastStood, Plan, Policy, Reason, Step, departed_candidates, plan,
 };
 use gitwork::core::work::{DeleteOption, DesiredWork, WorkBody};
 use gitwork::hub::{Hub, HubError, HubEvent};
@@ -56,6 +58,11 @@ pub struct World {
     pub dropped: BTreeMap<WorkKey, LastStood>,
     pub frozen: Frozen,
     pub policy: Policy,
+    /// What Git says of budgets, and of approvals.
+    pub budgets: Budgets,
+    pub approved: Approved,
+    /// The uids of works that were made while deletions were held, which do not count as kept.
+    newcomers: BTreeSet<String>,
     pub observed: Observed,
     events: BoxStream<'static, HubEvent>,
     commit: u8,
@@ -97,6 +104,9 @@ impl World {
             dropped: BTreeMap::new(),
             frozen: Frozen::default(),
             policy: Policy::default(),
+            budgets: Budgets::default(),
+            approved: Approved::new(),
+            newcomers: BTreeSet::new(),
             observed: Observed::default(),
             events,
             commit: 0,
@@ -120,7 +130,8 @@ impl World {
         let Some(work) = self.git.remove(key) else { return };
         let delete_option = last_word.unwrap_or(work.delete_option);
         let removed_by = Some(self.commit());
-        let last = LastStood { removed_by, delete_option, prune: work.prune };
+        let budgets = Some(self.budgets.clone());
+        let last = LastStood { removed_by, delete_option, prune: work.prune, budgets };
         self.dropped.insert(key.clone(), last);
     }
 
@@ -157,8 +168,15 @@ impl World {
             };
             works.insert(key.clone(), work);
         }
-        let (frozen, commit) = (self.frozen.clone(), Some(self.commit()));
-        Desired { source: self.source.clone(), commit, works, frozen, diagnostics: Vec::new() }
+        Desired {
+            source: self.source.clone(),
+            commit: Some(self.commit()),
+            works,
+            frozen: self.frozen.clone(),
+            budgets: self.budgets.clone(),
+            approved: self.approved.clone(),
+            diagnostics: Vec::new(),
+        }
     }
 
     /// Takes in what the hub has told by now.
@@ -201,10 +219,22 @@ impl World {
             self.look_again(key).await;
         }
         let desired = self.desired();
+        if let Ok(approved) = self.hub.approvals(&self.source).await {
+            self.policy.approved = approved;
+        }
         let plan = self.plan(&desired);
         self.check_plan(&desired, &plan);
+        let held = plan.held().is_some();
         for (step, effect) in plan.effects() {
             self.execute(&step.key, effect).await;
+            if held && matches!(effect, Effect::Create { .. } | Effect::Adopt { .. }) {
+                let made = self.hub.objects().remove(&step.key);
+                let uid = made.and_then(|work| Some(work["metadata"]["uid"].as_str()?.to_owned()));
+                self.newcomers.extend(uid);
+            }
+        }
+        if !held {
+            self.newcomers.clear();
         }
         plan
     }
@@ -225,7 +255,6 @@ impl World {
     /// No step is about a work that is neither wanted nor ours; what is frozen or suspended gets no effect; some
     /// work stays where any is deleted.
     fn check_plan(&self, desired: &Desired, plan: &Plan) {
-        let mut deletes = false;
         for (step, effect) in plan.effects() {
             let there = self.observed.works.get(&step.key);
             let ours = there.is_some_and(|work| work.is_ours(&self.source));
@@ -238,7 +267,6 @@ impl World {
                         && there.is_some_and(|work| work.adopt.as_deref() == Some(SOURCE))
                 }
                 Effect::SetDeleteOption { .. } | Effect::Delete { .. } | Effect::Release { .. } => {
-                    deletes |= !matches!(effect, Effect::Release { .. });
                     let path = there.and_then(|work| work.path.as_deref());
                     wanted.is_none() && ours && !self.frozen.holds(&step.key, path)
                 }
@@ -246,13 +274,82 @@ impl World {
             assert!(allowed, "{step}");
             assert!(!wanted.is_some_and(|work| work.suspend), "{step}");
         }
-        let stays = self.observed.works.values().any(|work| {
-            work.is_ours(&self.source)
-                && (desired.works.contains_key(&work.key)
-                    || self.frozen.holds(&work.key, work.path.as_deref()))
-        });
-        assert!(!deletes || stays || self.policy.allow_delete_all, "deletes all:\n{}", lines(plan));
+        self.check_budget(desired, plan);
         assert!(plan.steps.is_sorted_by(|a, b| a.key < b.key), "{}", lines(plan));
+    }
+
+    /// Unless it is approved, no plan deletes all works of the source or all of a cluster with more than its budget,
+    /// nor more works than its budget.
+    fn check_budget(&self, desired: &Desired, plan: &Plan) {
+        let target = |key: &WorkKey| {
+            let uid = self.observed.works[key].uid.clone();
+            Target { key: key.clone(), uid }
+        };
+        let approves = |key: &WorkKey| {
+            let target = target(key);
+            self.approved.contains(&target) || self.policy.approved.contains(&target)
+        };
+        let deletes = |step: &&Step| {
+            matches!(step.action(), Action::Delete | Action::SetDeleteOption)
+                || matches!(
+                    step.reason,
+                    Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. }
+                )
+        };
+        let all: Vec<&WorkKey> = plan.steps.iter().filter(deletes).map(|step| &step.key).collect();
+        let free: Vec<&WorkKey> = all.iter().copied().filter(|key| !approves(key)).collect();
+        if free.is_empty() || self.policy.allow_delete_all {
+            return;
+        }
+        let kept: Vec<&WorkKey> = self
+            .observed
+            .works
+            .values()
+            .filter(|work| work.is_ours(&self.source) && !self.newcomers.contains(&work.uid))
+            .filter(|work| {
+                desired.works.contains_key(&work.key)
+                    || self.frozen.holds(&work.key, work.path.as_deref())
+            })
+            .map(|work| &work.key)
+            .collect();
+        let budget = Budget::of(&self.policy.budgets, &self.budgets);
+        let told = lines(plan);
+        assert!(plan.held().is_none(), "what is not held is approved:\n{told}");
+        assert!(!kept.is_empty(), "everything is deleted:\n{told}");
+        let had = all.len() + kept.len();
+        assert!(
+            free.len() <= budget.works || free.len() * 100 <= budget.percent * had,
+            "{} of {had}, {budget:?}:\n{told}",
+            free.len()
+        );
+        for key in free {
+            let of = |keys: &[&WorkKey]| keys.iter().filter(|k| k.cluster == key.cluster).count();
+            assert!(of(&kept) > 0 || of(&all) <= budget.cluster, "{budget:?}:\n{told}");
+        }
+    }
+
+    /// Approves of what is held, in Git or on the hub: the same works go through then, and nothing else changes.
+    pub fn approve(&mut self, in_git: bool) {
+        let desired = self.desired();
+        let before = self.plan(&desired);
+        let Some(held) = before.held() else { return };
+        let listing = listing(&held.works);
+        let works = read_approval(&held.hash.to_string(), &listing).unwrap();
+        if in_git {
+            self.approved.extend(works);
+        } else {
+            self.hub.lock().approved.extend(works.clone());
+            self.policy.approved.extend(works);
+        }
+        let after = self.plan(&self.desired());
+        assert_eq!(after.held(), None, "after:\n{}", lines(&after));
+        for (before, after) in before.steps.iter().zip(&after.steps) {
+            let was_held = matches!(before.reason, Reason::HeldByBudget { .. });
+            let mark = after.reason == Reason::DeletesNoLongerHeld;
+            let same = before.key == after.key && before.action() == after.action();
+            assert!(was_held || same || mark, "{before}\n{after}");
+            assert_eq!(was_held, held.works.iter().any(|target| target.key == before.key));
+        }
     }
 
     /// One write: nothing else changed; nothing foreign changed; a deletion is one that Git asked for, of a work
@@ -336,7 +433,7 @@ impl World {
                     let label = &objects[&step.key]["metadata"]["labels"]["gitwork.dev/source"];
                     assert_ne!(label, SOURCE, "{step}");
                 }
-                Reason::NotYetOrphaned { complete: true, .. } | Reason::HeldDeletesAll { .. } => {
+                Reason::NotYetOrphaned { complete: true, .. } | Reason::HeldByBudget { .. } => {
                     assert!(!self.git.contains_key(&step.key), "{step}");
                 }
                 other => panic!("no reason to rest: {step}: {other:?}"),
@@ -354,7 +451,7 @@ impl World {
 
     pub async fn act(&mut self, random: &mut fastrand::Rng) {
         let key = Self::any_key(random);
-        match random.u8(..20) {
+        match random.u8(..22) {
             0..4 => self.push_at_random(&key, random),
             4..6 => {
                 let last_word = match random.u8(..4) {
@@ -371,6 +468,17 @@ impl World {
             11 => self.hub.cut_watches(),
             12..15 => self.agents.step(&self.hub, &key),
             15 => self.restart(),
+            20 => self.approve(random.bool()),
+            21 => {
+                let any = |random: &mut fastrand::Rng, most: u32| {
+                    random.bool().then(|| random.u32(..=most))
+                };
+                self.budgets = Budgets {
+                    works: any(random, 4),
+                    percent: any(random, 60),
+                    cluster: any(random, 3),
+                };
+            }
             16 => {
                 let object = (key.cluster.clone(), identity(&manifest(&key, "a", "")));
                 if !self.agents.failing.remove(&object) {

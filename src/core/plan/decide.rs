@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Departed, Effect, LastStood, MetadataChange, Plan, Policy, Reason, Step};
+use super::{Departed, Effect, LastStood, MetadataChange, Plan, Policy, Reason, Step, hold};
 use crate::core::desired::Desired;
 use crate::core::name::{RepoPath, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
@@ -36,9 +36,10 @@ pub fn plan(desired: &Desired, observed: &Observed, departed: &Departed, policy:
         steps.push(Step { key: key.clone(), path: path_on_hub(work), effect, reason });
     }
     steps.sort_by(|a, b| a.key.cmp(&b.key));
-    if !policy.allow_delete_all && !keeps_a_work(desired, observed) {
-        hold_deletes(&mut steps);
+    if !policy.allow_delete_all {
+        hold::hold_deletes(&mut steps, desired, observed, departed, policy);
     }
+    hold::mark(&mut steps, desired, observed);
     Plan { commit: desired.commit, steps }
 }
 
@@ -47,7 +48,7 @@ fn is_departed(work: &ObservedWork, desired: &Desired) -> bool {
 }
 
 /// Whether it cannot be told if Git still has it.
-fn is_held(work: &ObservedWork, desired: &Desired) -> bool {
+pub(super) fn is_held(work: &ObservedWork, desired: &Desired) -> bool {
     desired.frozen.holds(&work.key, work.path.as_deref())
 }
 
@@ -95,7 +96,7 @@ fn decide_wanted(work: &DesiredWork, observed: &Observed, desired: &Desired) -> 
 
 /// What of the labels and annotations there has to go: what gitwork once set and does not set now. A consent
 /// is used up by the take-over.
-fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
+pub(super) fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
     fn gone<'a>(
         once: impl Iterator<Item = &'a str>,
         now: &BTreeMap<String, String>,
@@ -163,25 +164,4 @@ fn waits_for(work: &ObservedWork) -> Option<Reason> {
         return Some(Reason::NotYetOrphaned { generation, complete: work.agent.complete });
     }
     None
-}
-
-/// Whether any work of ours on the hub stays with the source: Git has it, or it cannot be told.
-fn keeps_a_work(desired: &Desired, observed: &Observed) -> bool {
-    observed.works.values().any(|work| {
-        work.is_ours(&desired.source)
-            && (desired.works.contains_key(&work.key) || is_held(work, desired))
-    })
-}
-
-/// Turns every deletion, also one that only begins, into a hold.
-fn hold_deletes(steps: &mut [Step]) {
-    let deletes = |step: &Step| {
-        matches!(step.effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. }))
-            || matches!(step.reason, Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. })
-    };
-    let works = steps.iter().filter(|step| deletes(step)).count();
-    for step in steps.iter_mut().filter(|step| deletes(step)) {
-        step.effect = None;
-        step.reason = Reason::HeldDeletesAll { works };
-    }
 }

@@ -1,6 +1,6 @@
 //! A plan for people: what is done to which work, and why.
 
-use super::{Action, Plan, Step};
+use super::{Action, Plan, Reason, Step};
 use crate::core::report::{Paint, Style, harmless};
 
 /// Steps printed; a plan may have hundreds of thousands.
@@ -13,6 +13,16 @@ fn told(plan: &Plan) -> impl Iterator<Item = &Step> {
 fn rest(plan: &Plan) -> Option<String> {
     let left = told(plan).count().saturating_sub(STEPS_MAX);
     (left > 0).then(|| format!("... and {left} more"))
+}
+
+/// What to do about held deletions.
+fn held(plan: &Plan) -> Option<String> {
+    plan.steps.iter().find_map(|step| match &step.reason {
+        Reason::HeldByBudget { hash, works, .. } => Some(format!(
+            "{works} deletions are held; to let just these through: gitwork approve {hash}"
+        )),
+        _ => None,
+    })
 }
 
 fn head(plan: &Plan) -> String {
@@ -37,6 +47,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
         out.push_str(&format!("{what} {key}  {}{}\n", step.reason, harmless(&path)));
     }
     out.extend(rest(plan).map(|rest| rest + "\n"));
+    out.extend(held(plan).map(|held| style.paint(Paint::Note, held) + "\n"));
     out.push_str(&style.paint(Paint::Strong, head(plan)));
     out.push('\n');
     out
@@ -45,6 +56,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
 /// A table, as a comment on a pull request shows it. Names are Kubernetes names; text from elsewhere is escaped.
 pub fn markdown(plan: &Plan) -> String {
     let mut out = format!("**gitwork plan**: {}\n", head(plan));
+    out.extend(held(plan).map(|held| format!("\n{held}\n")));
     if told(plan).next().is_none() {
         return out;
     }

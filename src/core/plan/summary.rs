@@ -150,12 +150,24 @@ pub struct StepSummary {
     pub message: String,
 }
 
+/// Deletions over the budget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HeldSummary {
+    /// What `gitwork approve` takes.
+    pub hash: String,
+    pub works: usize,
+    pub reason: String,
+}
+
 /// A plan without the bodies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
     pub counts: Counts,
+    /// Deletions that wait for approval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldSummary>,
     /// All steps but those that keep a work as it is.
     pub steps: Vec<StepSummary>,
 }
@@ -176,6 +188,11 @@ impl Plan {
             reason: step.reason.code(),
             message: step.reason.to_string(),
         });
-        Summary { commit: self.commit, counts: self.counts(), steps: steps.collect() }
+        let held = self.held().map(|held| HeldSummary {
+            hash: held.hash.to_string(),
+            works: held.works.len(),
+            reason: held.excess.to_string(),
+        });
+        Summary { commit: self.commit, counts: self.counts(), held, steps: steps.collect() }
     }
 }

@@ -39,7 +39,16 @@ fn every_step() -> Vec<Step> {
         step("l", None, Reason::StoredDifferently),
         step("m", None, Reason::Frozen),
         step("n", None, Reason::Suspended),
-        step("o", None, Reason::HeldDeletesAll { works: 2 }),
+        step(
+            "o",
+            None,
+            Reason::HeldByBudget {
+                uid: "u-o".into(),
+                hash: Digest([0xcd; 32]),
+                works: 1,
+                excess: Excess::Everything,
+            },
+        ),
     ]
 }
 

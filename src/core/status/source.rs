@@ -190,7 +190,7 @@ impl StatusInputs<'_> {
             Reason::UpToDate => return (view.state, None),
             Reason::Frozen => return (State::Frozen, Some(self.error_of(&step.key))),
             Reason::Suspended => State::Suspended,
-            Reason::HeldDeletesAll { .. } | Reason::NotYetOrphaned { .. } => State::Held,
+            Reason::HeldByBudget { .. } | Reason::NotYetOrphaned { .. } => State::Held,
             Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => State::Deleting,
             Reason::Conflict { .. } => State::Failed,
             Reason::StoredDifferently => State::Degraded,
@@ -201,7 +201,8 @@ impl StatusInputs<'_> {
             | Reason::AdoptionAllowed { .. }
             | Reason::RemovedFromGit { .. }
             | Reason::DeleteOptionFirst { .. }
-            | Reason::PruneOff { .. } => State::Pending,
+            | Reason::PruneOff { .. }
+            | Reason::DeletesNoLongerHeld => State::Pending,
         };
         (state, Some(step.reason.to_string()))
     }
@@ -246,8 +247,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::budget::Excess;
     use crate::core::desired::Frozen;
     use crate::core::diagnostic::{Code, Location, Span};
+    use crate::core::digest::Digest;
     use crate::core::name::WorkName;
     use crate::core::observed::ObservedWork;
 
@@ -268,6 +271,8 @@ mod tests {
             commit: Some(CommitId::parse(&"ab".repeat(20)).unwrap()),
             works: BTreeMap::new(),
             frozen,
+            budgets: Default::default(),
+            approved: Default::default(),
             diagnostics,
         }
     }
@@ -340,7 +345,15 @@ mod tests {
         let ours = || Some(on_hub(&key, "fleet", "True", 2));
         for (reason, expected) in [
             (Reason::Suspended, State::Suspended),
-            (Reason::HeldDeletesAll { works: 3 }, State::Held),
+            (
+                Reason::HeldByBudget {
+                    uid: "u".into(),
+                    hash: Digest::of(b"a plan"),
+                    works: 3,
+                    excess: Excess::Everything,
+                },
+                State::Held,
+            ),
             (Reason::WaitingForAgent { generation: 2 }, State::Deleting),
             (Reason::BeingDeleted { wanted: true }, State::Deleting),
             (Reason::Conflict { owner: None }, State::Failed),

@@ -54,6 +54,12 @@ impl<F: Fn(&Call<'_>) -> Answer + Send + Sync + 'static> Hub for Script<F> {
     fn get<'a>(&'a self, _: &'a WorkKey) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
         async { Ok(None) }.boxed()
     }
+    fn approvals<'a>(
+        &'a self,
+        _: &'a SourceId,
+    ) -> BoxFuture<'a, Result<crate::core::budget::Approved, HubError>> {
+        unreachable!("executing asks for no approvals")
+    }
     fn execute<'a>(
         &'a self,
         key: &'a WorkKey,

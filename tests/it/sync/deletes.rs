@@ -150,7 +150,7 @@ async fn an_empty_or_vanished_clusters_folder_deletes_nothing() {
         assert!(!plan.is_settled());
         assert!(plan.is_empty(), "{:?}", plan.counts());
         let told: Vec<&str> = plan.steps.iter().map(|step| step.reason.code()).collect();
-        assert!(told.iter().all(|code| matches!(*code, "HeldDeletesAll" | "Frozen")), "{told:?}");
+        assert!(told.iter().all(|code| matches!(*code, "HeldByBudget" | "Frozen")), "{told:?}");
     }
     for name in ["web", "stays"] {
         let work = sync.until_there(0, name).await;

@@ -104,7 +104,10 @@ async fn a_name_that_is_taken_is_left_alone_until_its_owner_consents() {
 async fn works_of_nobody_are_never_touched() {
     let sync = Sync::new(1).await;
     let theirs = foreign(&sync, "not-ours").await;
-    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
+    sync.commit(&[
+        (0, "web/cm.yaml", Some(&config_map("web", "one"))),
+        (0, "stays/cm.yaml", Some(&config_map("stays", "one"))),
+    ]);
     let running = sync.start();
     sync.until_value(0, "web", "one").await;
     sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "one")))]);

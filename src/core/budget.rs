@@ -1,0 +1,258 @@
+//! How much of what a source has on the hub one plan may delete, and what an operator has let through. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::config::Budgets;
+use super::digest::Digest;
+use super::name::{ClusterName, WorkKey, WorkName};
+use crate::limits;
+
+/// A budget with all of its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// A plan may always delete so many works.
+    pub works: usize,
+    /// It may delete more than `works`, up to this part of the source's works, in percent.
+    pub percent: usize,
+    /// It may delete every work of a cluster that has no more than so many.
+    pub cluster: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { works: 10, percent: 10, cluster: 1 }
+    }
+}
+
+impl Budget {
+    /// What the operator (`daemon`) and the repository set, the stricter of both; the default where neither does.
+    pub fn of(daemon: &Budgets, repository: &Budgets) -> Self {
+        let least = |a: Option<u32>, b: Option<u32>, default: usize| {
+            let least = a.into_iter().chain(b).min();
+            least.map_or(default, |set| usize::try_from(set).unwrap_or(usize::MAX))
+        };
+        let default = Self::default();
+        Self {
+            works: least(daemon.works, repository.works, default.works),
+            percent: least(daemon.percent, repository.percent, default.percent),
+            cluster: least(daemon.cluster, repository.cluster, default.cluster),
+        }
+    }
+
+    /// What both let through.
+    pub fn stricter(self, other: Self) -> Self {
+        Self {
+            works: self.works.min(other.works),
+            percent: self.percent.min(other.percent),
+            cluster: self.cluster.min(other.cluster),
+        }
+    }
+}
+
+/// The works of one cluster, as a plan leaves them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Toll {
+    /// They are to be deleted, and nobody has approved of it.
+    pub unapproved: usize,
+    /// They are to be deleted, as somebody has approved.
+    pub approved: usize,
+    /// They were there before the commit that is judged, and stay.
+    pub kept: usize,
+}
+
+impl Toll {
+    fn deleted(self) -> usize {
+        self.unapproved + self.approved
+    }
+}
+
+/// Which bound a plan is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Excess {
+    /// Nothing that the source had on the hub would stay.
+    Everything,
+    /// Nothing that the source had on this cluster would stay.
+    Cluster(ClusterName),
+    /// More than `works` works, and more than `percent` of the source's.
+    Works { works: usize, percent: usize },
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => f.write_str("nothing that the source has on the hub would stay"),
+            Self::Cluster(cluster) => {
+                write!(f, "nothing that the source has on the cluster {cluster} would stay")
+            }
+            Self::Works { works, percent } => {
+                write!(
+                    f,
+                    "that is more than {works} works and more than {percent}% of the source's"
+                )
+            }
+        }
+    }
+}
+
+/// Whether a plan is over its budget. What is approved does not count as deleted, but does not stay either.
+pub fn excess(budget: Budget, clusters: &BTreeMap<ClusterName, Toll>) -> Option<Excess> {
+    let all = clusters.values().fold(Toll::default(), |all, toll| Toll {
+        unapproved: all.unapproved + toll.unapproved,
+        approved: all.approved + toll.approved,
+        kept: all.kept + toll.kept,
+    });
+    if all.unapproved == 0 {
+        return None;
+    }
+    if all.kept == 0 {
+        return Some(Excess::Everything);
+    }
+    let had = all.deleted() + all.kept;
+    let over_percent = all.unapproved.saturating_mul(100) > budget.percent.saturating_mul(had);
+    if all.unapproved > budget.works && over_percent {
+        return Some(Excess::Works { works: budget.works, percent: budget.percent });
+    }
+    let emptied = clusters
+        .iter()
+        .find(|(_, toll)| toll.unapproved > 0 && toll.kept == 0 && toll.deleted() > budget.cluster);
+    emptied.map(|(cluster, _)| Excess::Cluster(cluster.clone()))
+}
+
+/// One ManifestWork on the hub. Made anew under the same name it is another one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    pub key: WorkKey,
+    pub uid: String,
+}
+
+/// Works whose deletion was approved. Every part of what was approved is, so that a deletion that takes several passes
+/// needs one approval.
+pub type Approved = BTreeSet<Target>;
+
+/// Why a text approves nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApprovalError {
+    #[error("its name is not the 64 digits of a plan's hash")]
+    Name,
+    #[error("line {line} is not of the form CLUSTER/WORK UID")]
+    Line { line: usize },
+    #[error("it lists other works than those of the plan that it is named after")]
+    OtherWorks,
+}
+
+/// The works as an approval lists them: sorted, one a line.
+pub fn listing(works: &Approved) -> String {
+    works.iter().map(|Target { key, uid }| format!("{key} {uid}\n")).collect()
+}
+
+/// The hash of a plan: SHA-256 over exactly what it would delete, which is its `listing`.
+pub fn plan_hash(works: &Approved) -> Digest {
+    Digest::of(listing(works).as_bytes())
+}
+
+/// Reads an approval: the listing whose hash is its name. Empty lines and those that begin with `#` say nothing.
+pub fn read_approval(name: &str, text: &str) -> Result<Approved, ApprovalError> {
+    let hash = Digest::parse(name).ok_or(ApprovalError::Name)?;
+    let mut works = Approved::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        works.insert(read_target(line).ok_or(ApprovalError::Line { line: index + 1 })?);
+    }
+    if plan_hash(&works) == hash { Ok(works) } else { Err(ApprovalError::OtherWorks) }
+}
+
+fn read_target(line: &str) -> Option<Target> {
+    let (key, uid) = line.split_once(' ')?;
+    let (cluster, work) = key.split_once('/')?;
+    let key =
+        WorkKey { cluster: ClusterName::parse(cluster).ok()?, work: WorkName::parse(work).ok()? };
+    let fits = !uid.is_empty()
+        && uid.len() <= limits::UID_BYTES_MAX
+        && uid.chars().all(|c| c.is_ascii_graphic());
+    fits.then(|| Target { key, uid: uid.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toll(unapproved: usize, approved: usize, kept: usize) -> Toll {
+        Toll { unapproved, approved, kept }
+    }
+
+    fn judged(budget: Budget, tolls: &[Toll]) -> Option<Excess> {
+        let name = |index| ClusterName::parse(&format!("edge-{index}")).unwrap();
+        excess(budget, &tolls.iter().enumerate().map(|(i, toll)| (name(i), *toll)).collect())
+    }
+
+    #[test]
+    fn the_default_is_ten_works_or_a_tenth_and_no_whole_cluster() {
+        let ten = Excess::Works { works: 10, percent: 10 };
+        let second = Excess::Cluster(ClusterName::parse("edge-1").unwrap());
+        for (tolls, expected) in [
+            (vec![], None),
+            (vec![toll(0, 5, 0)], None),
+            (vec![toll(10, 0, 1)], None),
+            (vec![toll(11, 0, 99)], None),
+            (vec![toll(11, 0, 98)], Some(ten.clone())),
+            (vec![toll(20, 0, 180)], None),
+            (vec![toll(21, 0, 179)], Some(ten.clone())),
+            (vec![toll(1, 0, 0)], Some(Excess::Everything)),
+            (vec![toll(1, 4, 0)], Some(Excess::Everything)),
+            (vec![toll(1, 0, 0), toll(0, 0, 1)], None),
+            (vec![toll(0, 0, 9), toll(2, 0, 0)], Some(second.clone())),
+            (vec![toll(0, 0, 9), toll(1, 1, 0)], Some(second)),
+            (vec![toll(0, 0, 9), toll(0, 2, 0)], None),
+            (vec![toll(1, 30, 100)], None),
+            (vec![toll(11, 30, 30)], Some(ten)),
+        ] {
+            assert_eq!(judged(Budget::default(), &tolls), expected, "{tolls:?}");
+        }
+        let none = Budget { works: 0, percent: 0, cluster: 0 };
+        assert_eq!(judged(none, &[toll(1, 0, 500)]), Some(Excess::Works { works: 0, percent: 0 }));
+    }
+
+    #[test]
+    fn the_stricter_of_two_budgets_counts() {
+        let set = |works, percent| Budgets { works, percent, cluster: None };
+        let loose = set(Some(50), Some(50));
+        for (daemon, repository, expected) in [
+            (set(None, None), set(None, None), (10, 10)),
+            (set(None, None), loose.clone(), (50, 50)),
+            (set(Some(2), None), loose.clone(), (2, 50)),
+            (loose, set(Some(100), Some(5)), (50, 5)),
+        ] {
+            let budget = Budget::of(&daemon, &repository);
+            assert_eq!((budget.works, budget.percent, budget.cluster), (expected.0, expected.1, 1));
+        }
+        let (a, b) = (Budget { works: 1, percent: 90, cluster: 5 }, Budget::default());
+        assert_eq!(a.stricter(b), Budget { works: 1, percent: 10, cluster: 1 });
+    }
+
+    fn target(work: &str, uid: &str) -> Target {
+        let key = WorkKey {
+            cluster: ClusterName::parse("edge-1").unwrap(),
+            work: WorkName::parse(work).unwrap(),
+        };
+        Target { key, uid: uid.into() }
+    }
+
+    #[test]
+    fn an_approval_is_the_list_that_its_name_is_the_hash_of() {
+        let works: Approved = [target("web", "u-2"), target("api", "u-1")].into();
+        assert_eq!(listing(&works), "edge-1/api u-1\nedge-1/web u-2\n");
+        let name = plan_hash(&works).to_string();
+        let read = |text: &str| read_approval(&name, text);
+        assert_eq!(read("# by me\r\nedge-1/web u-2\r\n\r\nedge-1/api u-1"), Ok(works.clone()));
+        assert_eq!(read("edge-1/api u-1\n"), Err(ApprovalError::OtherWorks));
+        assert_eq!(read("edge-1/api u-1\nedge-1/web u-3\n"), Err(ApprovalError::OtherWorks));
+        assert_eq!(read(""), Err(ApprovalError::OtherWorks));
+        assert_eq!(read("edge-1/api u-1\n../web x\n"), Err(ApprovalError::Line { line: 2 }));
+        assert_eq!(read("edge-1/api\n"), Err(ApprovalError::Line { line: 1 }));
+        assert_eq!(read_approval("README", &listing(&works)), Err(ApprovalError::Name));
+    }
+}

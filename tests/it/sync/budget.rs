@@ -1,0 +1,169 @@
+//! The deletion budget on a real API server: held, approved on the hub or in Git, and through.
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use gitwork::core::name::CommitId;
+use gitwork::hub::KubeHub;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use serde_json::Value;
+
+use super::fixture::{Running, Sync, config_map, value_of};
+use crate::deploy;
+
+fn name(number: usize) -> String {
+    format!("work-{number:02}")
+}
+
+/// One commit that removes works and changes or adds one.
+fn remove(sync: &Sync, numbers: std::ops::Range<usize>, kept: &str, value: &str) -> CommitId {
+    let names: Vec<String> = numbers.map(name).collect();
+    let (file, text) = (format!("{kept}/cm.yaml"), config_map(kept, value));
+    let mut files: Vec<(usize, &str, Option<&str>)> =
+        names.iter().map(|name| (0, name.as_str(), None)).collect();
+    files.push((0, &file, Some(&text)));
+    sync.commit(&files)
+}
+
+fn gitwork(sync: &Sync, command: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gitwork"))
+        .args(command)
+        .args(["--repo", &sync.server.url("fleet.git"), "--branch", "main"])
+        .args(["--source-id", sync.id.as_str()])
+        .arg("--cache")
+        .arg(sync.folder.path().join("cli-cache"))
+        .arg("--kubeconfig")
+        .arg(sync.hub.kubeconfig_path())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The held deletions that `gitwork plan` tells: their hash and their number.
+fn held(sync: &Sync) -> (String, u64) {
+    let plan = gitwork(sync, &["plan", "-o", "json"]);
+    let plan: Value =
+        serde_json::from_slice(&plan.stdout).unwrap_or_else(|_| panic!("{}", text(&plan.stderr)));
+    let held = &plan["held"];
+    (held["hash"].as_str().unwrap().to_owned(), held["works"].as_u64().unwrap())
+}
+
+async fn deleting_or_gone(sync: &Sync, numbers: std::ops::Range<usize>) -> usize {
+    let works = sync.works(0).list(&ListParams::default()).await.unwrap().items;
+    let there = |number: usize| {
+        works.iter().any(|work| {
+            work.metadata.name.as_deref() == Some(&name(number))
+                && work.metadata.deletion_timestamp.is_none()
+        })
+    };
+    numbers.filter(|number| !there(*number)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_over_the_budget_wait_for_an_approval_on_the_hub_or_in_git() {
+    let sync = Sync::new(1).await;
+    // With the rights that `deploy/` grants, which must do for reading approvals.
+    let client = Client::try_from(deploy::installed().await).unwrap();
+    let start = || -> Running { sync.start_with(Arc::new(KubeHub::new(client.clone()))) };
+    let all: Vec<String> = (0..14).map(|number| format!("{}/cm.yaml", name(number))).collect();
+    let text_of = config_map("any", "one");
+    let distinct: Vec<String> = (0..14).map(|n| text_of.replace("any", &name(n))).collect();
+    let files: Vec<(usize, &str, Option<&str>)> = all
+        .iter()
+        .zip(&distinct)
+        .map(|(file, text)| (0, file.as_str(), Some(text.as_str())))
+        .collect();
+    sync.commit(&files);
+    let running = start();
+    for number in 0..14 {
+        sync.until_there(0, &name(number)).await;
+    }
+
+    // Eleven of fourteen go, one changes: the change is applied, the deletions are held, also after a restart.
+    remove(&sync, 0..11, &name(13), "two");
+    running.hint();
+    sync.until_value(0, &name(13), "two").await;
+    running.stop().await;
+    let running = start();
+    sync.commit(&[(0, "marker/cm.yaml", Some(&config_map("marker", "one")))]);
+    running.hint();
+    sync.until_there(0, "marker").await;
+    assert_eq!(deleting_or_gone(&sync, 0..14).await, 0);
+
+    // An approval of something else is refused; the one of the plan's hash lets just these through.
+    let (hash, works) = held(&sync);
+    assert_eq!(works, 11);
+    let wrong = gitwork(&sync, &["approve", &"0".repeat(64)]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).contains(&hash), "{}", text(&wrong.stderr));
+    let printed = text(&gitwork(&sync, &["approve", &hash, "--print"]).stdout);
+    assert_eq!(printed.lines().count(), 11);
+    assert_eq!(deleting_or_gone(&sync, 0..14).await, 0);
+    let approved = gitwork(&sync, &["approve", &hash]);
+    assert!(approved.status.success(), "{}", text(&approved.stderr));
+    for number in 0..11 {
+        sync.until_gone(0, &name(number)).await;
+    }
+    assert_eq!(deleting_or_gone(&sync, 11..14).await, 0);
+    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
+        Api::namespaced(sync.hub.client(), "gitwork");
+    let stored = maps.get(&format!("gitwork-approvals-{}", sync.id)).await.unwrap();
+    let entry = &stored.data.unwrap()[&hash];
+    assert!(entry.starts_with("# approved by ") && entry.ends_with(&printed), "{entry}");
+
+    // Every work that the source had goes, another comes: held, and approved in Git this time.
+    sync.commit(&[(0, "marker", None)]);
+    remove(&sync, 11..14, "moved", "one");
+    running.hint();
+    let moved = sync.until_there(0, "moved").await;
+    assert_eq!(value_of(&moved).as_deref(), Some("one"));
+    assert_eq!(deleting_or_gone(&sync, 11..14).await, 0);
+    let (hash, works) = held(&sync);
+    assert_eq!(works, 4);
+    let printed = text(&gitwork(&sync, &["approve", &hash, "--print"]).stdout);
+    sync.repo.commit("main", &[(&format!("approvals/{hash}"), Some(&printed))]);
+    running.hint();
+    for number in 11..14 {
+        sync.until_gone(0, &name(number)).await;
+    }
+    sync.until_gone(0, "marker").await;
+    sync.until(0, "moved", |work| {
+        let marked = work.ok_or("it is gone")?.metadata.annotations.unwrap_or_default();
+        if marked.contains_key("gitwork.dev/newcomer") { Err("marked".into()) } else { Ok(()) }
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_loosens_the_budget_is_judged_by_the_one_before_it_also_by_a_new_process() {
+    let sync = Sync::new(1).await;
+    let maps: Vec<(String, String)> =
+        (0..3).map(|n| (format!("{}/cm.yaml", name(n)), config_map(&name(n), "one"))).collect();
+    let files: Vec<(usize, &str, Option<&str>)> =
+        maps.iter().map(|(file, text)| (0, file.as_str(), Some(text.as_str()))).collect();
+    sync.repo.commit("main", &[("gitwork.yaml", Some("budgets: {works: 0, percent: 0}\n"))]);
+    sync.commit(&files);
+    let pass = || async {
+        let hub = Arc::new(KubeHub::new(sync.hub.client()));
+        sync.engine(hub, sync.source()).once().await.unwrap().0
+    };
+    assert!(pass().await.is_settled());
+    let loose = "budgets: {works: 9}\n";
+    sync.repo.commit("main", &[("gitwork.yaml", Some(loose)), (&sync.path(0, &name(0)), None)]);
+    let plan = pass().await;
+    assert_eq!(plan.held().map(|held| held.works.len()), Some(1), "{:?}", plan.counts());
+    assert_eq!(deleting_or_gone(&sync, 0..3).await, 0);
+
+    // What a later commit removes is judged by it.
+    let web = maps[0].1.as_str();
+    sync.commit(&[(0, "work-00/cm.yaml", Some(web))]);
+    assert!(pass().await.is_settled());
+    sync.commit(&[(0, &name(1), None)]);
+    assert!(pass().await.is_settled());
+    sync.until_gone(0, &name(1)).await;
+}
