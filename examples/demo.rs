@@ -181,7 +181,20 @@ impl Demo {
         self.show("store-berlin/tills to be gone", |works| {
             !works.iter().any(|work| work.cluster == "store-berlin" && work.work == "tills")
         })
-        .await
+        .await?;
+
+        say("6. The status is in Git too, at most 30 s later: branch gitwork-status, README.md");
+        let told = eventually("the status branch to tell of it", DEADLINE, || async {
+            let told = self.at("gitwork-status:README.md").map_err(|error| error.to_string())?;
+            if told.contains("tills") && told.matches("tills").count() > 1 {
+                Err(told)
+            } else {
+                Ok(told)
+            }
+        })
+        .await?;
+        told.lines().take(30).for_each(|line| println!("   | {line}"));
+        Ok(())
     }
 
     async fn drift(&self) -> Result<()> {
@@ -279,7 +292,12 @@ impl Demo {
     }
 
     fn read(&self, path: &str) -> Result<String> {
-        let tip = self.repo.git2().revparse_single(&format!("main:{path}"))?;
+        self.at(&format!("main:{path}"))
+    }
+
+    /// A file of the repository, named as `git show` does.
+    fn at(&self, path: &str) -> Result<String> {
+        let tip = self.repo.git2().revparse_single(path)?;
         let blob = tip.as_blob().ok_or_else(|| anyhow!("{path} is no file"))?;
         Ok(String::from_utf8(blob.content().to_vec())?)
     }
@@ -332,6 +350,7 @@ fn start_gitwork(url: &str, kubeconfig: &Path, cache: &Path) {
         "--branch=main".into(),
         "--source-id=demo".into(),
         "--interval=1".into(),
+        "--status-branch".into(),
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--cache={}", cache.display()),
     ];

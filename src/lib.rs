@@ -6,6 +6,7 @@
 //! - [`core`]: the pure part. No network, no file system, no clock, no environment.
 //! - [`api`]: OCM's kinds as Rust types, and the CRDs generated from them.
 //! - [`git`]: repositories and directories, read into snapshots.
+//! - [`forge`]: commit statuses on GitHub, GitLab and others.
 //! - [`hub`]: the Kubernetes side of the hub, behind a trait.
 //! - [`daemon`]: the loop that drives the three arrows for ever.
 //! - [`agent`]: the work agent of a managed cluster.
@@ -18,6 +19,7 @@ pub mod cli;
 pub mod core;
 pub mod daemon;
 pub mod error;
+pub mod forge;
 pub mod git;
 pub mod hub;
 pub mod limits;

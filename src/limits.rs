@@ -97,6 +97,15 @@ pub const DIFF_VALUE_BYTES_MAX: usize = 2_048;
 pub const DIFF_ITEMS_MAX: usize = 4_000;
 /// Characters of a pull-request comment: GitHub takes 65,536, and the caller may add some words.
 pub const COMMENT_CHARS_MAX: usize = 60_000;
+/// Characters kept of one text of a work's status: a person reads no more in a table or a file.
+pub const STATUS_TEXT_CHARS_MAX: usize = 300;
+/// Conditions kept of a work or an object. OCM's agent sets at most five, and condition rules add some.
+pub const STATUS_CONDITIONS_MAX: usize = 12;
+/// Feedback values kept of one object. OCM's well-known rules give at most five.
+pub const STATUS_FEEDBACK_MAX: usize = 32;
+/// What is kept of one work's status. Usual works have some hundred bytes; this is what a hostile
+/// agent can make the daemon keep for each.
+pub const STATUS_ACCOUNT_BYTES_MAX: usize = 4 * 1024;
 /// From SIGTERM to the end: writes in flight are waited for this long, which leaves a second of the ten that
 /// Kubernetes operators expect (spec: graceful shutdown in 10 s).
 pub const SHUTDOWN: Duration = Duration::from_secs(8);
@@ -119,3 +128,23 @@ pub const CREDENTIAL_BYTES_MAX: u64 = 4 * 1024 * 1024;
 pub const REFERENCES_MAX: usize = 500_000;
 /// Packs of a mirror before it is written anew as one: every look-up asks each of them.
 pub const MIRROR_PACKS_MAX: usize = 100;
+/// One commit status, from the look-up of the forge's name to the end of its answer.
+pub const FORGE_CALL: Duration = Duration::from_secs(15);
+/// What is read of a forge's answer: a commit status has some 5 KiB, an error page some more.
+pub const FORGE_ANSWER_BYTES_MAX: usize = 256 * 1024;
+/// A token file. JSON Web Tokens are the longest, at a few KiB.
+pub const TOKEN_BYTES_MAX: u64 = 64 * 1024;
+/// A file of certificate authorities: those of a whole system have some 250 KiB.
+pub const CA_BUNDLE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// One push of the status branch, or the fetch before it.
+pub const STATUS_PUSH: Duration = Duration::from_secs(120);
+/// What is fetched of a status branch: its files have some 20 MB with 10,000 works, and Git packs them.
+pub const STATUS_FETCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Commits of the status branch. Past it, its history starts anew: nobody reads a thousand of them, and each mirror of
+/// the repository carries them.
+pub const STATUS_HISTORY_MAX: usize = 1_000;
+/// Tries of one publication against others that push to the same branch.
+pub const STATUS_PUSH_ATTEMPTS_MAX: usize = 5;
+/// Pushes after which the status branch's repository here is made anew: libgit2 cannot collect garbage, and each push
+/// leaves some six loose objects.
+pub const STATUS_PUSHES_MAX: usize = 2_000;

@@ -10,6 +10,7 @@ mod compare;
 mod documents;
 mod output;
 mod render;
+mod report_args;
 mod run;
 mod source_args;
 mod status;

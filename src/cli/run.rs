@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use futures::FutureExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::report_args::ReportArgs;
 use super::source_args::{Credentials, HubArgs, SourceArgs};
 use super::{Exit, Failure, output, runtime};
 use crate::core::config::{DaemonFile, DaemonSource, FileKind};
@@ -17,11 +19,14 @@ use crate::core::configfile;
 use crate::core::diagnostic::Scope;
 use crate::core::name::RepoPath;
 use crate::core::plan::Policy;
+use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineOptions};
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
+use crate::daemon::reporters::{self, Reporting};
 use crate::git::watch::Watch;
 use crate::hub::execute::ExecuteOptions;
+use crate::hub::fleet::{self, FleetError};
 use crate::hub::{Hub, KubeHub, client as hub_client};
 use crate::limits;
 use crate::source::{Repository, Source, SourceConfig};
@@ -44,6 +49,8 @@ pub struct RunArgs {
     /// Seconds between two fetches
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     interval: u64,
+    #[command(flatten)]
+    report: ReportArgs,
     /// Let a commit delete every work of the source
     #[arg(long)]
     allow_delete_all: bool,
@@ -63,7 +70,7 @@ enum LogFormat {
 
 /// What the daemon is to do, from flags or a file.
 struct Setup {
-    sources: Vec<(SourceConfig, EngineOptions)>,
+    sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
 }
@@ -118,7 +125,7 @@ fn engine_options(interval: u64, allow_delete_all: bool, concurrency: usize) -> 
 fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let concurrency = ExecuteOptions::default().concurrency;
     let options = engine_options(args.interval, args.allow_delete_all, concurrency);
-    let sources = vec![(args.source.config()?, options)];
+    let sources = vec![(args.source.config()?, options, args.report.reporting())];
     Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen })
 }
 
@@ -131,13 +138,17 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             .map_err(|why| in_file(path, &format!("sources[{index}]"), &why.message))?;
         let options =
             engine_options(source.interval_seconds, source.allow_delete_all, file.concurrency);
-        sources.push((config, options));
+        let reporting = Reporting {
+            commit_status: source.commit_status.clone(),
+            status_branch: source.status_branch.clone(),
+        };
+        sources.push((config, options, reporting));
     }
     if sources.is_empty() {
         return Err(in_file(path, "sources", "there is none; name at least one repository"));
     }
-    for (index, (config, _)) in sources.iter().enumerate() {
-        if sources.iter().take(index).any(|(other, _)| other.id == config.id) {
+    for (index, (config, ..)) in sources.iter().enumerate() {
+        if sources.iter().take(index).any(|(other, ..)| other.id == config.id) {
             let message = format!("the id {:?} is used twice", config.id.as_str());
             return Err(in_file(path, &format!("sources[{index}].id"), &message));
         }
@@ -201,7 +212,7 @@ fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
 async fn once(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     let metrics = Arc::new(Metrics::default());
     let mut exit = Exit::Done;
-    for (config, options) in setup.sources {
+    for (config, options, _) in setup.sources {
         let source = Source::open(config).map_err(Failure::new)?;
         let engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let (plan, desired) = engine.once().await.map_err(Failure::new)?;
@@ -225,7 +236,9 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     let mut hints = Vec::new();
     let mut engines = JoinSet::new();
     let mut watches = Vec::new();
-    for (config, options) in setup.sources {
+    let mut reporters = JoinSet::new();
+    let reach = watch_reach(&setup, &stop, &mut reporters);
+    for (config, options, reporting) in setup.sources {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
             let hint = hint.clone();
@@ -237,10 +250,14 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
             watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
         hints.push(hint);
-        let source = Source::open(config).map_err(Failure::new)?;
+        let source = Source::open(config.clone()).map_err(Failure::new)?;
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
+        if !reporting.is_empty() {
+            let feed = engine.listen(reach.clone());
+            reporting.start(&config, &feed, &stop, &mut reporters).map_err(Failure::new)?;
+        }
         engines.spawn(engine.run(hinted, stop.clone()));
     }
     if let Some(address) = setup.listen {
@@ -258,7 +275,10 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         }
     };
     stopping.send_replace(true);
-    let rest = async { while engines.join_next().await.is_some() {} };
+    let rest = async {
+        while engines.join_next().await.is_some() {}
+        while reporters.join_next().await.is_some() {}
+    };
     if tokio::time::timeout(limits::SHUTDOWN, rest).await.is_err() {
         tracing::warn!("stopped without waiting for what was under way");
     }
@@ -267,6 +287,24 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         Some(Some(Ok(Err(error)))) => Err(Failure::new(error)),
         Some(_) => Err(Failure::new("an engine ended on its own; this is a bug in gitwork")),
     }
+}
+
+/// Has the clusters' reach read where somebody is told of it.
+fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
+    let (sender, reach) = watch::channel(Arc::default());
+    if setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty()) {
+        let hub = setup.hub.clone();
+        let read = move || {
+            let hub = hub.clone();
+            async move {
+                let client = client(&hub).await.map_err(|why| FleetError::Other(why.message))?;
+                fleet::unreachable(&client).await
+            }
+            .boxed()
+        };
+        tasks.spawn(reporters::watch_reach(read, sender, stop.clone()));
+    }
+    reach
 }
 
 /// Ends with SIGTERM or SIGINT. SIGHUP makes every source fetch now.

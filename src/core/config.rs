@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use crate::api;
 
 /// `gitwork.yaml` at the source's path: what holds for all works.
@@ -210,6 +211,10 @@ pub struct DaemonSource {
     pub allow_delete_all: bool,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
+    /// Commit statuses on the repository's forge.
+    pub commit_status: Option<CommitStatusConfig>,
+    /// A branch of the repository with the clusters' status.
+    pub status_branch: Option<StatusBranchConfig>,
 }
 
 impl Default for DaemonSource {
@@ -225,6 +230,8 @@ impl Default for DaemonSource {
             interval_seconds: 60,
             allow_delete_all: false,
             credentials: DaemonCredentials::default(),
+            commit_status: None,
+            status_branch: None,
         }
     }
 }

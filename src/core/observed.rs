@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::digest::Digest;
 use super::name::{ClusterName, NameError, SourceId, WorkKey, WorkName};
 use super::plan::Effect;
+use super::status::view::StatusView;
 use super::work::{
     self, ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_KEYS, ANNOTATION_PATH,
     ANNOTATION_PRUNE, DeleteOption, LABEL_SOURCE, OWN_ANNOTATIONS, OWN_LABELS,
@@ -52,6 +53,8 @@ pub struct ObservedWork {
     /// As `labels_absent`, for `metadata.annotations`.
     pub annotations_absent: bool,
     pub agent: AgentView,
+    /// What the cluster's agent reports.
+    pub status: StatusView,
 }
 
 /// The labels and annotations that a user set through Git: gitwork takes off again what Git drops, and no other.
@@ -210,6 +213,10 @@ impl ObservedWork {
         let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
         let key = key(metadata)?;
+        let status = object.get("status").unwrap_or(&Value::Null);
+        let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default();
+        let manifests =
+            spec.pointer("/workload/manifests").and_then(Value::as_array).map_or(0, Vec::len);
         let labels = texts(metadata, "labels");
         let annotations = texts(metadata, "annotations");
         let owned = owned_keys(&annotations);
@@ -233,7 +240,7 @@ impl ObservedWork {
             uid: required(metadata, "uid", "metadata.uid")?.to_owned(),
             resource_version: required(metadata, "resourceVersion", "metadata.resourceVersion")?
                 .to_owned(),
-            generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
+            generation,
             // Kept whatever it is: a work with a label that gitwork would not write is still another's.
             source: labels.get(LABEL_SOURCE).map(|text| (*text).to_owned()),
             adopt: short(&annotations, ANNOTATION_ADOPT, 63),
@@ -247,7 +254,8 @@ impl ObservedWork {
             owned,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
-            agent: agent_view(metadata, object.get("status").unwrap_or(&Value::Null)),
+            agent: agent_view(metadata, status),
+            status: StatusView::of(status, generation, manifests),
         })
     }
 

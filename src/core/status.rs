@@ -1,4 +1,11 @@
 //! How far a cluster is with a ManifestWork, read from what its agent reports. Pure.
+//!
+//! - [`view`]: what is kept of each work's status for the daemon, bounded.
+//! - [`source`]: the state of all works of a source, with the plan and Git's errors.
+//! - here: the states, the line that sums them up, and single works for `gitwork status`.
+
+pub mod source;
+pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,12 +24,18 @@ pub enum State {
     Failed,
     /// The agent reports the condition Degraded.
     Degraded,
+    /// Its files in Git cannot be read: the work is kept as it was.
+    Frozen,
+    /// A change that Git asks for waits for somebody's word.
+    Held,
     /// The work is being deleted.
     Deleting,
     /// The agent has not yet acted on what the hub has.
     Pending,
     /// The agent reports the condition Progressing.
     Progressing,
+    /// Suspended in Git: nothing is written, as was asked for.
+    Suspended,
     /// All manifests are applied; not all of their objects are known to be there.
     Applied,
     /// All objects are there, as the agent sees it.
@@ -32,13 +45,30 @@ pub enum State {
 }
 
 impl State {
+    /// Every state, the worst first.
+    pub const ALL: [State; 11] = [
+        State::Failed,
+        State::Degraded,
+        State::Frozen,
+        State::Held,
+        State::Deleting,
+        State::Pending,
+        State::Progressing,
+        State::Suspended,
+        State::Applied,
+        State::Available,
+        State::Complete,
+    ];
     pub fn as_str(self) -> &'static str {
         match self {
             State::Failed => "failed",
             State::Degraded => "degraded",
+            State::Frozen => "frozen",
+            State::Held => "held",
             State::Deleting => "deleting",
             State::Pending => "pending",
             State::Progressing => "progressing",
+            State::Suspended => "suspended",
             State::Applied => "applied",
             State::Available => "available",
             State::Complete => "complete",
@@ -47,6 +77,14 @@ impl State {
     /// The cluster has taken the work.
     pub fn is_applied(self) -> bool {
         matches!(self, State::Applied | State::Available | State::Complete)
+    }
+    /// Somebody must mend something before it can become better.
+    pub fn is_failure(self) -> bool {
+        matches!(self, State::Failed | State::Degraded | State::Frozen)
+    }
+    /// It is on its way, or waits for somebody.
+    pub fn is_open(self) -> bool {
+        matches!(self, State::Held | State::Deleting | State::Pending | State::Progressing)
     }
 }
 
@@ -189,16 +227,37 @@ fn manifests(object: &Value) -> (usize, usize) {
 
 /// What the agent says of the first manifest that it could not apply, with the object's name.
 fn failure(object: &Value) -> Option<String> {
-    manifest_statuses(object).iter().find_map(|manifest| {
+    first_failure(manifest_statuses(object))
+}
+
+fn first_failure(manifests: &[Value]) -> Option<String> {
+    manifests.iter().find_map(|manifest| {
         let failed = Conditions::of(Some(manifest), None).is("Applied", "False")?;
-        let name =
-            |field: &str| text(manifest, &format!("/resourceMeta/{field}")).unwrap_or_default();
-        let namespace = name("namespace");
-        let slash = if namespace.is_empty() { "" } else { "/" };
-        let message = text(failed, "/message").unwrap_or_default();
-        let told = format!("{} {namespace}{slash}{}: {message}", name("kind"), name("name"));
+        let told = format!("{}: {}", object_name(manifest), told_of(manifest, failed));
         Some(told.chars().take(MESSAGE_CHARS_MAX).collect())
     })
+}
+
+/// `Deployment shop/web`, of one entry of `status.resourceStatus.manifests`.
+fn object_name(manifest: &Value) -> String {
+    let name = |field: &str| text(manifest, &format!("/resourceMeta/{field}")).unwrap_or_default();
+    let namespace = name("namespace");
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    format!("{} {namespace}{slash}{}", name("kind"), name("name"))
+}
+
+fn is_secret(manifest: &Value) -> bool {
+    let meta = |field: &str| text(manifest, &format!("/resourceMeta/{field}"));
+    meta("kind") == Some("Secret") || meta("resource") == Some("secrets")
+}
+
+/// A condition's message. An API server may quote a Secret's data in what it says of one, so that is not shown.
+fn told_of<'a>(manifest: &Value, condition: &'a Value) -> &'a str {
+    if is_secret(manifest) {
+        "what was said of this Secret is not shown, as it may quote its data"
+    } else {
+        text(condition, "/message").unwrap_or_default()
+    }
 }
 
 /// The clusters that the hub has lost touch with: their condition `ManagedClusterConditionAvailable` is not True.
@@ -211,48 +270,122 @@ pub fn unreachable(managed_clusters: &[Value]) -> BTreeSet<ClusterName> {
     lost.filter_map(|cluster| ClusterName::parse(text(cluster, "/metadata/name")?).ok()).collect()
 }
 
-/// The whole in one line: `97/100 clusters applied, 2 progressing, 1 failed: edge-7`. A cluster is as its
-/// worst work.
+/// The whole in one line: `97/100 clusters applied, 2 progressing, 1 failed: edge-7`.
 pub fn aggregate(works: &[WorkStatus]) -> String {
-    let mut clusters: BTreeMap<&str, (State, bool)> = BTreeMap::new();
-    for work in works {
-        let worst = clusters.entry(&work.cluster).or_insert((work.state, work.unreachable));
-        worst.0 = worst.0.min(work.state);
-    }
-    let of = |admits: &dyn Fn(State) -> bool| -> Vec<&str> {
-        let found = clusters.iter().filter(|(_, (state, lost))| !*lost && admits(*state));
-        found.map(|(name, _)| *name).collect()
-    };
-    let lost: Vec<&str> =
-        clusters.iter().filter(|(_, (_, lost))| *lost).map(|(name, _)| *name).collect();
-    let applied = of(&State::is_applied);
-    let mut told = format!(
-        "{}/{} cluster{} applied",
-        applied.len(),
-        clusters.len(),
-        if clusters.len() == 1 { "" } else { "s" }
-    );
-    for state in [State::Pending, State::Progressing, State::Deleting] {
-        let count = of(&|other| other == state).len();
-        if count > 0 {
-            told.push_str(&format!(", {count} {state}"));
-        }
-    }
-    for (word, names) in [
-        ("degraded", of(&|state| state == State::Degraded)),
-        ("failed", of(&|state| state == State::Failed)),
-        ("unreachable", lost),
-    ] {
-        if !names.is_empty() {
-            told.push_str(&format!(", {} {word}: {}", names.len(), few(&names)));
-        }
-    }
-    told
+    let works = works.iter().map(|work| (work.cluster.as_str(), work.state, work.unreachable));
+    Clusters::new(works).line(NAMES_SHOWN)
 }
 
-fn few(names: &[&str]) -> String {
-    let shown = names.iter().take(3).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > 3 { format!("{shown} and {} more", names.len() - 3) } else { shown }
+/// Clusters that a line names of one kind.
+const NAMES_SHOWN: usize = 3;
+
+/// All clusters, each as its worst work, and whether the hub has lost touch with it.
+#[derive(Debug, Clone, Default)]
+pub struct Clusters<'a>(BTreeMap<&'a str, (State, bool)>);
+
+impl<'a> Clusters<'a> {
+    /// From `(cluster, state, unreachable)` of each work.
+    pub fn new(works: impl IntoIterator<Item = (&'a str, State, bool)>) -> Self {
+        let mut clusters: BTreeMap<&str, (State, bool)> = BTreeMap::new();
+        for (cluster, state, unreachable) in works {
+            let worst = clusters.entry(cluster).or_insert((state, unreachable));
+            worst.0 = worst.0.min(state);
+        }
+        Self(clusters)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The clusters that can be reached and whose worst work is so.
+    fn with(&self, admits: impl Fn(State) -> bool) -> Vec<&'a str> {
+        let found = self.0.iter().filter(|(_, (state, lost))| !*lost && admits(*state));
+        found.map(|(name, _)| *name).collect()
+    }
+
+    fn lost(&self) -> Vec<&'a str> {
+        self.0.iter().filter(|(_, (_, lost))| *lost).map(|(name, _)| *name).collect()
+    }
+
+    /// How many clusters have taken all of their works.
+    pub fn applied(&self) -> usize {
+        self.with(State::is_applied).len()
+    }
+
+    /// How many clusters are so; those that cannot be reached are counted apart.
+    pub fn count(&self, state: State) -> usize {
+        self.with(|other| other == state).len()
+    }
+
+    /// How many clusters cannot be reached.
+    pub fn unreachable(&self) -> usize {
+        self.lost().len()
+    }
+
+    /// What it comes to. Clusters that cannot be reached fail nothing, and finish nothing on their own.
+    pub fn verdict(&self) -> Verdict {
+        if self.0.values().any(|(state, lost)| !lost && state.is_failure()) {
+            Verdict::Failure
+        } else if self.0.values().any(|(state, lost)| !lost && state.is_open())
+            || (!self.0.is_empty() && self.0.values().all(|(_, lost)| *lost))
+        {
+            Verdict::Pending
+        } else {
+            Verdict::Success
+        }
+    }
+
+    /// One line. It names up to `names` of the clusters that somebody should look at, of each kind.
+    pub fn line(&self, names: usize) -> String {
+        let mut told = format!(
+            "{}/{} cluster{} applied",
+            self.applied(),
+            self.len(),
+            if self.len() == 1 { "" } else { "s" }
+        );
+        for state in [State::Pending, State::Progressing, State::Deleting, State::Suspended] {
+            let count = self.count(state);
+            if count > 0 {
+                told.push_str(&format!(", {count} {state}"));
+            }
+        }
+        let of = |state| self.with(|other| other == state);
+        for (word, clusters) in [
+            ("held", of(State::Held)),
+            ("frozen", of(State::Frozen)),
+            ("degraded", of(State::Degraded)),
+            ("failed", of(State::Failed)),
+            ("unreachable", self.lost()),
+        ] {
+            if !clusters.is_empty() {
+                told.push_str(&format!(", {} {word}{}", clusters.len(), few(&clusters, names)));
+            }
+        }
+        told
+    }
+}
+
+/// What a commit has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Pending,
+    Success,
+    Failure,
+}
+
+fn few(clusters: &[&str], names: usize) -> String {
+    let shown = clusters.iter().take(names).copied().collect::<Vec<_>>().join(", ");
+    match clusters.len().saturating_sub(names) {
+        _ if names == 0 => String::new(),
+        0 => format!(": {shown}"),
+        more => format!(": {shown} and {more} more"),
+    }
 }
 
 #[cfg(test)]
@@ -357,6 +490,49 @@ mod tests {
             aggregate(&works),
             "1/4 clusters applied, 1 progressing, 1 failed: edge-7, 1 unreachable: gone"
         );
+    }
+
+    #[test]
+    fn what_is_said_of_a_secret_is_not_shown() {
+        let mut object = work("edge-1", &json!([condition("Applied", "False", 2)]));
+        object["status"]["resourceStatus"] = json!({ "manifests": [
+            { "resourceMeta": { "kind": "Secret", "namespace": "shop", "name": "key" },
+              "conditions": [{ "type": "Applied", "status": "False", "message": "CANARY" }] },
+        ]});
+        let message = of_work(&object, &BTreeSet::new()).message.unwrap();
+        assert!(
+            message.starts_with("Secret shop/key: ") && !message.contains("CANARY"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn verdicts_follow_the_clusters_that_can_be_reached() {
+        use State::{Applied, Degraded, Frozen, Held, Pending, Progressing, Suspended};
+        type Case = (&'static [(&'static str, State, bool)], Verdict);
+        let cases: &[Case] = &[
+            (&[], Verdict::Success),
+            (&[("a", Applied, false)], Verdict::Success),
+            (&[("a", Applied, false), ("b", Suspended, false)], Verdict::Success),
+            (&[("a", Applied, false), ("b", Pending, true)], Verdict::Success),
+            (&[("a", Applied, false), ("b", Degraded, true)], Verdict::Success),
+            (&[("a", Applied, true)], Verdict::Pending),
+            (&[("a", Applied, false), ("a", Progressing, false)], Verdict::Pending),
+            (&[("a", Held, false)], Verdict::Pending),
+            (&[("a", Progressing, false), ("b", Frozen, false)], Verdict::Failure),
+        ];
+        for (works, expected) in cases {
+            assert_eq!(Clusters::new(works.iter().copied()).verdict(), *expected, "{works:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_can_do_without_names() {
+        let works: Vec<String> = (0..9).map(|n| format!("c{n}")).collect();
+        let works = works.iter().map(|name| (name.as_str(), State::Failed, false));
+        let clusters = Clusters::new(works);
+        assert_eq!(clusters.line(1), "0/9 clusters applied, 9 failed: c0 and 8 more");
+        assert_eq!(clusters.line(0), "0/9 clusters applied, 9 failed");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::bulletin::{Bulletin, Reach};
 use super::metrics::Metrics;
 use super::state::State;
 use crate::core::backoff::{self, Setback};
@@ -19,6 +20,7 @@ use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::{Plan, Policy, Reason};
 use crate::error::with_causes;
+use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
 use crate::hub::{Hub, HubError, HubEvent};
 use crate::limits;
@@ -56,6 +58,8 @@ pub struct Engine {
     cancel: Arc<AtomicBool>,
     /// What was last told of each work that something holds back, so that it is told once.
     told: BTreeMap<WorkKey, &'static str>,
+    /// What is told of the source, where somebody listens.
+    bulletin: Option<Bulletin>,
     /// Called once both sides are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -82,6 +86,7 @@ struct Loop {
     failed_fetches: u32,
     /// A hint came while a fetch was under way, which may have been too early for what it hints at.
     hinted: bool,
+    reach: Option<Reach>,
 }
 
 impl Engine {
@@ -94,13 +99,21 @@ impl Engine {
         let id = source.config().id.clone();
         let state = State::new(id.clone(), options.policy.clone());
         let cancel = Arc::new(AtomicBool::new(false));
-        let (source, told, on_ready) = (Some(source), BTreeMap::new(), None);
-        Self { id, hub, source, state, options, metrics, cancel, told, on_ready }
+        let (source, told) = (Some(source), BTreeMap::new());
+        let (bulletin, on_ready) = (None, None);
+        Self { id, hub, source, state, options, metrics, cancel, told, bulletin, on_ready }
     }
 
     /// Has `call` called once the source has been read and its works on the hub are known.
     pub fn on_ready(&mut self, call: impl FnOnce() + Send + 'static) {
         self.on_ready = Some(Box::new(call));
+    }
+
+    /// Has the source's state told to whoever listens.
+    pub fn listen(&mut self, reach: Reach) -> StatusFeed {
+        let (bulletin, feed) = Bulletin::new(reach);
+        self.bulletin = Some(bulletin);
+        feed
     }
 
     /// Runs until `stop` is true. What is in flight then is finished or abandoned cleanly.
@@ -116,6 +129,7 @@ impl Engine {
             next_fetch: Instant::now(),
             failed_fetches: 0,
             hinted: false,
+            reach: self.bulletin.as_ref().map(Bulletin::reach),
         };
         while !*stop.borrow() {
             let now = Instant::now();
@@ -130,6 +144,9 @@ impl Engine {
             }
             if looped.pass.is_none() && self.state.wants_plan(now) {
                 looped.pass = self.begin_pass(now).await?;
+            }
+            if let Some(bulletin) = &mut self.bulletin {
+                bulletin.publish(&self.state, Instant::now());
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
@@ -147,6 +164,7 @@ impl Engine {
                     looped.next_fetch = Instant::now();
                     looped.hinted = true;
                 }
+                () = reach_changed(&mut looped.reach) => {}
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
@@ -159,7 +177,8 @@ impl Engine {
         // What is under way ends by an event of its own.
         let fetch = if looped.fetch.is_none() { looped.next_fetch } else { far };
         let retry = if looped.pass.is_none() { self.state.next_due() } else { None };
-        fetch.min(retry.unwrap_or(far))
+        let bulletin = self.bulletin.as_ref().and_then(Bulletin::due);
+        fetch.min(retry.unwrap_or(far)).min(bulletin.unwrap_or(far))
     }
 
     /// Ends within `limits::SHUTDOWN`.
@@ -217,6 +236,10 @@ impl Engine {
         if !self.state.set_read(read) {
             return;
         }
+        if let Some(bulletin) = &mut self.bulletin {
+            bulletin.forget_refusals();
+            bulletin.touch();
+        }
         tell_read(&self.id, read);
         self.metrics.rendered(&self.id, &read.desired);
         if let Some(pass) = &looped.pass {
@@ -230,6 +253,9 @@ impl Engine {
             tracing::warn!(source = %self.id, %error, "the watch of the hub broke; it is being restarted");
         }
         self.state.set_event(event);
+        if let Some(bulletin) = &mut self.bulletin {
+            bulletin.touch();
+        }
     }
 
     fn on_pass_event(&mut self, event: Option<PassEvent>, looped: &mut Loop) {
@@ -244,9 +270,15 @@ impl Engine {
         match event {
             PassEvent::LookedUp(key, found) => {
                 self.state.set_looked_up(&key, *found, now, seed);
+                if let Some(bulletin) = &mut self.bulletin {
+                    bulletin.touch();
+                }
             }
             PassEvent::Outcome(outcome) => {
                 self.tell_outcome(&outcome);
+                if let Some(bulletin) = &mut self.bulletin {
+                    bulletin.note(&outcome);
+                }
                 self.state.set_outcome(&outcome, now, seed);
             }
         }
@@ -462,6 +494,14 @@ async fn finished(
 ) -> Result<(Source, Result<Read, ReadError>), EngineError> {
     match fetch {
         Some(fetch) => fetch.await.map_err(|_| EngineError::Panic),
+        None => std::future::pending().await,
+    }
+}
+
+/// The next change of which clusters can be reached; never where nobody asks.
+async fn reach_changed(reach: &mut Option<Reach>) {
+    match reach {
+        Some(reach) => Bulletin::reach_changed(reach).await,
         None => std::future::pending().await,
     }
 }

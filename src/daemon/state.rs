@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+
 use crate::core::backoff::{self, Setback};
 use crate::core::desired::Desired;
 use crate::core::digest::Digest;
-use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
+use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
 use crate::hub::{HubError, HubEvent};
 use crate::source::Read;
@@ -264,6 +267,21 @@ impl State {
             })
         };
         plan.effects().filter(|(step, effect)| is_due(step, effect)).collect()
+    }
+
+    /// How far the clusters are; `None` before both sides are known.
+    pub fn status(
+        &self,
+        refusals: &BTreeMap<WorkKey, Refusal>,
+        unreachable: &BTreeSet<ClusterName>,
+        now: Timestamp,
+        before: Option<&SourceStatus>,
+    ) -> Option<SourceStatus> {
+        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        // Of just these two: what was planned last may be of an older state.
+        let plan = &plan::plan(desired, observed, &self.departed, &self.policy);
+        let inputs = StatusInputs { desired, observed, plan, refusals, unreachable, now };
+        Some(SourceStatus::of(&inputs, before))
     }
 
     /// When the next retry is due.

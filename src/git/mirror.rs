@@ -403,7 +403,7 @@ fn is_branch_or_tag(name: &str) -> bool {
     (name.starts_with("refs/heads/") || name.starts_with("refs/tags/")) && !name.ends_with("^{}")
 }
 
-fn callbacks(attempt: &Arc<Attempt>) -> RemoteCallbacks<'_> {
+pub(super) fn callbacks(attempt: &Arc<Attempt>) -> RemoteCallbacks<'_> {
     let mut callbacks = RemoteCallbacks::new();
     callbacks.transfer_progress(|progress| {
         // Paths come through libgit2's own transport, whose bytes are counted here only.
@@ -420,7 +420,7 @@ fn callbacks(attempt: &Arc<Attempt>) -> RemoteCallbacks<'_> {
 }
 
 /// What libgit2 is given to connect to. In a URL, unlike in a path, a colon has no meaning of its own.
-fn libgit2_url(address: &Address) -> String {
+pub(super) fn libgit2_url(address: &Address) -> String {
     let Address::Local(path) = address else { return SCHEME_URL.to_owned() };
     let mut url = "file://".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -448,14 +448,14 @@ fn is_local(error: &git2::Error) -> bool {
     )
 }
 
-fn create_private(folder: &Path) -> Result<(), MirrorError> {
+pub(super) fn create_private(folder: &Path) -> Result<(), MirrorError> {
     use std::os::unix::fs::DirBuilderExt as _;
     // What is in a private repository is nobody else's business.
     let create = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     create.map_err(|source| io_error("create the folder", folder, source))
 }
 
-fn lock(folder: &Path) -> Result<File, MirrorError> {
+pub(super) fn lock(folder: &Path) -> Result<File, MirrorError> {
     let path = folder.join("lock");
     let options = File::options().create(true).truncate(false).write(true).open(&path);
     let file = options.map_err(|source| io_error("open", &path, source))?;
@@ -516,7 +516,7 @@ fn install(folder: &Path, number: u64) -> Result<git2::Repository, MirrorError> 
 }
 
 /// Removes a folder, or whatever else has its name.
-fn remove(path: &Path) -> Result<(), MirrorError> {
+pub(super) fn remove(path: &Path) -> Result<(), MirrorError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(facts) if facts.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -549,7 +549,7 @@ fn folder_size(folder: &Path, seen: &mut dyn FnMut(&Path)) -> Result<u64, Mirror
     Ok(size)
 }
 
-fn io_error(action: &'static str, path: &Path, source: io::Error) -> MirrorError {
+pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> MirrorError {
     MirrorError::Io { action, path: path.to_owned(), source }
 }
 

@@ -5,6 +5,7 @@
 //! - [`history`]: which commit changed or removed a work folder.
 //! - [`directory`]: a folder as it is on disk, uncommitted changes included.
 //! - [`local`]: an existing clone, found from a folder inside it.
+//! - [`statusbranch`]: the branch with the clusters' status, pushed.
 //! - [`watch`]: hints that a folder has changed.
 //!
 //! Everything here blocks, bounded in time and bytes: call it from a thread that may wait. There is no
@@ -17,6 +18,7 @@ pub mod local;
 pub mod mirror;
 pub mod remote;
 pub mod repository;
+pub mod statusbranch;
 mod transport;
 pub mod watch;
 
@@ -26,3 +28,4 @@ pub use local::LocalRepository;
 pub use mirror::{Fetched, Mirror, MirrorLimits};
 pub use remote::{Auth, ClientCertificate, Reference, Remote};
 pub use repository::{Ancestry, CommitFacts, GitSnapshot, Repository};
+pub use statusbranch::{Published, PushError, StatusBranch};

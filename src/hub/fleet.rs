@@ -59,13 +59,7 @@ pub async fn status(client: &Client, source: Option<&str>) -> Result<Vec<WorkSta
         kind: "ManifestWork".into(),
         plural: "manifestworks".into(),
     };
-    let clusters = ApiResource {
-        group: "cluster.open-cluster-management.io".into(),
-        version: "v1".into(),
-        api_version: "cluster.open-cluster-management.io/v1".into(),
-        kind: "ManagedCluster".into(),
-        plural: "managedclusters".into(),
-    };
+    let clusters = managed_clusters();
     let (works, clusters) =
         join(list(client, &works, Some(&selector)), list(client, &clusters, None)).await;
     // Who may not read ManagedClusters sees the works all the same.
@@ -75,6 +69,21 @@ pub async fn status(client: &Client, source: Option<&str>) -> Result<Vec<WorkSta
         works?.iter().map(|work| status::of_work(work, &unreachable)).collect();
     works.sort_by(|a, b| (&a.cluster, &a.work).cmp(&(&b.cluster, &b.work)));
     Ok(works)
+}
+
+/// The clusters that the hub has lost touch with.
+pub async fn unreachable(client: &Client) -> Result<BTreeSet<ClusterName>, FleetError> {
+    Ok(status::unreachable(&list(client, &managed_clusters(), None).await?))
+}
+
+fn managed_clusters() -> ApiResource {
+    ApiResource {
+        group: "cluster.open-cluster-management.io".into(),
+        version: "v1".into(),
+        api_version: "cluster.open-cluster-management.io/v1".into(),
+        kind: "ManagedCluster".into(),
+        plural: "managedclusters".into(),
+    }
 }
 
 async fn list(

@@ -16,6 +16,7 @@ mod custom_resources;
 mod deploy;
 mod docs;
 mod example;
+mod forge;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
@@ -32,6 +33,7 @@ mod review;
 mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod status_branch;
 mod sync;
 mod tidy;
 mod wire;

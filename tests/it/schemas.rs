@@ -2,9 +2,13 @@
 //! `GITWORK_UPDATE=1 cargo test` writes them anew.
 
 use gitwork::core::config::FileKind;
+use gitwork::core::statusbranch::Summary;
 use serde_json::Value;
 
 use crate::catalogue::assert_up_to_date;
+
+/// Of `summary.json` on the status branch.
+const SUMMARY: &str = "docs/schema/status-summary.json";
 
 fn path(kind: FileKind) -> String {
     format!("docs/schema/{}.json", kind.schema_name())
@@ -16,6 +20,10 @@ fn the_schemas_are_up_to_date() {
         let text = serde_json::to_string_pretty(&kind.schema()).unwrap();
         assert_up_to_date(&path(kind), &format!("{text}\n"));
     }
+    let mut summary = schemars::schema_for!(Summary).to_value();
+    summary["title"] = "gitwork status summary".into();
+    let text = serde_json::to_string_pretty(&summary).unwrap();
+    assert_up_to_date(SUMMARY, &format!("{text}\n"));
     let mut found: Vec<String> =
         std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schema"))
             .unwrap()
@@ -23,6 +31,7 @@ fn the_schemas_are_up_to_date() {
             .collect();
     found.sort();
     let mut expected: Vec<String> = FileKind::ALL.map(path).into();
+    expected.push(SUMMARY.to_owned());
     expected.sort();
     assert_eq!(found, expected, "no schema of a file that is gone stays behind");
 }

@@ -15,8 +15,24 @@ use crate::git::error::FetchError;
 use crate::git::remote::{Auth, HttpAddress, ProxyAddress, read_secret};
 use crate::limits;
 
-const LIST: &str = "/info/refs?service=git-upload-pack";
-const PACK: &str = "/git-upload-pack";
+/// The service at the other end: what fetches is `git-upload-pack`, what pushes `git-receive-pack`.
+#[derive(Debug, Clone, Copy)]
+struct Program {
+    list: &'static str,
+    pack: &'static str,
+    name: &'static str,
+}
+
+const UPLOAD: Program = Program {
+    list: "/info/refs?service=git-upload-pack",
+    pack: "/git-upload-pack",
+    name: "git-upload-pack",
+};
+const RECEIVE: Program = Program {
+    list: "/info/refs?service=git-receive-pack",
+    pack: "/git-receive-pack",
+    name: "git-receive-pack",
+};
 
 pub struct HttpTransport {
     attempt: Arc<Attempt>,
@@ -28,6 +44,7 @@ pub struct HttpTransport {
 struct Exchange {
     attempt: Arc<Attempt>,
     place: HttpAddress,
+    program: Program,
     body: Vec<u8>,
     answer: Option<Answer>,
 }
@@ -58,17 +75,18 @@ impl HttpTransport {
     }
 
     /// Asks for the references, following redirects.
-    fn list(&self) -> Result<Exchange, FetchError> {
+    fn list(&self, program: Program) -> Result<Exchange, FetchError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..=limits::HTTP_REDIRECTS_MAX {
-            let answer = send(&self.attempt, &place, "GET", LIST, &[])?;
+            let answer = send(&self.attempt, &place, program, None)?;
             if !(300..400).contains(&answer.status) {
-                accept(&self.attempt, &place, &answer, "advertisement")?;
+                accept(&self.attempt, &place, &answer, program, "advertisement")?;
                 let attempt = Arc::clone(&self.attempt);
                 let place = place.clone();
-                return Ok(Exchange { attempt, place, body: Vec::new(), answer: Some(answer) });
+                let (body, answer) = (Vec::new(), Some(answer));
+                return Ok(Exchange { attempt, place, program, body, answer });
             }
-            *place = redirected(&self.attempt, &place, &answer)?;
+            *place = redirected(&self.attempt, &place, program, &answer)?;
         }
         Err(FetchError::Redirect {
             url: self.attempt.url(),
@@ -84,20 +102,19 @@ impl SmartSubtransport for HttpTransport {
         _: &str,
         service: Service,
     ) -> Result<Box<dyn SmartSubtransportStream>, git2::Error> {
-        match service {
-            Service::UploadPackLs => match self.list() {
+        let program = match service {
+            Service::UploadPackLs | Service::UploadPack => UPLOAD,
+            Service::ReceivePackLs | Service::ReceivePack => RECEIVE,
+        };
+        if matches!(service, Service::UploadPackLs | Service::ReceivePackLs) {
+            return match self.list(program) {
                 Ok(exchange) => Ok(Box::new(exchange)),
                 Err(error) => Err(git2::Error::from_str(&self.attempt.fail(error).to_string())),
-            },
-            Service::UploadPack => {
-                let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let attempt = Arc::clone(&self.attempt);
-                Ok(Box::new(Exchange { attempt, place, body: Vec::new(), answer: None }))
-            }
-            Service::ReceivePackLs | Service::ReceivePack => {
-                Err(git2::Error::from_str("mirrors never push"))
-            }
+            };
         }
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let attempt = Arc::clone(&self.attempt);
+        Ok(Box::new(Exchange { attempt, place, program, body: Vec::new(), answer: None }))
     }
 
     fn close(&self) -> Result<(), git2::Error> {
@@ -121,8 +138,9 @@ impl Read for Exchange {
         let answer = match &mut self.answer {
             Some(answer) => answer,
             None => {
-                let answer = send(&self.attempt, &self.place, "POST", PACK, &self.body)
-                    .and_then(|a| accept(&self.attempt, &self.place, &a, "result").map(|()| a))
+                let Self { attempt, place, program, body, .. } = &*self;
+                let answer = send(attempt, place, *program, Some(body))
+                    .and_then(|a| accept(attempt, place, &a, *program, "result").map(|()| a))
                     .map_err(|e| self.attempt.fail(e))?;
                 self.answer.insert(answer)
             }
@@ -167,14 +185,15 @@ fn broken(place: &HttpAddress, error: io::Error) -> FetchError {
     }
 }
 
-/// Sends one request and reads the head of its answer.
+/// Sends one request, which lists references unless it has a body, and reads the head of its answer.
 fn send(
     attempt: &Arc<Attempt>,
     place: &HttpAddress,
-    method: &str,
-    what: &str,
-    body: &[u8],
+    program: Program,
+    body: Option<&[u8]>,
 ) -> Result<Answer, FetchError> {
+    let (method, what) =
+        if body.is_some() { ("POST", program.pack) } else { ("GET", program.list) };
     let failed = |e| broken(place, e);
     let (mut connection, target, proxy) = match &attempt.proxy {
         // A proxy makes plain requests itself (RFC 9112, section 3.2.2).
@@ -200,14 +219,14 @@ fn send(
         env!("CARGO_PKG_VERSION"),
         authorization(attempt)?,
     );
-    if method == "POST" {
-        head.push_str("Content-Type: application/x-git-upload-pack-request\r\n");
-        head.push_str("Accept: application/x-git-upload-pack-result\r\n");
+    if let Some(body) = body {
+        head.push_str(&format!("Content-Type: application/x-{}-request\r\n", program.name));
+        head.push_str(&format!("Accept: application/x-{}-result\r\n", program.name));
         head.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     head.push_str("\r\n");
     connection.write_all(head.as_bytes()).map_err(failed)?;
-    connection.write_all(body).map_err(failed)?;
+    connection.write_all(body.unwrap_or_default()).map_err(failed)?;
     connection.flush().map_err(failed)?;
     let mut connection = BufReader::with_capacity(64 * 1024, connection);
     let (status, headers) = read_head(&mut connection, place)?;
@@ -306,6 +325,7 @@ fn accept(
     attempt: &Attempt,
     place: &HttpAddress,
     answer: &Answer,
+    program: Program,
     kind: &str,
 ) -> Result<(), FetchError> {
     let url = attempt.url();
@@ -321,7 +341,7 @@ fn accept(
     }
     let content = header(&answer.headers, "content-type").unwrap_or("no content type");
     let content = content.split(';').next().unwrap_or_default().trim();
-    if content != format!("application/x-git-upload-pack-{kind}") {
+    if content != format!("application/x-{}-{kind}", program.name) {
         let content: String = content.chars().take(100).collect();
         return Err(FetchError::NotARepository { url, content });
     }
@@ -352,13 +372,14 @@ fn refused(attempt: &Attempt) -> FetchError {
 fn redirected(
     attempt: &Attempt,
     place: &HttpAddress,
+    program: Program,
     answer: &Answer,
 ) -> Result<HttpAddress, FetchError> {
     let location = header(&answer.headers, "location").unwrap_or_default();
     let shown = crate::git::remote::without_userinfo(location);
     let refuse = |why| FetchError::Redirect { url: attempt.url(), target: shown.clone(), why };
     let base = location
-        .strip_suffix(LIST)
+        .strip_suffix(program.list)
         .ok_or_else(|| refuse("that is not a repository's address; a sign-in page, perhaps"))?;
     let target = if base.starts_with('/') && !base.starts_with("//") {
         HttpAddress { path: base.to_owned(), ..place.clone() }

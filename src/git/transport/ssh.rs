@@ -1,4 +1,5 @@
-//! Git over SSH with libssh2: one session, one channel, `git-upload-pack` at its other end.
+//! Git over SSH with libssh2: one session, one channel, `git-upload-pack` or, to
+//! push, `git-receive-pack` at its other end.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -51,14 +52,14 @@ impl SshTransport {
         Self { attempt }
     }
 
-    fn open(&self) -> Result<Conversation, FetchError> {
+    fn open(&self, program: &str) -> Result<Conversation, FetchError> {
         let attempt = &self.attempt;
         let login = login(attempt)?;
         let session = login.connect(attempt)?;
         login.authenticate(attempt, &session)?;
         let host = login.shown();
         let mut channel = attempt.patiently(&host, || session.channel_session())?;
-        let command = format!("git-upload-pack {}", quoted(login.path));
+        let command = format!("{program} {}", quoted(login.path));
         attempt.patiently(&host, || channel.exec(&command))?;
         Ok(Conversation { attempt: Arc::clone(attempt), channel, host, heard: false, session })
     }
@@ -70,10 +71,15 @@ impl SmartSubtransport for SshTransport {
         _: &str,
         service: Service,
     ) -> Result<Box<dyn SmartSubtransportStream>, git2::Error> {
-        if service != Service::UploadPackLs {
-            return Err(git2::Error::from_str("mirrors only ever list and fetch"));
-        }
-        match self.open() {
+        // The listing and what follows it are one conversation.
+        let program = match service {
+            Service::UploadPackLs => "git-upload-pack",
+            Service::ReceivePackLs => "git-receive-pack",
+            Service::UploadPack | Service::ReceivePack => {
+                return Err(git2::Error::from_str("the conversation has ended already"));
+            }
+        };
+        match self.open(program) {
             Ok(conversation) => Ok(Box::new(conversation)),
             Err(error) => Err(git2::Error::from_str(&self.attempt.fail(error).to_string())),
         }

@@ -8,8 +8,10 @@ use anyhow::Result;
 use gitwork::api::work::ManifestWork;
 use gitwork::core::name::{CommitId, RepoPath, SourceId};
 use gitwork::core::plan::Policy;
+use gitwork::daemon::bulletin::Reach;
 use gitwork::daemon::engine::{Engine, EngineError, EngineOptions};
 use gitwork::daemon::metrics::Metrics;
+use gitwork::forge::reporter::StatusFeed;
 use gitwork::git::{Auth, Reference, Remote};
 use gitwork::hub::execute::ExecuteOptions;
 use gitwork::hub::{Hub, KubeHub};
@@ -125,6 +127,17 @@ impl Sync {
         let (hint, hints) = mpsc::channel(1);
         let (stop, stopped) = watch::channel(false);
         Running { hint, stop, task: tokio::spawn(engine.run(hints, stopped)) }
+    }
+
+    /// Starts the engine with somebody listening to it.
+    pub fn start_told(&self, reach: Reach) -> (Running, StatusFeed, SourceConfig) {
+        let source = self.source();
+        let config = source.config().clone();
+        let mut engine = self.engine(Arc::new(KubeHub::new(self.hub.client())), source);
+        let feed = engine.listen(reach);
+        let (hint, hints) = mpsc::channel(1);
+        let (stop, stopped) = watch::channel(false);
+        (Running { hint, stop, task: tokio::spawn(engine.run(hints, stopped)) }, feed, config)
     }
 
     pub fn works(&self, cluster: usize) -> Api<ManifestWork> {

@@ -4,5 +4,6 @@ mod deletes;
 mod drift;
 pub mod fixture;
 mod program;
+mod telling;
 mod trouble;
 mod writes;

@@ -164,6 +164,38 @@ async fn several_sources_from_a_file_are_synced_and_probed() {
     assert!(running.0.wait().unwrap().success());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_synced_as_it_is_saved() {
+    let sync = Sync::new(1).await;
+    let folder = sync.folder.path().join("folder");
+    let save = |work: &str, text: &str| {
+        let file = folder.join(sync.path(0, &format!("{work}/cm.yaml")));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    save("web", &config_map("web", "one"));
+    let child = Command::new(env!("CARGO_BIN_EXE_gitwork"))
+        .args(["run", "--interval", "3600", "--source-id", sync.id.as_str(), "--repo"])
+        .arg(&folder)
+        .arg("--kubeconfig")
+        .arg(rights(&sync).await)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let running = Running(child);
+    sync.until_value(0, "web", "one").await;
+    // Nobody tells the program but the file system.
+    save("web", &config_map("web", "two"));
+    save("db", &config_map("db", "one"));
+    sync.until_value(0, "web", "two").await;
+    sync.until_value(0, "db", "one").await;
+    std::fs::remove_dir_all(folder.join(sync.path(0, "db"))).unwrap();
+    sync.until_gone(0, "db").await;
+    running.signal("TERM");
+    let (code, log) = running.end().await;
+    assert_eq!(code, Some(0), "{log}");
+}
+
 /// One plain HTTP request; the answer as it comes.
 async fn get(address: std::net::SocketAddr, path: &'static str) -> String {
     let ask = move || {

@@ -1,0 +1,69 @@
+//! The arguments that say where a source's state is told.
+
+use clap::Args;
+
+use crate::core::forge::{CommitStatusConfig, Provider, StatusBranchConfig};
+use crate::daemon::reporters::Reporting;
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Status (docs/status.md)")]
+pub struct ReportArgs {
+    /// Write commit statuses to this kind of forge: github, gitlab, gitea, bitbucket-cloud,
+    /// bitbucket-data-center, azure-devops
+    #[arg(long, value_name = "FORGE", value_parser = provider, requires = "commit_status_token_file", conflicts_with = "config")]
+    commit_status: Option<Provider>,
+    /// File with a token that may write commit statuses; read anew at every write
+    #[arg(long, value_name = "FILE", requires = "commit_status")]
+    commit_status_token_file: Option<String>,
+    /// The repository as the forge names it, as in owner/name [default: from --repo]
+    #[arg(long, value_name = "NAME", requires = "commit_status")]
+    commit_status_repository: Option<String>,
+    /// The name under which the statuses stand
+    #[arg(long, value_name = "NAME", requires = "commit_status", default_value = "gitwork")]
+    commit_status_context: String,
+    /// What a status links to; {commit} stands for the commit's id
+    #[arg(long, value_name = "URL", requires = "commit_status")]
+    commit_status_target_url: Option<String>,
+    /// Address of the forge's API [default: from --repo]
+    #[arg(long, value_name = "URL", requires = "commit_status")]
+    commit_status_api_url: Option<String>,
+    /// File with the certificate authorities to trust, in PEM [default: the system's]
+    #[arg(long, value_name = "FILE", requires = "commit_status")]
+    commit_status_ca_file: Option<String>,
+    /// HTTP proxy for the forge's API
+    #[arg(long, value_name = "URL", requires = "commit_status")]
+    commit_status_proxy: Option<String>,
+    /// Keep the clusters' status in this branch of the repository
+    #[arg(long, value_name = "BRANCH", num_args = 0..=1, default_missing_value = "gitwork-status", conflicts_with = "config")]
+    status_branch: Option<String>,
+}
+
+fn provider(text: &str) -> Result<Provider, String> {
+    let found = Provider::ALL.iter().find(|(_, word)| *word == text);
+    found.map(|(provider, _)| *provider).ok_or_else(|| {
+        let words: Vec<&str> = Provider::ALL.iter().map(|(_, word)| *word).collect();
+        format!("name one of {}", words.join(", "))
+    })
+}
+
+impl ReportArgs {
+    pub fn reporting(&self) -> Reporting {
+        let commit_status = self.commit_status.zip(self.commit_status_token_file.clone());
+        Reporting {
+            commit_status: commit_status.map(|(provider, token_file)| CommitStatusConfig {
+                provider,
+                token_file,
+                repository: self.commit_status_repository.clone(),
+                context: self.commit_status_context.clone(),
+                target_url: self.commit_status_target_url.clone(),
+                api_url: self.commit_status_api_url.clone(),
+                ca_file: self.commit_status_ca_file.clone(),
+                proxy: self.commit_status_proxy.clone(),
+            }),
+            status_branch: self
+                .status_branch
+                .clone()
+                .map(|branch| StatusBranchConfig { branch, ..StatusBranchConfig::default() }),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The task that keeps commit statuses as the clusters are, in real time against a forge on loopback.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gitwork::core::forge::Provider;
+use gitwork::core::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork::core::status::State;
+use gitwork::core::status::source::{SourceStatus, WorkState};
+use gitwork::core::status::view::StatusView;
+use gitwork::forge::CommitStatusReporter;
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::server::{Client, Forge, client, commit};
+
+/// A source with one work on each of these clusters.
+pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus> {
+    let work = |(name, state): &(&str, State)| {
+        let cluster = ClusterName::parse(name).unwrap();
+        let work = WorkState {
+            state: *state,
+            since: Timestamp::UNIX_EPOCH,
+            why: None,
+            path: None,
+            commit: None,
+            view: StatusView::default(),
+        };
+        (WorkKey { cluster, work: WorkName::parse("web").unwrap() }, work)
+    };
+    Arc::new(SourceStatus {
+        source: SourceId::parse("fleet").unwrap(),
+        commit: Some(commit(number)),
+        works: clusters.iter().map(work).collect::<BTreeMap<_, _>>(),
+        unreachable: BTreeSet::new(),
+        errors: 0,
+        first_error: None,
+    })
+}
+
+struct Running {
+    feed: watch::Sender<Option<Arc<SourceStatus>>>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+    _client: Client,
+}
+
+fn run(client: Client) -> Running {
+    let (feed, fed) = watch::channel(None);
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(CommitStatusReporter::new(client.forge.clone()).run(fed, stopped));
+    Running { feed, stop, task, _client: client }
+}
+
+#[tokio::test]
+async fn a_commit_goes_from_pending_to_its_end_and_an_older_one_is_superseded() {
+    let forge = Forge::start().await;
+    let running = run(client(Provider::Gitea, &format!("http://{}", forge.address), &json!({})));
+    running.feed.send_replace(Some(source_status(1, &[("edge-1", State::Pending)])));
+    let seen = forge.wait_for(1).await;
+    assert_eq!(seen[0].body["state"], "pending");
+    assert_eq!(seen[0].body["description"], "0/1 cluster applied, 1 pending");
+    running.feed.send_replace(Some(source_status(2, &[("edge-1", State::Progressing)])));
+    let seen = forge.wait_for(3).await;
+    assert!(seen[1].path.ends_with(&commit(2).to_string()), "the newest comes first");
+    assert_eq!(seen[2].body["state"], "warning");
+    assert_eq!(
+        seen[2].body["description"],
+        "superseded by 02020202; 0/1 cluster applied, 1 pending"
+    );
+    running.feed.send_replace(Some(source_status(2, &[("edge-1", State::Failed)])));
+    let seen = forge.wait_for(4).await;
+    assert_eq!(seen[3].body["state"], "failure");
+    assert_eq!(seen[3].body["description"], "0/1 cluster applied, 1 failed: edge-1");
+    running.stop.send_replace(true);
+    running.task.await.unwrap();
+    assert_eq!(forge.seen().len(), 4);
+}
+
+#[tokio::test]
+async fn a_forge_that_comes_back_gets_what_it_missed() {
+    let forge = Forge::start().await;
+    forge.answer_next(503, &[], "");
+    let running = run(client(Provider::Gitea, &format!("http://{}", forge.address), &json!({})));
+    running.feed.send_replace(Some(source_status(1, &[("edge-1", State::Pending)])));
+    forge.wait_for(1).await;
+    running.feed.send_replace(Some(source_status(1, &[("edge-1", State::Applied)])));
+    let seen = forge.wait_for(2).await;
+    assert_eq!(
+        seen[1].body["state"], "success",
+        "what was overtaken in the meantime is not written"
+    );
+    running.stop.send_replace(true);
+    running.task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reporter_ends_with_the_engine() {
+    let forge = Forge::start().await;
+    let running = run(client(Provider::Gitea, &format!("http://{}", forge.address), &json!({})));
+    drop(running.feed);
+    running.task.await.unwrap();
+    assert!(forge.seen().is_empty());
+}
