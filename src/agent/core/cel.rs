@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, operators};
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators,
+};
 use cel::common::types::CelBool;
 use cel::common::value::CowVal;
 use cel::context::VariableResolver;
@@ -218,6 +220,7 @@ fn count_values(value: &Value) -> u64 {
 
 /// Makes every loop ask for [`STEP`]. The depth is bounded by the check before.
 fn count_steps(node: &mut IdedExpr) {
+    distinct_as_loop(node);
     match &mut node.expr {
         Expr::Comprehension(all) => {
             for part in [
@@ -251,6 +254,35 @@ fn count_steps(node: &mut IdedExpr) {
         Expr::Struct(all) => all.entries.iter_mut().for_each(|entry| count_entry(&mut entry.expr)),
         _ => {}
     }
+}
+
+/// Makes a loop of `list.distinct()`, whose steps count: it compares each element with all before it, which takes
+/// minutes on a list as long as an object can hold.
+fn distinct_as_loop(node: &mut IdedExpr) {
+    let Expr::Call(call) = &mut node.expr else { return };
+    if call.func_name != "distinct" || !call.args.is_empty() {
+        return;
+    }
+    let Some(list) = call.target.take() else { return };
+    let id = node.id;
+    let new = |expr| IdedExpr { id, expr };
+    let name = |name: &str| new(Expr::Ident(name.into()));
+    let function =
+        |name: &str, args| new(Expr::Call(CallExpr { func_name: name.into(), target: None, args }));
+    let list_of = |items| new(Expr::List(ListExpr::new(items)));
+    let (item, found) = (|| name("@item"), || name("@found"));
+    let is_known = function(operators::IN, vec![item(), found()]);
+    let added = function(operators::ADD, vec![found(), list_of(vec![item()])]);
+    node.expr = Expr::Comprehension(Box::new(ComprehensionExpr {
+        iter_range: *list,
+        iter_var: "@item".into(),
+        iter_var2: None,
+        accu_var: "@found".into(),
+        accu_init: list_of(vec![]),
+        loop_cond: new(Expr::Literal(LiteralValue::Boolean(CelBool::from(true)))),
+        loop_step: function(operators::CONDITIONAL, vec![is_known, found(), added]),
+        result: found(),
+    }));
 }
 
 fn count_entry(entry: &mut EntryExpr) {
@@ -306,6 +338,8 @@ mod tests {
             ("[1, 2, 2].indexOf(2) == 1 && [1, 2, 2].lastIndexOf(2) == 2", Ok(true)),
             ("[1].indexOf(3) == -1 && 'abcb'.indexOf('b') == 1", Ok(true)),
             ("'abcb'.lastIndexOf('b') == 3", Ok(true)),
+            ("[1, 2, 1, 3, 2].distinct() == [1, 2, 3] && [].distinct() == []", Ok(true)),
+            ("[[1], [1, 1].distinct()].distinct() == [[1]]", Ok(true)),
             ("[].min() == 0", Err("the function min failed")),
             ("['a'].sum() == 'a'", Err("the function sum failed")),
             ("[1, 'a'].isSorted()", Err("values")),
@@ -343,6 +377,14 @@ mod tests {
             "the rules share a budget"
         );
         assert_eq!(subject.test("object.spec.replicas == 3"), Ok(true));
+    }
+
+    #[test]
+    fn distinct_is_bounded() {
+        let items: Vec<u32> = (0..200_000).collect();
+        let subject = Subject::new(&json!({ "items": items }));
+        assert_eq!(subject.test("object.items.distinct().size() > 0"), Err(CelError::Budget));
+        assert_eq!(subject.test("[object.items.distinct()].size() > 0"), Err(CelError::Budget));
     }
 
     #[test]
