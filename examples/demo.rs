@@ -186,11 +186,9 @@ impl Demo {
         say("6. The status is in Git too, at most 30 s later: branch gitwork-status, README.md");
         let told = eventually("the status branch to tell of it", DEADLINE, || async {
             let told = self.at("gitwork-status:README.md").map_err(|error| error.to_string())?;
-            if told.contains("tills") && told.matches("tills").count() > 1 {
-                Err(told)
-            } else {
-                Ok(told)
-            }
+            let tip = self.repo.tip("main").ok_or("the repository has no main")?.to_string();
+            let done = told.contains(&tip) && told.contains("2&#47;4 clusters applied");
+            if done { Ok(told) } else { Err(format!("it tells of another state:\n{told}")) }
         })
         .await?;
         told.lines().take(30).for_each(|line| println!("   | {line}"));
