@@ -1,6 +1,7 @@
 //! One source: a repository, a ref and a path, opened and read into what Git wants. Blocking; the daemon and the
 //! commands share it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +13,11 @@ use crate::core::digest::Digest;
 use crate::core::name::{CommitId, NameError, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::core::plan::{Departed, LastStood};
 use crate::core::snapshot::ObjectError;
+use crate::core::work::DesiredWork;
 use crate::git::directory::DirectoryError;
 use crate::git::{
-    self, Ancestry, Directory, FetchError, LocalRepository, Mirror, MirrorError, MirrorLimits,
-    Reference, Remote, history,
+    self, Ancestry, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
+    MirrorLimits, Reference, Remote, history,
 };
 
 /// What is needed to read a source.
@@ -196,11 +198,13 @@ impl Source {
             return Ok(Departed::new());
         };
         let mut found = Departed::new();
-        let mut folders: BTreeMap<RepoPath, WorkKey> = BTreeMap::new();
+        let mut folders: Vec<(&WorkKey, &RepoPath)> = Vec::new();
+        let there: BTreeMap<&RepoPath, &DesiredWork> =
+            desired.works.values().map(|work| (&work.path, work)).collect();
         for (key, path) in candidates {
             let Some(path) = path else { continue };
             // The folder is still there, under another name: what it says now is the last word.
-            if let Some(work) = desired.works.values().find(|work| work.path == *path) {
+            if let Some(work) = there.get(path) {
                 let delete_option = work.delete_option.clone();
                 let word = LastStood {
                     removed_by: Some(head),
@@ -210,29 +214,50 @@ impl Source {
                 };
                 found.insert(key.clone(), word);
             } else {
-                folders.insert(path.clone(), key.clone());
+                folders.push((key, path));
             }
         }
         let in_repository: BTreeSet<RepoPath> =
-            folders.keys().map(|path| self.in_repository(path)).collect();
+            folders.iter().map(|(_, path)| self.config.path.join_path(path)).collect();
         let removals = history::last_stood(mirror.repository(), head, &in_repository, cancel)?;
-        for (path, key) in folders {
-            let Some(removal) = removals.get(&self.in_repository(&path)) else { continue };
-            let before = mirror.snapshot(removal.last_in, &self.config.path)?;
-            let after = mirror.snapshot(removal.removed_by, &self.config.path).ok();
+        // One commit mostly removes many.
+        let mut snapshots: BTreeMap<CommitId, Option<GitSnapshot>> = BTreeMap::new();
+        for (key, path) in folders {
+            let Some(ends) = removals.get(&self.config.path.join_path(path)) else { continue };
+            for commit in [ends.last_in, ends.removed_by] {
+                if let Entry::Vacant(place) = snapshots.entry(commit) {
+                    place.insert(self.snapshot(mirror, commit)?);
+                }
+            }
+            let at = |commit| snapshots.get(&commit).and_then(Option::as_ref);
+            let Some(before) = at(ends.last_in) else { continue };
             let removal = Removal {
-                key: &key,
-                folder: &path,
-                removed_by: removal.removed_by,
+                key,
+                folder: path,
+                removed_by: ends.removed_by,
                 before: before.root,
-                after: after.map(|after| after.root),
-                objects: &before,
+                after: at(ends.removed_by).map(|after| after.root),
+                objects: before,
             };
             if let Some(word) = departed::last_stood(&self.config.id, &removal)? {
-                found.insert(key, word);
+                found.insert(key.clone(), word);
             }
         }
         Ok(found)
+    }
+
+    /// The source's path in a commit; `None` where the commit has no such folder. What cannot be read is an error,
+    /// never taken for absent.
+    fn snapshot(
+        &self,
+        mirror: &Mirror,
+        commit: CommitId,
+    ) -> Result<Option<GitSnapshot>, git::ReadError> {
+        match mirror.snapshot(commit, &self.config.path) {
+            Ok(snapshot) => Ok(Some(snapshot)),
+            Err(git::ReadError::PathMissing { .. } | git::ReadError::NotAFolder { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// For each work folder, the commit that last changed it; `head` where that is not known.
@@ -245,19 +270,15 @@ impl Source {
         let mut found: BTreeMap<RepoPath, CommitId> =
             folders.iter().map(|folder| (folder.clone(), head)).collect();
         if let Origin::Mirror { mirror, .. } = &self.origin {
-            let paths = folders.iter().map(|folder| self.in_repository(folder)).collect();
+            let paths = folders.iter().map(|folder| self.config.path.join_path(folder)).collect();
             let known = history::last_changed(mirror.repository(), head, &paths, cancel)?;
             for (folder, commit) in &mut found {
-                if let Some(known) = known.get(&self.in_repository(folder)) {
+                if let Some(known) = known.get(&self.config.path.join_path(folder)) {
                     *commit = *known;
                 }
             }
         }
         Ok(found)
-    }
-
-    fn in_repository(&self, path: &RepoPath) -> RepoPath {
-        path.parts().fold(self.config.path.clone(), |at, part| at.join(part))
     }
 }
 

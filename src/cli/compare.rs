@@ -95,9 +95,7 @@ fn between_revisions(
 fn narrowed(mut desired: Desired, path: &RepoPath, filter: &Filter) -> Desired {
     desired.works.retain(|key, _| filter.admits(key));
     desired.frozen.works.retain(|key| filter.admits(key));
-    if !path.is_root() {
-        desired.diagnostics.iter_mut().for_each(|found| found.below(path));
-    }
+    desired.tell_from_root(path);
     desired
 }
 

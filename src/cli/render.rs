@@ -11,7 +11,6 @@ use serde_json::Value;
 use super::source_args::{FilterArgs, SourceArgs};
 use super::{Exit, Failure, output};
 use crate::core::desired::Desired;
-use crate::core::name::RepoPath;
 use crate::core::report::{self, Style};
 use crate::core::work::DesiredWork;
 use crate::core::{sarif, yaml};
@@ -55,7 +54,7 @@ enum ReportFormat {
 }
 
 /// Reads a source once, with every place told from the repository's root.
-pub fn read(config: SourceConfig) -> Result<Arc<Desired>, Failure> {
+pub fn read(config: SourceConfig) -> Result<Desired, Failure> {
     if std::io::stderr().is_terminal()
         && matches!(config.repository, crate::source::Repository::Git { .. })
     {
@@ -64,11 +63,10 @@ pub fn read(config: SourceConfig) -> Result<Arc<Desired>, Failure> {
     let path = config.path.clone();
     let mut source = Source::open(config).map_err(Failure::new)?;
     let read = source.read(&Arc::new(AtomicBool::new(false))).map_err(Failure::new)?;
-    let mut desired = read.desired;
-    if !path.is_root() {
-        let desired = Arc::make_mut(&mut desired);
-        desired.diagnostics.iter_mut().for_each(|found| found.below(&path));
-    }
+    drop(source);
+    // It was the source's too until here: now nothing of it has to be copied.
+    let mut desired = Arc::unwrap_or_clone(read.desired);
+    desired.tell_from_root(&path);
     Ok(desired)
 }
 
@@ -92,7 +90,7 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, Failure> {
         ReportFormat::Json => report::json(&desired.diagnostics),
         // Every place is told from the repository's root already.
         ReportFormat::Sarif => {
-            format!("{:#}\n", sarif::sarif(&desired.diagnostics, &RepoPath::root()))
+            format!("{:#}\n", sarif::sarif(&desired.diagnostics))
         }
     };
     output::print(&text)?;

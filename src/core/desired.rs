@@ -39,6 +39,13 @@ pub struct Desired {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Desired {
+    /// Has every place told from the repository's root, for a source whose files start at `path`.
+    pub fn tell_from_root(&mut self, path: &RepoPath) {
+        self.diagnostics.iter_mut().for_each(|found| found.below(path));
+    }
+}
+
 /// Unknown is not absent: what is in here keeps its state on the hub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frozen {

@@ -104,7 +104,7 @@ impl Diagnostic {
     pub fn below(&mut self, path: &RepoPath) {
         let related = self.related.iter_mut().map(|(location, _)| location);
         for location in std::iter::once(&mut self.location).chain(related) {
-            location.file = location.file.parts().fold(path.clone(), |at, part| at.join(part));
+            location.file = path.join_path(&location.file);
         }
     }
     pub fn is_error(&self) -> bool {

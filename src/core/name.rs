@@ -140,6 +140,10 @@ impl RepoPath {
     pub fn join(&self, name: &str) -> Self {
         if self.is_root() { Self(name.into()) } else { Self(format!("{}/{name}", self.0).into()) }
     }
+    /// The path of `path`, told from here, told from the root.
+    pub fn join_path(&self, path: &Self) -> Self {
+        path.parts().fold(self.clone(), |at, part| at.join(part))
+    }
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
             return None;
@@ -250,6 +254,10 @@ mod tests {
         assert_eq!(RepoPath::parse("").map(|p| p.is_root()), Some(true));
         let path = RepoPath::root().join("a").join("b.yaml");
         assert_eq!((path.name(), path.parent()), ("b.yaml", RepoPath::parse("a")));
+        let fleet = RepoPath::root().join("fleet");
+        assert_eq!(Some(fleet.join_path(&path)), RepoPath::parse("fleet/a/b.yaml"));
+        assert_eq!(fleet.join_path(&RepoPath::root()), fleet);
+        assert_eq!(RepoPath::root().join_path(&path), path);
     }
 
     #[test]

@@ -19,10 +19,8 @@ use super::rules;
 use super::work::{ANNOTATION_KEYS, DeleteOption, DesiredWork};
 use crate::limits;
 
-mod plan;
 mod print;
 
-pub use plan::{plan_markdown, plan_text};
 pub use print::{markdown, text};
 
 /// The whole comparison. As JSON it has these fields in camel case; enums are objects whose `change` or `fate`

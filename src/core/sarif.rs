@@ -4,21 +4,17 @@ use serde_json::{Value, json};
 
 use super::diagnostic::{Code, Diagnostic, Location, Scope, Severity};
 use super::digest::Digest;
-use super::name::RepoPath;
 use crate::limits;
 
 /// Where the schema is published.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// The log of one run. `source_path` is the source's path inside the repository: SARIF names files from the
-/// repository's root. Past `limits::DIAGNOSTICS_MAX` results a notification says how many are left out (GitHub
+/// The log of one run. SARIF names files from the repository's root, so the diagnostics of a source below it are
+/// to be told from there ([`Diagnostic::below`]). Past `limits::DIAGNOSTICS_MAX` results a notification says how many are left out (GitHub
 /// refuses a run with more than 25,000).
-pub fn sarif(diagnostics: &[Diagnostic], source_path: &RepoPath) -> Value {
-    let results: Vec<Value> = diagnostics
-        .iter()
-        .take(limits::DIAGNOSTICS_MAX)
-        .map(|diagnostic| result(diagnostic, source_path))
-        .collect();
+pub fn sarif(diagnostics: &[Diagnostic]) -> Value {
+    let results: Vec<Value> =
+        diagnostics.iter().take(limits::DIAGNOSTICS_MAX).map(result).collect();
     let mut notifications = Vec::new();
     if diagnostics.len() > results.len() {
         let text = format!("{} more diagnostics are left out", diagnostics.len() - results.len());
@@ -72,14 +68,14 @@ fn problem_severity(severity: Severity) -> &'static str {
     }
 }
 
-fn result(diagnostic: &Diagnostic, source_path: &RepoPath) -> Value {
+fn result(diagnostic: &Diagnostic) -> Value {
     let help = diagnostic.hint.as_deref().unwrap_or(diagnostic.code.help());
     let logical = match &diagnostic.scope {
         Scope::Source => None,
         Scope::Cluster(cluster) => Some(cluster.to_string()),
         Scope::Work(key) => Some(key.to_string()),
     };
-    let mut location = location(&diagnostic.location, source_path);
+    let mut location = location(&diagnostic.location);
     if let (Some(name), Some(fields)) = (logical, location.as_object_mut()) {
         fields.insert("logicalLocations".into(), json!([{ "fullyQualifiedName": name }]));
     }
@@ -88,7 +84,7 @@ fn result(diagnostic: &Diagnostic, source_path: &RepoPath) -> Value {
         .iter()
         .enumerate()
         .map(|(id, (at, why))| {
-            let mut related = self::location(at, source_path);
+            let mut related = self::location(at);
             if let Some(fields) = related.as_object_mut() {
                 fields.insert("id".into(), id.into());
                 fields.insert("message".into(), json!({ "text": why }));
@@ -108,7 +104,7 @@ fn result(diagnostic: &Diagnostic, source_path: &RepoPath) -> Value {
 }
 
 /// A whole file or folder is shown on its first line: GitHub wants a region.
-fn location(location: &Location, source_path: &RepoPath) -> Value {
+fn location(location: &Location) -> Value {
     let region = match location.span {
         Some(span) => json!({
             "startLine": span.line.max(1),
@@ -117,8 +113,7 @@ fn location(location: &Location, source_path: &RepoPath) -> Value {
         }),
         None => json!({ "startLine": 1 }),
     };
-    let path: Vec<String> =
-        source_path.parts().chain(location.file.parts()).map(percent_encoded).collect();
+    let path: Vec<String> = location.file.parts().map(percent_encoded).collect();
     let uri = if path.is_empty() { ".".to_owned() } else { path.join("/") };
     json!({ "physicalLocation": { "artifactLocation": { "uri": uri, "uriBaseId": "%SRCROOT%" }, "region": region } })
 }

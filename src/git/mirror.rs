@@ -72,7 +72,7 @@ pub struct Mirror {
     damaged: Arc<AtomicBool>,
     number: u64,
     /// Held, never read.
-    _lock: File,
+    _lock: FolderLock,
 }
 
 impl Mirror {
@@ -108,7 +108,7 @@ impl Mirror {
         limits: MirrorLimits,
         number: u64,
         git: git2::Repository,
-        lock: File,
+        lock: FolderLock,
     ) -> Self {
         let damaged = Arc::new(AtomicBool::new(false));
         let repository = Repository::new(git, Arc::clone(&damaged));
@@ -455,12 +455,24 @@ pub(super) fn create_private(folder: &Path) -> Result<(), MirrorError> {
     create.map_err(|source| io_error("create the folder", folder, source))
 }
 
-pub(super) fn lock(folder: &Path) -> Result<File, MirrorError> {
+/// One process's hold on a folder.
+pub(super) struct FolderLock(File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // Said, not left to the closing of the file: a child that another thread has just forked has the same
+        // file open until it runs its program, and would hold the lock until then. An error leaves it to the
+        // closing.
+        let _ = self.0.unlock();
+    }
+}
+
+pub(super) fn lock(folder: &Path) -> Result<FolderLock, MirrorError> {
     let path = folder.join("lock");
     let options = File::options().create(true).truncate(false).write(true).open(&path);
     let file = options.map_err(|source| io_error("open", &path, source))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(FolderLock(file)),
         Err(TryLockError::WouldBlock) => Err(MirrorError::Locked { folder: folder.to_owned() }),
         Err(TryLockError::Error(source)) => Err(io_error("lock", &path, source)),
     }

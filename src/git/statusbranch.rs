@@ -5,7 +5,6 @@
 //! tree goes on top of theirs: nothing is merged.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +15,7 @@ use git2::{
 };
 
 use super::error::{FetchError, MirrorError};
-use super::mirror::{callbacks, create_private, io_error, libgit2_url, lock, remove};
+use super::mirror::{FolderLock, callbacks, create_private, io_error, libgit2_url, lock, remove};
 use super::remote::{Address, Remote};
 use super::repository::object_id;
 use super::transport::{Attempt, Bounds, with_attempt};
@@ -88,7 +87,7 @@ pub struct StatusBranch {
     tip: Option<Tip>,
     pushes: usize,
     /// Held, never read.
-    _lock: File,
+    _lock: FolderLock,
 }
 
 /// The remote's tip.
