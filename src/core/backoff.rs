@@ -74,13 +74,7 @@ struct Goal {
 
 impl Goal {
     fn of(effect: &Effect) -> Self {
-        let content = match effect {
-            Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
-                Some(body.digest)
-            }
-            _ => None,
-        };
-        Self { kind: discriminant(effect), content }
+        Self { kind: discriminant(effect), content: effect.body().map(|body| body.digest) }
     }
 }
 

@@ -100,7 +100,7 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> Self {
         let id = source.config().id.clone();
-        let state = State::new(id.clone(), options.policy.clone());
+        let state = State::new(id.clone(), options.policy.clone(), Instant::now());
         let cancel = Arc::new(AtomicBool::new(false));
         let (source, told, told_held) = (Some(source), BTreeMap::new(), None);
         let (bulletin, on_ready) = (None, None);
@@ -248,7 +248,7 @@ impl Engine {
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
         self.metrics.fetched(&self.id, true);
-        if !self.state.set_read(read) {
+        if !self.state.set_desired(&read.desired) {
             return;
         }
         if let Some(bulletin) = &mut self.bulletin {
@@ -423,7 +423,7 @@ impl Engine {
         let cancel = self.cancel.clone();
         let read = self.with_source(move |source| source.read(&cancel)).await?;
         let read = read.ok_or(EngineError::Panic)??;
-        self.state.set_read(&read);
+        self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
         // Once to act, once more where a name turned out to be taken or an object to be newer.

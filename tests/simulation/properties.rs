@@ -99,7 +99,6 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
     let source = SourceId::parse("fleet").unwrap();
     let work = body.map(|body| DesiredWork {
         key: key("edge-1", "web"),
-        source: source.clone(),
         path: RepoPath::parse("clusters/edge-1/web").unwrap(),
         body,
         delete_option: DeleteOption::Foreground,
