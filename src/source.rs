@@ -16,8 +16,8 @@ use crate::core::snapshot::ObjectError;
 use crate::core::work::DesiredWork;
 use crate::git::directory::DirectoryError;
 use crate::git::{
-    self, Ancestry, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
-    MirrorLimits, Reference, Remote, history,
+    self, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError, MirrorLimits,
+    Reference, Remote, history,
 };
 
 /// What is needed to read a source.
@@ -59,8 +59,6 @@ pub struct Read {
     pub desired: Arc<Desired>,
     /// The ref or folder that was read, for people.
     pub name: String,
-    /// The commit read before this one is not among its ancestors: the branch was force-pushed or moved back.
-    pub rewound_from: Option<CommitId>,
     root: ObjectId,
 }
 
@@ -133,20 +131,11 @@ impl Source {
                 if let Some(last) = &self.last
                     && last.desired.commit == Some(fetched.commit)
                 {
-                    return Ok(Read { rewound_from: None, name: fetched.name, ..last.clone() });
+                    return Ok(Read { name: fetched.name, ..last.clone() });
                 }
                 let snapshot = mirror.snapshot(fetched.commit, &self.config.path)?;
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
-                let before = self.last.as_ref().and_then(|last| last.desired.commit);
-                let rewound_from = match before {
-                    Some(before)
-                        if mirror.is_ancestor(before, fetched.commit)? != Ancestry::Yes =>
-                    {
-                        Some(before)
-                    }
-                    _ => None,
-                };
-                Read { desired, name: fetched.name, rewound_from, root: snapshot.root }
+                Read { desired, name: fetched.name, root: snapshot.root }
             }
             Origin::Directory(directory) => {
                 let snapshot = directory.snapshot()?;
@@ -157,7 +146,7 @@ impl Source {
                 }
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
                 let name = directory.root().display().to_string();
-                Read { desired, name, rewound_from: None, root: snapshot.root }
+                Read { desired, name, root: snapshot.root }
             }
         };
         self.last = Some(read.clone());
@@ -185,6 +174,43 @@ impl Source {
         };
         // What was rendered last is a good start: most works of two revisions are the same.
         Ok(self.renderer.clone().render(&snapshot.snapshot())?)
+    }
+
+    /// Those of `commits` that `head` does not build on; none where the source is a folder.
+    pub fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, ReadError> {
+        match &self.origin {
+            Origin::Mirror { mirror, .. } => {
+                Ok(mirror.repository().unreached(head, commits, cancel)?)
+            }
+            Origin::Directory(_) => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// The count of moves that the source's record on the hub had when this machine last saw it; 0 where it never has.
+    pub fn known_moves(&self) -> u64 {
+        let text = self.moves_file().and_then(|file| std::fs::read_to_string(file).ok());
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+    }
+
+    /// Keeps it beside the mirror: a hub that has a lower one was restored from a backup.
+    pub fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
+        let Some(file) = self.moves_file().filter(|_| moves != self.known_moves()) else {
+            return Ok(());
+        };
+        // Another file in its place, so that no half of one is ever read.
+        let new = file.with_extension("new");
+        std::fs::write(&new, format!("{moves}\n"))?;
+        std::fs::rename(&new, &file)
+    }
+
+    fn moves_file(&self) -> Option<PathBuf> {
+        let Repository::Git { remote, cache, .. } = &self.config.repository else { return None };
+        Some(mirror_folder(cache, &remote.url).join(format!("{}.moves", self.config.id)))
     }
 
     /// Git's last word on works that `desired` does not have. Works without known history are left out.

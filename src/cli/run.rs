@@ -7,20 +7,24 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
+use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::report_args::ReportArgs;
-use super::source_args::{Credentials, HubArgs, SourceArgs};
+use super::source_args::{Credentials, HubArgs, SourceArgs, rewind};
 use super::{Exit, Failure, output, runtime};
 use crate::core::config::{DaemonFile, DaemonSource, FileKind};
 use crate::core::configfile;
 use crate::core::diagnostic::Scope;
 use crate::core::name::{RepoPath, check_label};
 use crate::core::plan::Policy;
+use crate::core::rewind::RewindPolicy;
+use crate::core::window::ChangeWindows;
 use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineOptions};
+use crate::daemon::guards::GuardOptions;
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::reporters::{self, Reporting};
@@ -54,6 +58,10 @@ pub struct RunArgs {
     /// Let a commit delete every work of the source
     #[arg(long)]
     allow_delete_all: bool,
+    /// What to do about a commit that does not build on what was applied, after a forced push for one: hold, warn,
+    /// follow
+    #[arg(long, value_name = "POLICY", value_parser = rewind, default_value = "warn", conflicts_with = "config")]
+    rewind: RewindPolicy,
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
@@ -121,15 +129,16 @@ fn start_log(format: LogFormat) {
     };
 }
 
-fn engine_options(interval: u64, policy: Policy, concurrency: usize) -> EngineOptions {
+fn engine_options(interval: u64, guards: GuardOptions, concurrency: usize) -> EngineOptions {
     let execute = ExecuteOptions { concurrency, ..ExecuteOptions::default() };
-    EngineOptions { interval: Duration::from_secs(interval), policy, execute }
+    EngineOptions { interval: Duration::from_secs(interval), guards, execute }
 }
 
 fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let concurrency = ExecuteOptions::default().concurrency;
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
-    let options = engine_options(args.interval, policy, concurrency);
+    let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
+    let options = engine_options(args.interval, guards, concurrency);
     let sources = vec![(args.source.config()?, options, args.report.reporting())];
     Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen })
 }
@@ -146,7 +155,10 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             budgets: source.budgets.clone(),
             ..Policy::default()
         };
-        let options = engine_options(source.interval_seconds, policy, file.concurrency);
+        check_windows(path, index, &source.windows)?;
+        let (rewind, windows) = (source.rewind, source.windows.clone());
+        let guards = GuardOptions { policy, rewind, windows };
+        let options = engine_options(source.interval_seconds, guards, file.concurrency);
         let reporting = Reporting {
             commit_status: source.commit_status.clone(),
             status_branch: source.status_branch.clone(),
@@ -179,6 +191,23 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         hub: HubArgs { kubeconfig, context, namespace },
         listen: args.listen.or(listen),
     })
+}
+
+/// Says what is wrong with the windows of a source of the file.
+fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(), Failure> {
+    let field = format!("sources[{index}].windows");
+    if let Some(problem) = windows.problems().first() {
+        let at = problem.pointer.replace('/', ".");
+        return Err(in_file(path, &format!("{field}{at}"), &problem.message));
+    }
+    match &windows.time_zone {
+        Some(zone) if TimeZone::get(zone).is_err() => Err(in_file(
+            path,
+            &format!("{field}.timeZone"),
+            &format!("{zone:?} is no time zone that this system knows, as in Europe/Berlin"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn in_file(path: &Path, field: &str, message: &str) -> Failure {

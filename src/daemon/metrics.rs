@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 
 use crate::core::desired::Desired;
 use crate::core::name::SourceId;
-use crate::core::plan::{Action, Plan};
+use crate::core::plan::{Action, Guard, Plan};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfSource {
@@ -36,6 +36,12 @@ struct Planned {
     action: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Held {
+    source: String,
+    guard: &'static str,
+}
+
 /// What the daemon counts.
 #[derive(Debug)]
 pub struct Metrics {
@@ -47,6 +53,7 @@ pub struct Metrics {
     writes: Family<Write, Counter>,
     plans: Family<OfSource, Counter>,
     held_deletes: Family<OfSource, Gauge>,
+    held_works: Family<Held, Gauge>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -80,7 +87,20 @@ impl Default for Metrics {
         let held_deletes = Family::default();
         let help = "Deletions over the budget that wait for approval";
         registry.register("held_deletes", help, held_deletes.clone());
-        Self { registry, fetches, last_fetch, works, errors, writes, plans, held_deletes }
+        let held_works = Family::default();
+        let help = "Works that the last plan holds, by the guard that does";
+        registry.register("held_works", help, held_works.clone());
+        Self {
+            registry,
+            fetches,
+            last_fetch,
+            works,
+            errors,
+            writes,
+            plans,
+            held_deletes,
+            held_works,
+        }
     }
 }
 
@@ -104,6 +124,10 @@ impl Metrics {
         self.plans.get_or_create(&of_source(source)).inc();
         let held = plan.held().map_or(0, |held| held.works.len());
         self.held_deletes.get_or_create(&of_source(source)).set(count(held));
+        for guard in Guard::ALL {
+            let label = Held { source: source.to_string(), guard: guard.as_str() };
+            self.held_works.get_or_create(&label).set(count(plan.held_by(guard)));
+        }
         for action in Action::ALL {
             let works = plan.steps.iter().filter(|step| step.action() == action).count();
             let label = Planned { source: source.to_string(), action: action.as_str() };

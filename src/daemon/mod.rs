@@ -2,6 +2,7 @@
 
 pub mod bulletin;
 pub mod engine;
+pub mod guards;
 pub mod http;
 pub mod metrics;
 pub mod reporters;

@@ -189,8 +189,12 @@ impl StatusInputs<'_> {
         let state = match &step.reason {
             Reason::UpToDate => return (view.state, None),
             Reason::Frozen => return (State::Frozen, Some(self.error_of(&step.key))),
-            Reason::Suspended => State::Suspended,
-            Reason::HeldByBudget { .. } | Reason::NotYetOrphaned { .. } => State::Held,
+            Reason::Suspended | Reason::SuspendedOnHub { .. } => State::Suspended,
+            Reason::HeldByBudget { .. }
+            | Reason::HeldByRewind { .. }
+            | Reason::HeldByRestore { .. }
+            | Reason::HeldByWindow { .. }
+            | Reason::NotYetOrphaned { .. } => State::Held,
             Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => State::Deleting,
             Reason::Conflict { .. } => State::Failed,
             Reason::StoredDifferently => State::Degraded,
@@ -271,8 +275,9 @@ mod tests {
             commit: Some(CommitId::parse(&"ab".repeat(20)).unwrap()),
             works: BTreeMap::new(),
             frozen,
-            budgets: Default::default(),
+            rules: Default::default(),
             approved: Default::default(),
+            suspended: Default::default(),
             diagnostics,
         }
     }

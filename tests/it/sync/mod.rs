@@ -4,6 +4,7 @@ mod budget;
 mod deletes;
 mod drift;
 pub mod fixture;
+mod guards;
 mod program;
 mod telling;
 mod trouble;
