@@ -1,5 +1,6 @@
 //! `run`: the daemon, and its single pass.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -17,13 +19,14 @@ use super::{Exit, Failure, output, runtime};
 use crate::core::config::{DaemonFile, DaemonSource, FileKind};
 use crate::core::configfile;
 use crate::core::diagnostic::Scope;
-use crate::core::name::{RepoPath, check_label};
+use crate::core::name::{RepoPath, SourceId, check_label};
 use crate::core::plan::Policy;
 use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineOptions};
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::reporters::{self, Reporting};
+use crate::daemon::webhook::Webhooks;
 use crate::git::watch::Watch;
 use crate::hub::execute::ExecuteOptions;
 use crate::hub::fleet::{self, FleetError};
@@ -57,6 +60,17 @@ pub struct RunArgs {
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Address of POST /hook, where webhooks have the sources fetched at once; not that of --listen
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "webhook_secret_file",
+        conflicts_with = "config"
+    )]
+    webhook_listen: Option<SocketAddr>,
+    /// File with the secret that webhooks are signed with; read anew at every webhook
+    #[arg(long, value_name = "FILE", requires = "webhook_listen")]
+    webhook_secret_file: Option<PathBuf>,
     /// Form of the log on stderr; GITWORK_LOG sets its level
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -73,6 +87,8 @@ struct Setup {
     sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
+    /// Where webhooks come in, and the file of their secret.
+    webhook: Option<(SocketAddr, PathBuf)>,
 }
 
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
@@ -131,7 +147,8 @@ fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
     let options = engine_options(args.interval, policy, concurrency);
     let sources = vec![(args.source.config()?, options, args.report.reporting())];
-    Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen })
+    let webhook = args.webhook_listen.zip(args.webhook_secret_file.clone());
+    Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen, webhook })
 }
 
 fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
@@ -162,10 +179,17 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             return Err(in_file(path, &format!("sources[{index}].id"), &message));
         }
     }
-    let listen = match &file.listen {
-        Some(address) => Some(address.parse().map_err(|_| {
-            in_file(path, "listen", &format!("{address:?} is no address as in 0.0.0.0:8080"))
-        })?),
+    let address = |text: &String, field: &str| {
+        text.parse::<SocketAddr>().map_err(|_| {
+            in_file(path, field, &format!("{text:?} is no address as in 0.0.0.0:8080"))
+        })
+    };
+    let listen = file.listen.as_ref().map(|text| address(text, "listen")).transpose()?;
+    let webhook = match &file.webhook {
+        Some(webhook) => {
+            let address = address(&webhook.listen, "webhook.listen")?;
+            Some((address, PathBuf::from(&webhook.secret_file)))
+        }
         None => None,
     };
     let kubeconfig = args.hub.kubeconfig.clone().or(file.kubeconfig.map(PathBuf::from));
@@ -178,6 +202,7 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         sources,
         hub: HubArgs { kubeconfig, context, namespace },
         listen: args.listen.or(listen),
+        webhook,
     })
 }
 
@@ -250,7 +275,7 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     let metrics = Arc::new(Metrics::default());
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
-    let mut hints = Vec::new();
+    let mut hints = BTreeMap::new();
     let mut engines = JoinSet::new();
     let mut watches = Vec::new();
     let mut reporters = JoinSet::new();
@@ -266,7 +291,7 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
             let folder = folder.join(config.path.as_str());
             watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
-        hints.push(hint);
+        hints.insert(config.id.clone(), hint);
         let source = Source::open(config.clone()).map_err(Failure::new)?;
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
@@ -277,11 +302,13 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         }
         engines.spawn(engine.run(hinted, stop.clone()));
     }
+    if let Some((address, secret_file)) = setup.webhook {
+        let listener = listen(address, "listening for webhooks").await?;
+        let webhooks = Webhooks::new(secret_file, hints.clone(), metrics.clone());
+        tokio::spawn(webhooks.serve(listener, stop.clone()));
+    }
     if let Some(address) = setup.listen {
-        let listener = http::bind(address)
-            .await
-            .map_err(|why| Failure::new(format!("cannot listen on {address}: {why}")))?;
-        tracing::info!(address = %listener.local_addr().map_err(Failure::new)?, "listening");
+        let listener = listen(address, "listening for probes and scrapes").await?;
         tokio::spawn(http::serve(listener, metrics, health, stop));
     }
     let ended = tokio::select! {
@@ -306,6 +333,14 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     }
 }
 
+async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, Failure> {
+    let listener = http::bind(address)
+        .await
+        .map_err(|why| Failure::new(format!("cannot listen on {address}: {why}")))?;
+    tracing::info!(address = %listener.local_addr().map_err(Failure::new)?, "{told}");
+    Ok(listener)
+}
+
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
@@ -325,7 +360,7 @@ fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<
 }
 
 /// Ends with SIGTERM or SIGINT. SIGHUP makes every source fetch now.
-async fn until_signal(hints: &[mpsc::Sender<()>]) -> Result<(), Failure> {
+async fn until_signal(hints: &BTreeMap<SourceId, mpsc::Sender<()>>) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(Failure::new)?;
@@ -336,7 +371,7 @@ async fn until_signal(hints: &[mpsc::Sender<()>]) -> Result<(), Failure> {
             _ = hang_up.recv() => {
                 tracing::info!("SIGHUP: fetching now");
                 // A full channel means that a hint is waiting already.
-                for hint in hints {
+                for hint in hints.values() {
                     let _sent = hint.try_send(());
                 }
                 continue;

@@ -36,6 +36,11 @@ struct Planned {
     action: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Webhook {
+    result: &'static str,
+}
+
 /// What the daemon counts.
 #[derive(Debug)]
 pub struct Metrics {
@@ -47,6 +52,7 @@ pub struct Metrics {
     writes: Family<Write, Counter>,
     plans: Family<OfSource, Counter>,
     held_deletes: Family<OfSource, Gauge>,
+    webhooks: Family<Webhook, Counter>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -80,7 +86,9 @@ impl Default for Metrics {
         let held_deletes = Family::default();
         let help = "Deletions over the budget that wait for approval";
         registry.register("held_deletes", help, held_deletes.clone());
-        Self { registry, fetches, last_fetch, works, errors, writes, plans, held_deletes }
+        let webhooks = Family::default();
+        registry.register("webhooks", "Webhooks of forges, by result", webhooks.clone());
+        Self { registry, fetches, last_fetch, works, errors, writes, plans, held_deletes, webhooks }
     }
 }
 
@@ -114,6 +122,11 @@ impl Metrics {
     pub fn wrote(&self, source: &SourceId, effect: &'static str, succeeded: bool) {
         let source = source.to_string();
         self.writes.get_or_create(&Write { source, effect, result: word(succeeded) }).inc();
+    }
+
+    pub fn webhook(&self, accepted: bool) {
+        let result = if accepted { "accepted" } else { "refused" };
+        self.webhooks.get_or_create(&Webhook { result }).inc();
     }
 
     /// As a scraper reads them.

@@ -92,7 +92,7 @@ impl ForgeClient {
 
     /// Writes one status, within `limits::FORGE_CALL`.
     pub async fn write(&self, status: &CommitStatus) -> Result<(), Rejection> {
-        let token = read_token(&self.token_file)?;
+        let token = read_secret(&self.token_file, "token")?;
         let request = request(&self.target, status);
         let received = self.exchange(&request, &token).await?;
         let header = |name: &str| received.headers.get(name).and_then(|value| value.to_str().ok());
@@ -201,12 +201,13 @@ fn unusable(file: &Path, purpose: &'static str, problem: impl Into<String>) -> F
     ForgeError::File { file: file.to_owned(), purpose, problem: problem.into() }
 }
 
-fn read_token(file: &Path) -> Result<String, ForgeError> {
-    let bytes = read_bounded(file, "token", limits::TOKEN_BYTES_MAX)?;
-    let text = String::from_utf8(bytes).map_err(|_| unusable(file, "token", "it is not text"))?;
+/// A token or secret: the file's text without what surrounds it.
+pub fn read_secret(file: &Path, purpose: &'static str) -> Result<String, ForgeError> {
+    let bytes = read_bounded(file, purpose, limits::TOKEN_BYTES_MAX)?;
+    let text = String::from_utf8(bytes).map_err(|_| unusable(file, purpose, "it is not text"))?;
     match text.trim() {
-        "" => Err(unusable(file, "token", "it is empty")),
-        token => Ok(token.to_owned()),
+        "" => Err(unusable(file, purpose, "it is empty")),
+        secret => Ok(secret.to_owned()),
     }
 }
 

@@ -5,12 +5,14 @@
 //! - [`answer`]: what a forge's answer means.
 //! - [`config`]: what the daemon is told of a forge.
 //! - [`schedule`]: which status is to be written now, within the forge's limits.
+//! - [`webhook`]: how a forge proves that a webhook is its own.
 
 pub mod address;
 pub mod answer;
 pub mod config;
 pub mod request;
 pub mod schedule;
+pub mod webhook;
 
 use std::fmt;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gitwork::core::forge::Provider;
-use gitwork::core::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 use gitwork::core::status::State;
 use gitwork::core::status::source::{SourceStatus, WorkState};
 use gitwork::core::status::view::StatusView;
@@ -18,6 +18,10 @@ use super::server::{Client, Forge, client, commit};
 
 /// A source with one work on each of these clusters.
 pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus> {
+    source_status_of(commit(number), clusters)
+}
+
+pub fn source_status_of(commit: CommitId, clusters: &[(&str, State)]) -> Arc<SourceStatus> {
     let work = |(name, state): &(&str, State)| {
         let cluster = ClusterName::parse(name).unwrap();
         let work = WorkState {
@@ -32,7 +36,7 @@ pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus
     };
     Arc::new(SourceStatus {
         source: SourceId::parse("fleet").unwrap(),
-        commit: Some(commit(number)),
+        commit: Some(commit),
         works: clusters.iter().map(work).collect::<BTreeMap<_, _>>(),
         unreachable: BTreeSet::new(),
         errors: 0,

@@ -4,7 +4,7 @@ mod budget;
 mod deletes;
 mod drift;
 pub mod fixture;
-mod program;
+pub mod program;
 mod telling;
 mod trouble;
 mod writes;
