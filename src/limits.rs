@@ -165,3 +165,7 @@ pub const WEBHOOK_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
 pub const WEBHOOK_CALL: Duration = Duration::from_secs(10);
 /// Connections for webhooks at once: forges send some in a second, and each costs a socket and some memory.
 pub const WEBHOOK_CONNECTIONS_MAX: usize = 64;
+/// Clusters and groups with a commit status of their own, of one source: a forge shows each on every commit's page.
+pub const FORGE_CONTEXTS_MAX: usize = 50;
+/// Errors and warnings that are shown at their lines: four requests to GitHub, and more than a person reads.
+pub const STATUS_FINDINGS_MAX: usize = 200;

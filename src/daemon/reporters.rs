@@ -10,8 +10,9 @@ use tokio::task::JoinSet;
 
 use crate::core::forge::{AddressError, CommitStatusConfig, StatusBranchConfig};
 use crate::core::name::ClusterName;
+use crate::forge::contexts::ContextsError;
 use crate::forge::reporter::StatusFeed;
-use crate::forge::{CommitStatusReporter, ForgeClient, StatusBranchReporter};
+use crate::forge::{CommitStatusReporter, Contexts, ForgeClient, StatusBranchReporter};
 use crate::git::{PushError, Reference, StatusBranch};
 use crate::hub::fleet::FleetError;
 use crate::source::{Repository, SourceConfig};
@@ -32,6 +33,8 @@ pub enum ReportingError {
     Folder { field: &'static str },
     #[error("commitStatus: {0}")]
     Address(#[from] AddressError),
+    #[error("commitStatus.{0}")]
+    Contexts(#[from] ContextsError),
     #[error("statusBranch: {0}")]
     Branch(#[from] PushError),
     #[error("statusBranch: {branch} is the branch that the source is read from; name another one")]
@@ -57,8 +60,10 @@ impl Reporting {
             return if self.is_empty() { Ok(()) } else { Err(ReportingError::Folder { field }) };
         };
         if let Some(config) = &self.commit_status {
-            let client = ForgeClient::new(config.target(&remote.url)?, config);
-            tasks.spawn(CommitStatusReporter::new(client).run(feed.clone(), stop.clone()));
+            let client = ForgeClient::new(config.target(&remote.url)?, config, &source.path)?;
+            let contexts = Contexts::new(&config.contexts)?;
+            let reporter = CommitStatusReporter::new(client, contexts);
+            tasks.spawn(reporter.run(feed.clone(), stop.clone()));
         }
         if let Some(config) = &self.status_branch {
             if *reference == Reference::Branch(config.branch.clone()) {

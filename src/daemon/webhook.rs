@@ -26,7 +26,7 @@ use tokio::time::Sleep;
 use super::metrics::Metrics;
 use crate::core::forge::webhook::{Proof, proof};
 use crate::core::name::SourceId;
-use crate::forge::client::{ForgeError, read_secret};
+use crate::forge::file::{FileError, read_secret};
 use crate::limits;
 
 /// Who is told, and how a forge proves itself.
@@ -46,7 +46,7 @@ enum Refusal {
     #[error("the body is longer than {} bytes, or broke off", limits::WEBHOOK_BODY_BYTES_MAX)]
     Body,
     #[error(transparent)]
-    Secret(#[from] ForgeError),
+    Secret(#[from] FileError),
     #[error("there is no source of this id")]
     NoSource,
 }

@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use gitwork::core::forge::answer::Rejection;
 use gitwork::core::forge::{CommitState, CommitStatus, CommitStatusConfig};
+use gitwork::core::name::RepoPath;
 use gitwork::core::status::State;
-use gitwork::forge::{CommitStatusReporter, ForgeClient};
+use gitwork::forge::{CommitStatusReporter, Contexts, ForgeClient};
 use gitwork::git::{Auth, Published, Remote, StatusBranch};
 use http::Method;
 use serde_json::{Value, json};
@@ -27,7 +28,8 @@ const WRITE: &[&str] = &["write:repository"];
 fn client(repo: &GiteaRepository, token: &Path) -> ForgeClient {
     let config = json!({ "provider": "gitea", "tokenFile": token.to_str().unwrap() });
     let config: CommitStatusConfig = serde_json::from_value(config).unwrap();
-    ForgeClient::new(config.target(&repo.http_url()).unwrap(), &config)
+    let target = config.target(&repo.http_url()).unwrap();
+    ForgeClient::new(target, &config, &RepoPath::root()).unwrap()
 }
 
 fn manifest(value: &str) -> String {
@@ -41,13 +43,18 @@ async fn a_commits_status_is_on_its_page_and_on_the_pull_request_that_it_heads()
     repo.local.set_branch("change", base);
     let commit = repo.push("change", &[("clusters/edge-1/web/a.yaml", Some(&manifest("2")))]);
     let pull = json!({ "title": "Two", "head": "change", "base": "main" });
-    let (status, pull) = repo.call(Method::POST, "/pulls", Some(pull)).await;
-    assert_eq!(status, 201, "{pull}");
+    // A queue of Gitea's takes in what was pushed.
+    let open = || async {
+        let (status, answer) = repo.call(Method::POST, "/pulls", Some(pull.clone())).await;
+        if status == 201 { Ok(answer) } else { Err(format!("{status}: {answer}")) }
+    };
+    let deadline = std::time::Duration::from_secs(120);
+    let pull = crate::harness::eventually("a pull request", deadline, open).await.unwrap();
 
     let token = repo.token(WRITE).await;
     let (feed, fed) = watch::channel(None);
     let (stop, stopped) = watch::channel(false);
-    let reporter = CommitStatusReporter::new(client(&repo, &token));
+    let reporter = CommitStatusReporter::new(client(&repo, &token), Contexts::default());
     let task = tokio::spawn(reporter.run(fed, stopped));
     feed.send_replace(Some(source_status_of(commit, &[("edge-1", State::Pending)])));
     repo.until_status(commit, "gitwork", "pending", "0/1 cluster applied, 1 pending").await;
@@ -76,8 +83,8 @@ async fn hostile_words_are_shown_as_words() {
     let repo = Gitea::shared().await.repository().await;
     let commit = repo.push("main", &[("a.txt", Some("1"))]);
     let description = "<script>alert(1)</script> [x](javascript:1) \u{1b}[31m\u{202e}".to_owned();
-    let status = CommitStatus { commit, state: CommitState::Failure, description };
-    client(&repo, &repo.token(WRITE).await).write(&status).await.unwrap();
+    let status = CommitStatus { part: None, commit, state: CommitState::Failure, description };
+    client(&repo, &repo.token(WRITE).await).write(&status, None).await.unwrap();
     let page = format!("/{}/fleet/commit/{commit}", repo.owner);
     let page = repo.gitea.until_page(&page, "&lt;script&gt;alert(1)&lt;/script&gt;").await;
     assert!(!page.contains("<script>alert(1)") && !page.contains('\u{1b}'), "{page}");
@@ -89,12 +96,13 @@ async fn each_refusal_is_understood() {
     let repo = Gitea::shared().await.repository().await;
     let commit = repo.push("main", &[("a.txt", Some("1"))]);
     let status = |commit| CommitStatus {
+        part: None,
         commit,
         state: CommitState::Pending,
         description: "0/1".to_owned(),
     };
     let read_only = repo.token(READ).await;
-    let refused = client(&repo, &read_only).write(&status(commit)).await.unwrap_err();
+    let refused = client(&repo, &read_only).write(&status(commit), None).await.unwrap_err();
     let text = refused.to_string();
     assert!(matches!(refused, Rejection::Blocked { .. }), "{text}");
     for words in ["(403)", "`write:repository`", "required scope"] {
@@ -103,16 +111,17 @@ async fn each_refusal_is_understood() {
     assert!(!text.contains(fs::read_to_string(&read_only).unwrap().trim()), "{text}");
     let wrong = repo.folder().join("wrong");
     fs::write(&wrong, "0123456789012345678901234567890123456789").unwrap();
-    let refused = client(&repo, &wrong).write(&status(commit)).await.unwrap_err();
+    let refused = client(&repo, &wrong).write(&status(commit), None).await.unwrap_err();
     assert!(refused.to_string().contains("(401)"), "{refused}");
     let write = repo.token(WRITE).await;
     // Of a commit that it does not have Gitea says 500 and no more.
-    let unknown = client(&repo, &write).write(&status(super::server::commit(7))).await.unwrap_err();
+    let unknown =
+        client(&repo, &write).write(&status(super::server::commit(7)), None).await.unwrap_err();
     assert!(matches!(unknown, Rejection::Later { .. }), "{unknown}");
     // Another's repository: seen by everybody, written to by its owner.
     let other = repo.gitea.repository().await;
     let theirs = other.push("main", &[("a.txt", Some("1"))]);
-    let refused = client(&other, &write).write(&status(theirs)).await.unwrap_err();
+    let refused = client(&other, &write).write(&status(theirs), None).await.unwrap_err();
     assert!(matches!(refused, Rejection::Blocked { .. }), "{refused}");
     assert!(repo.statuses(commit).await.is_empty() && other.statuses(theirs).await.is_empty());
 }

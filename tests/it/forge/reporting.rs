@@ -8,7 +8,7 @@ use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 use gitwork::core::status::State;
 use gitwork::core::status::source::{SourceStatus, WorkState};
 use gitwork::core::status::view::StatusView;
-use gitwork::forge::CommitStatusReporter;
+use gitwork::forge::{CommitStatusReporter, Contexts};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::watch;
@@ -41,6 +41,7 @@ pub fn source_status_of(commit: CommitId, clusters: &[(&str, State)]) -> Arc<Sou
         unreachable: BTreeSet::new(),
         errors: 0,
         first_error: None,
+        findings: Vec::new(),
     })
 }
 
@@ -54,7 +55,9 @@ struct Running {
 fn run(client: Client) -> Running {
     let (feed, fed) = watch::channel(None);
     let (stop, stopped) = watch::channel(false);
-    let task = tokio::spawn(CommitStatusReporter::new(client.forge.clone()).run(fed, stopped));
+    let task = tokio::spawn(
+        CommitStatusReporter::new(client.forge.clone(), Contexts::default()).run(fed, stopped),
+    );
     Running { feed, stop, task, _client: client }
 }
 
