@@ -1,6 +1,7 @@
 //! Commit statuses and webhooks: on a real Gitea, and against a local server that checks each request against what the
 //! forge documents.
 
+mod checks;
 mod contract;
 mod daemon;
 mod gitea;
