@@ -28,6 +28,7 @@ use crate::daemon::metrics::Metrics;
 use crate::daemon::reporters::{self, Reporting};
 use crate::daemon::webhook::Webhooks;
 use crate::git::watch::Watch;
+use crate::hub::count::Told;
 use crate::hub::execute::ExecuteOptions;
 use crate::hub::fleet::{self, FleetError};
 use crate::hub::{Hub, KubeHub, client as hub_client};
@@ -99,15 +100,18 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     };
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
-        let connect =
-            hub_client::connector(setup.hub.kubeconfig.clone(), setup.hub.context.clone());
+        let metrics = Arc::new(Metrics::default());
+        let counted = metrics.clone();
+        let told: Told = Arc::new(move |verb, outcome| counted.hub_request(verb, outcome));
+        let (kubeconfig, context) = (setup.hub.kubeconfig.clone(), setup.hub.context.clone());
+        let connect = hub_client::counted_connector(kubeconfig, context, &told);
         let hub: Arc<dyn Hub> = Arc::new(
             KubeHub::connect(connect)
                 .await
                 .map_err(Failure::new)?
                 .in_namespace(setup.hub.namespace()),
         );
-        if args.once { once(setup, hub).await } else { serve(setup, hub).await }
+        if args.once { once(setup, hub, metrics).await } else { serve(setup, hub, metrics).await }
     });
     // A fetch that hangs in the network must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -251,8 +255,7 @@ fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
     }
 }
 
-async fn once(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
-    let metrics = Arc::new(Metrics::default());
+async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     for (config, options, _) in setup.sources {
         let source = Source::open(config).map_err(Failure::new)?;
@@ -271,8 +274,7 @@ async fn once(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
-    let metrics = Arc::new(Metrics::default());
+async fn serve(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
     let mut hints = BTreeMap::new();
@@ -296,9 +298,12 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
-        if !reporting.is_empty() {
+        // The metrics tell of states, too.
+        if !reporting.is_empty() || setup.listen.is_some() {
             let feed = engine.listen(reach.clone());
-            reporting.start(&config, &feed, &stop, &mut reporters).map_err(Failure::new)?;
+            reporting
+                .start(&config, &feed, &stop, &mut reporters, &metrics)
+                .map_err(Failure::new)?;
         }
         engines.spawn(engine.run(hinted, stop.clone()));
     }
@@ -344,7 +349,8 @@ async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, 
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
-    if setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty()) {
+    let is_told = setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty());
+    if is_told || setup.listen.is_some() {
         let hub = setup.hub.clone();
         let read = move || {
             let hub = hub.clone();

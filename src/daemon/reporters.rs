@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::metrics::Metrics;
 use crate::core::forge::{AddressError, CommitStatusConfig, StatusBranchConfig};
 use crate::core::name::ClusterName;
 use crate::forge::contexts::ContextsError;
@@ -54,6 +55,7 @@ impl Reporting {
         feed: &StatusFeed,
         stop: &watch::Receiver<bool>,
         tasks: &mut JoinSet<()>,
+        metrics: &Arc<Metrics>,
     ) -> Result<(), ReportingError> {
         let Repository::Git { remote, reference, cache } = &source.repository else {
             let field = if self.commit_status.is_some() { "commitStatus" } else { "statusBranch" };
@@ -62,7 +64,10 @@ impl Reporting {
         if let Some(config) = &self.commit_status {
             let client = ForgeClient::new(config.target(&remote.url)?, config, &source.path)?;
             let contexts = Contexts::new(&config.contexts)?;
-            let reporter = CommitStatusReporter::new(client, contexts);
+            let (metrics, id, provider) = (metrics.clone(), source.id.clone(), config.provider);
+            let count =
+                Box::new(move |outcome| metrics.forge_write(&id, provider.as_str(), outcome));
+            let reporter = CommitStatusReporter::new(client, contexts).counted(count);
             tasks.spawn(reporter.run(feed.clone(), stop.clone()));
         }
         if let Some(config) = &self.status_branch {
@@ -72,7 +77,9 @@ impl Reporting {
             let folder = cache.join(format!("{}-status", source.id));
             let branch = StatusBranch::open(&folder, (**remote).clone(), &config.branch)?;
             let interval = Duration::from_secs(config.interval_seconds);
-            let reporter = StatusBranchReporter::new(branch, interval);
+            let (metrics, id) = (metrics.clone(), source.id.clone());
+            let count = Box::new(move |result| metrics.branch_commit(&id, result));
+            let reporter = StatusBranchReporter::new(branch, interval).counted(count);
             tasks.spawn(reporter.run(feed.clone(), stop.clone()));
         }
         Ok(())

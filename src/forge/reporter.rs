@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::client::ForgeClient;
 use super::contexts::Contexts;
+use crate::core::forge::answer::Rejection;
 use crate::core::forge::{Board, CommitState, CommitStatus, Next};
 use crate::core::status::Verdict;
 use crate::core::status::source::SourceStatus;
@@ -18,7 +19,6 @@ use crate::limits;
 pub type StatusFeed = watch::Receiver<Option<Arc<SourceStatus>>>;
 
 /// Writes the commit statuses of one source.
-#[derive(Debug)]
 pub struct CommitStatusReporter {
     client: ForgeClient,
     contexts: Contexts,
@@ -30,7 +30,12 @@ pub struct CommitStatusReporter {
     in_trouble: bool,
     /// Contexts that there are too many, as last told.
     left_out: usize,
+    /// Told of each write's outcome, a word of a fixed list.
+    count: Option<Count>,
 }
+
+/// Counts outcomes.
+pub type Count = Box<dyn Fn(&'static str) + Send + Sync>;
 
 impl CommitStatusReporter {
     pub fn new(client: ForgeClient, contexts: Contexts) -> Self {
@@ -42,7 +47,13 @@ impl CommitStatusReporter {
             started: Instant::now(),
             in_trouble: false,
             left_out: 0,
+            count: None,
         }
+    }
+
+    /// Has the outcome of each write told.
+    pub fn counted(self, count: Count) -> Self {
+        Self { count: Some(count), ..self }
     }
 
     /// Runs until `stop` is true, or the feed ends.
@@ -111,6 +122,9 @@ impl CommitStatusReporter {
     async fn write(&mut self, status: &CommitStatus) {
         let result = self.client.write(status, self.status.as_deref()).await;
         let (now, seed) = (self.now(), fastrand::u64(..));
+        if let Some(count) = &self.count {
+            count(result.as_ref().map_or_else(Rejection::outcome, |()| "written"));
+        }
         let target = self.client.target();
         let (provider, repository) = (target.provider.as_str(), target.repository.as_str());
         let commit = status.commit;

@@ -111,6 +111,16 @@ pub fn read_login(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Resul
 }
 
 impl Rejection {
+    /// A word for machines.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Self::Later { .. } => "later",
+            Self::Blocked { .. } => "blocked",
+            Self::NoCommit { .. } => "no_commit",
+            Self::Full { .. } => "full",
+        }
+    }
+
     /// Without a secret that the forge may have quoted.
     pub fn without(self, secret: &str) -> Self {
         let clean = |message: String| message.replace(secret, "[token]");
