@@ -170,3 +170,13 @@ pub const STATUS_PUSH_ATTEMPTS_MAX: usize = 5;
 /// Pushes after which the status branch's repository here is made anew: libgit2 cannot collect garbage, and each push
 /// leaves some six loose objects.
 pub const STATUS_PUSHES_MAX: usize = 2_000;
+/// A webhook's body. GitHub sends none above 25 MB; it is hashed as it comes and not kept.
+pub const WEBHOOK_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+/// One webhook, from its head to its end: GitHub gives up on an answer after 10 s.
+pub const WEBHOOK_CALL: Duration = Duration::from_secs(10);
+/// Connections for webhooks at once: forges send some in a second, and each costs a socket and some memory.
+pub const WEBHOOK_CONNECTIONS_MAX: usize = 64;
+/// Clusters and groups with a commit status of their own, of one source: a forge shows each on every commit's page.
+pub const FORGE_CONTEXTS_MAX: usize = 50;
+/// Errors and warnings that are shown at their lines: four requests to GitHub, and more than a person reads.
+pub const STATUS_FINDINGS_MAX: usize = 200;

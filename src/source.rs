@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use crate::core::departed::{self, Removal};
 use crate::core::desired::{Desired, Renderer};
@@ -59,7 +60,19 @@ pub struct Read {
     pub desired: Arc<Desired>,
     /// The ref or folder that was read, for people.
     pub name: String,
+    /// When the commit was made, in seconds since 1970; `None` where the source is a folder on disk.
+    pub committed_seconds: Option<i64>,
+    /// How long it took.
+    pub spent: Spent,
     root: ObjectId,
+}
+
+/// The parts of the time that reading a source took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spent {
+    pub fetch: Duration,
+    /// `None` where nothing had changed.
+    pub render: Option<Duration>,
 }
 
 /// An opened source. Keeps the mirror, and what was rendered last.
@@ -125,28 +138,44 @@ impl Source {
 
     /// Fetches and renders. What did not change since the last time is not read again.
     pub fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<Read, ReadError> {
+        let began = Instant::now();
         let read = match &mut self.origin {
             Origin::Mirror { mirror, reference } => {
                 let fetched = mirror.fetch(reference, cancel)?;
+                let fetch = began.elapsed();
                 if let Some(last) = &self.last
                     && last.desired.commit == Some(fetched.commit)
                 {
-                    return Ok(Read { name: fetched.name, ..last.clone() });
+                    let spent = Spent { fetch, render: None };
+                    return Ok(Read { name: fetched.name, spent, ..last.clone() });
                 }
                 let snapshot = mirror.snapshot(fetched.commit, &self.config.path)?;
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
-                Read { desired, name: fetched.name, root: snapshot.root }
+                let commit = mirror.repository().commit(fetched.commit)?;
+                Read {
+                    desired,
+                    name: fetched.name,
+                    committed_seconds: Some(commit.committed_seconds),
+                    spent: Spent { fetch, render: Some(began.elapsed().saturating_sub(fetch)) },
+                    root: snapshot.root,
+                }
             }
             Origin::Directory(directory) => {
                 let snapshot = directory.snapshot()?;
+                let fetch = began.elapsed();
                 if let Some(last) = &self.last
                     && last.root == snapshot.root
                 {
-                    return Ok(last.clone());
+                    return Ok(Read { spent: Spent { fetch, render: None }, ..last.clone() });
                 }
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
-                let name = directory.root().display().to_string();
-                Read { desired, name, root: snapshot.root }
+                Read {
+                    desired,
+                    name: directory.root().display().to_string(),
+                    committed_seconds: None,
+                    spent: Spent { fetch, render: Some(began.elapsed().saturating_sub(fetch)) },
+                    root: snapshot.root,
+                }
             }
         };
         self.last = Some(read.clone());

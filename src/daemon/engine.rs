@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::bulletin::{Bulletin, Reach};
 use super::guards::GuardOptions;
-use super::metrics::Metrics;
+use super::metrics::{Metrics, Stage};
 use super::state::State;
 use crate::core::backoff;
 use crate::core::desired::Desired;
@@ -22,7 +22,7 @@ use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
-use crate::core::plan::{Plan, Reason};
+use crate::core::plan::{Effect, Plan, Reason};
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
@@ -68,6 +68,8 @@ pub struct Engine {
     told_left: BTreeSet<CommitId>,
     /// The record cannot be kept on the hub, which was told.
     told_homeless: bool,
+    /// When the commit that was read was made.
+    committed_seconds: Option<i64>,
     /// What is told of the source, where somebody listens.
     bulletin: Option<Bulletin>,
     /// Called once both sides are known.
@@ -86,6 +88,32 @@ enum PassEvent {
 struct Pass {
     events: BoxStream<'static, PassEvent>,
     stop: watch::Sender<bool>,
+    began: Instant,
+    /// The last write that was no deletion, and the last that was one.
+    applied: Option<Instant>,
+    pruned: Option<Instant>,
+}
+
+impl Pass {
+    fn new(events: BoxStream<'static, PassEvent>, stop: watch::Sender<bool>) -> Self {
+        Self { events, stop, began: Instant::now(), applied: None, pruned: None }
+    }
+
+    fn note(&mut self, event: &PassEvent) {
+        if let PassEvent::Outcome(outcome) = event {
+            let is_deletion = matches!(outcome.task.effect, Effect::Delete { .. });
+            let last = if is_deletion { &mut self.pruned } else { &mut self.applied };
+            *last = Some(Instant::now());
+        }
+    }
+
+    /// How long writes and deletions took.
+    fn spent(&self) -> impl Iterator<Item = (Stage, Duration)> {
+        let applied = self.applied.map(|end| (Stage::Apply, end - self.began));
+        let from = self.applied.unwrap_or(self.began);
+        let pruned = self.pruned.map(|end| (Stage::Prune, end.saturating_duration_since(from)));
+        applied.into_iter().chain(pruned)
+    }
 }
 
 /// The timers and streams of the loop.
@@ -125,6 +153,7 @@ impl Engine {
             told_held,
             told_left,
             told_homeless,
+            committed_seconds: None,
             bulletin,
             on_ready,
         }
@@ -173,7 +202,9 @@ impl Engine {
                 looped.pass = self.begin_pass(now).await?;
             }
             if let Some(bulletin) = &mut self.bulletin {
-                bulletin.publish(&self.state, Instant::now());
+                if let Some(status) = bulletin.publish(&self.state, Instant::now()) {
+                    self.metrics.told(&status);
+                }
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
@@ -257,6 +288,10 @@ impl Engine {
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
         self.metrics.fetched(&self.id, true);
+        self.metrics.spent(&self.id, Stage::Fetch, read.spent.fetch);
+        if let Some(time) = read.spent.render {
+            self.metrics.spent(&self.id, Stage::Render, time);
+        }
         if !self.state.set_desired(&read.desired) {
             return;
         }
@@ -265,6 +300,10 @@ impl Engine {
             bulletin.touch();
         }
         tell_read(&self.id, read);
+        self.committed_seconds = read.committed_seconds;
+        if let Some(seconds) = read.committed_seconds {
+            self.metrics.commit(&self.id, seconds);
+        }
         self.metrics.rendered(&self.id, &read.desired);
         if let Some(pass) = &looped.pass {
             // What is under way belongs to an older commit: what has not begun is planned anew.
@@ -283,10 +322,16 @@ impl Engine {
     }
 
     fn on_pass_event(&mut self, event: Option<PassEvent>, looped: &mut Loop) {
-        match event {
-            Some(event) => self.take_pass_event(event),
-            None => looped.pass = None,
+        let Some(event) = event else {
+            for (stage, time) in looped.pass.take().iter().flat_map(Pass::spent) {
+                self.metrics.spent(&self.id, stage, time);
+            }
+            return;
+        };
+        if let Some(pass) = &mut looped.pass {
+            pass.note(&event);
         }
+        self.take_pass_event(event);
     }
 
     fn take_pass_event(&mut self, event: PassEvent) {
@@ -313,16 +358,17 @@ impl Engine {
         let (stop, stopped) = watch::channel(false);
         let lookups = self.state.take_lookups(now);
         if !lookups.is_empty() {
-            return Ok(Some(Pass { events: look_up(&self.hub, lookups), stop }));
+            return Ok(Some(Pass::new(look_up(&self.hub, lookups), stop)));
         }
         let Some((plan, tasks)) = self.plan(now).await? else { return Ok(None) };
+        self.metrics.spent(&self.id, Stage::Plan, now.elapsed());
         self.tell_plan(&plan);
         if tasks.is_empty() {
             return Ok(None);
         }
         let outcomes = execute(self.hub.clone(), tasks, self.options.execute, stopped);
         let events = outcomes.map(|outcome| PassEvent::Outcome(Box::new(outcome))).boxed();
-        Ok(Some(Pass { events, stop }))
+        Ok(Some(Pass::new(events, stop)))
     }
 
     /// The plan as things are, and its effects that are due.
@@ -560,6 +606,9 @@ impl Engine {
 
     fn tell_plan(&mut self, plan: &Plan) {
         self.metrics.planned(&self.id, plan);
+        if let Some(seconds) = self.committed_seconds.filter(|_| plan.is_settled()) {
+            self.metrics.synced(&self.id, seconds);
+        }
         let mut told = BTreeMap::new();
         for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
             // What a guard holds is told together.

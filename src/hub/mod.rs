@@ -14,6 +14,7 @@ use crate::limits;
 
 mod answer;
 pub mod client;
+pub mod count;
 pub mod directives;
 pub mod execute;
 pub mod fleet;

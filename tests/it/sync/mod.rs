@@ -5,7 +5,7 @@ mod deletes;
 mod drift;
 pub mod fixture;
 mod guards;
-mod program;
+pub mod program;
 mod telling;
 mod trouble;
 mod writes;
