@@ -15,6 +15,8 @@ mod report_args;
 mod run;
 mod source_args;
 mod status;
+mod view_args;
+mod watch;
 
 /// Push YAML to Git, get ManifestWorks on an Open Cluster Management hub.
 #[derive(Debug, Parser)]
@@ -31,6 +33,7 @@ Examples:
   gitwork plan --base origin/main                   what this branch changes, without any cluster
   gitwork run --repo https://git.example/fleet.git  keep the hub in step with Git
   gitwork status                                    clusters x works, as the hub has them
+  gitwork tree edge-7/web                           one work down to its objects
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there are changes (`plan --exit-code`)";
 
@@ -47,7 +50,9 @@ enum Command {
     /// Let the held deletions of one plan through, and no other
     Approve(Box<approve::ApproveArgs>),
     /// Show what the hub has, and how far the clusters are with it
-    Status(status::StatusArgs),
+    Status(Box<status::StatusArgs>),
+    /// Show each work down to its objects, with feedback values and conditions
+    Tree(Box<status::TreeArgs>),
     /// Print the JSON Schema of a configuration file
     Schema(documents::SchemaArgs),
     /// Print the CRDs of the OCM kinds that gitwork uses
@@ -120,6 +125,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Plan(args) => compare::plan(&args),
         Command::Approve(args) => approve::approve(&args),
         Command::Status(args) => status::status(&args),
+        Command::Tree(args) => status::tree(*args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),
         Command::Completions(args) => documents::completions(&args),

@@ -314,7 +314,7 @@ fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<
         let read = move || {
             let hub = hub.clone();
             async move {
-                let client = client(&hub).await.map_err(|why| FleetError::Other(why.message))?;
+                let client = client(&hub).await.map_err(|why| FleetError::NoHub(why.message))?;
                 fleet::unreachable(&client).await
             }
             .boxed()

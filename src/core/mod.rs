@@ -33,5 +33,6 @@ pub mod snapshot;
 pub mod status;
 pub mod statusbranch;
 pub mod substitute;
+pub mod table;
 pub mod work;
 pub mod yaml;
