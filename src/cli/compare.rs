@@ -9,7 +9,7 @@ use super::source_args::{Filter, FilterArgs, HubArgs, SourceArgs};
 use super::{Exit, Failure, output, runtime};
 use crate::core::desired::Desired;
 use crate::core::name::RepoPath;
-use crate::core::observed::Observed;
+use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Plan, Policy};
 use crate::core::report::Style;
 use crate::core::review::{self, Review};
@@ -126,16 +126,28 @@ pub(super) fn plan_against_hub(
         Ok(approved) => policy.approved = approved,
         Err(why) => output::note(&format!("approvals on the hub are not known: {why}")),
     }
+    let (plan, observed) = plan_of(&source, &desired, works, &policy)?;
+    Ok(HubPlan { plan, desired, observed })
+}
+
+/// The plan for what Git wants and what the hub has, with Git's last word on what it no longer has.
+pub(super) fn plan_of(
+    source: &Source,
+    desired: &Arc<Desired>,
+    works: Vec<ObservedWork>,
+    policy: &Policy,
+) -> Result<(Plan, Observed), Failure> {
     let mut observed = Observed::default();
     for work in works {
         if work.is_ours(&desired.source) || desired.works.contains_key(&work.key) {
             observed.works.insert(work.key.clone(), work);
         }
     }
-    let candidates = plan::departed_candidates(&desired, &observed);
-    let departed = source.departed(&desired, &candidates, &cancel).map_err(Failure::new)?;
-    let plan = plan::plan(&desired, &observed, &departed, &policy);
-    Ok(HubPlan { plan, desired, observed })
+    let candidates = plan::departed_candidates(desired, &observed);
+    let departed =
+        source.departed(desired, &candidates, &AtomicBool::new(false)).map_err(Failure::new)?;
+    let plan = plan::plan(desired, &observed, &departed, policy);
+    Ok((plan, observed))
 }
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool), Failure> {

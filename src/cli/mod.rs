@@ -9,6 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod approve;
 mod compare;
 mod documents;
+mod explain;
 mod output;
 mod render;
 mod report_args;
@@ -34,6 +35,7 @@ Examples:
   gitwork run --repo https://git.example/fleet.git  keep the hub in step with Git
   gitwork status                                    clusters x works, as the hub has them
   gitwork tree edge-7/web                           one work down to its objects
+  gitwork explain edge-7/web/deployment/shop/web    where it comes from, and why it is not there
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there are changes (`plan --exit-code`)";
 
@@ -53,6 +55,8 @@ enum Command {
     Status(Box<status::StatusArgs>),
     /// Show each work down to its objects, with feedback values and conditions
     Tree(Box<status::TreeArgs>),
+    /// Tell where a work or an object comes from, and why it is (not) on its cluster
+    Explain(Box<explain::ExplainArgs>),
     /// Print the JSON Schema of a configuration file
     Schema(documents::SchemaArgs),
     /// Print the CRDs of the OCM kinds that gitwork uses
@@ -126,6 +130,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Approve(args) => approve::approve(&args),
         Command::Status(args) => status::status(&args),
         Command::Tree(args) => status::tree(*args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),
         Command::Completions(args) => documents::completions(&args),

@@ -2,6 +2,7 @@
 //! place; anywhere else each transition is one line (or one JSON or YAML document), as soon as the hub tells it.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -10,7 +11,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, interval, sleep_until};
 
@@ -63,13 +64,17 @@ async fn asked_to_end() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends when the other end of the pipe (or terminal) at stdout is closed; never where stdout is a file.
+/// Ends when the other end of the pipe at stdout is closed; never where stdout is a file.
 async fn reader_gone() {
-    // A file cannot be waited for, and has no reader to lose.
-    if let Ok(stdout) = AsyncFd::with_interest(io::stdout(), Interest::ERROR)
-        && stdout.ready(Interest::ERROR).await.is_ok()
-    {
-        return;
+    // Nothing is written through it, so that it need not be a pipe that does not block. A file cannot be waited for,
+    // and has no reader to lose.
+    let stdout = io::stdout().as_fd().try_clone_to_owned();
+    if let Ok(stdout) = stdout.and_then(pipe::Sender::from_owned_fd_unchecked) {
+        while let Ok(ready) = stdout.ready(Interest::ERROR).await {
+            if ready.is_error() {
+                return;
+            }
+        }
     }
     std::future::pending::<()>().await;
 }
@@ -114,9 +119,7 @@ fn line(one: &Transition, format: ViewFormat) -> String {
     match format {
         ViewFormat::Json => output::json_line(&value()),
         ViewFormat::Yaml => format!("---\n{}", yaml::write(&value())),
-        ViewFormat::Table | ViewFormat::Wide => {
-            print::transition(one, at, Style::Coloured) + "\n"
-        }
+        ViewFormat::Table | ViewFormat::Wide => print::transition(one, at, Style::Coloured) + "\n",
     }
 }
 
@@ -250,7 +253,8 @@ fn frame(live: &Live, show: &Show, note: Option<&str>) -> String {
     if lines.len() > room {
         let left_out = lines.len() - room.saturating_sub(1);
         lines.truncate(room.saturating_sub(1));
-        lines.push(format!("… {left_out} more lines; --cluster, --work and --state narrow it down"));
+        lines
+            .push(format!("… {left_out} more lines; --cluster, --work and --state narrow it down"));
     }
     lines.push(String::new());
     lines.push(table::cut(&summary, width));

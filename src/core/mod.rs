@@ -14,6 +14,7 @@ pub mod diagnostic;
 pub mod diff;
 pub mod digest;
 pub mod effect;
+pub mod explain;
 pub mod forge;
 pub mod jsonpath;
 pub mod kinds;

@@ -165,9 +165,13 @@ mod tests {
 
     #[test]
     fn texts_are_cut_by_columns() {
-        for (text, width, expected) in
-            [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("値値値", 5, "値値…"), ("値", 1, "…"), ("a", 0, "")]
-        {
+        for (text, width, expected) in [
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("値値値", 5, "値値…"),
+            ("値", 1, "…"),
+            ("a", 0, ""),
+        ] {
             assert_eq!(cut(text, width), expected);
         }
     }

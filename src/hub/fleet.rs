@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{bounded, transport};
+use crate::core::explain::Reach;
 use crate::core::name::{ClusterName, SourceId};
 use crate::core::status::live::Change;
 use crate::core::status::tree::WorkTree;
@@ -95,9 +96,25 @@ pub async fn unreachable(client: &Client) -> Result<BTreeSet<ClusterName>, Fleet
     Ok(status::unreachable(&clusters))
 }
 
+/// What the hub knows of one cluster.
+pub async fn reach_of(client: &Client, cluster: &ClusterName) -> Reach {
+    let clusters = Resource::clusters(client);
+    match timeout(limits::HUB_CALL, clusters.api.get_opt(cluster.as_str())).await {
+        Ok(Ok(Some(found))) => {
+            let found: Vec<Value> = value(found).into_iter().collect();
+            if status::unreachable(&found).is_empty() { Reach::Reached } else { Reach::Lost }
+        }
+        Ok(Ok(None)) => Reach::NoCluster,
+        Ok(Err(_)) | Err(_) => Reach::Unknown,
+    }
+}
+
 /// The works that gitwork wrote, and what becomes of them, for ever. An error says why the hub tells nothing for now;
 /// it is asked again, with growing pauses.
-pub fn watch(client: &Client, selection: &Selection) -> BoxStream<'static, Result<Change, FleetError>> {
+pub fn watch(
+    client: &Client,
+    selection: &Selection,
+) -> BoxStream<'static, Result<Change, FleetError>> {
     let works = Resource::works(client, selection);
     let labels = selection.labels();
     let works = works.watch(Some(&labels)).map(|event| {

@@ -16,6 +16,7 @@ mod custom_resources;
 mod deploy;
 mod docs;
 mod example;
+mod explain;
 mod forge;
 mod git_fetch;
 mod git_history;

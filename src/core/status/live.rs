@@ -15,7 +15,10 @@ pub enum Change {
     Restart,
     /// A work is there, new or changed.
     Set(Box<WorkTree>),
-    Gone { cluster: String, work: String },
+    Gone {
+        cluster: String,
+        work: String,
+    },
     /// The list is complete.
     Listed,
     /// The clusters that the hub has lost touch with.
@@ -96,7 +99,8 @@ impl Live {
     }
 
     fn set(&mut self, mut tree: WorkTree) -> Vec<Transition> {
-        tree.work.unreachable = self.unreachable.iter().any(|name| name.as_str() == tree.work.cluster);
+        tree.work.unreachable =
+            self.unreachable.iter().any(|name| name.as_str() == tree.work.cluster);
         let key = (tree.work.cluster.clone(), tree.work.work.clone());
         if let Some(listing) = &mut self.listing {
             listing.insert(key, tree);
@@ -188,7 +192,11 @@ fn of_object(before: Option<&ObjectStatus>, now: &ObjectStatus, of: &WorkTree) -
         state: Some(now.state),
         unreachable: of.work.unreachable,
         message: now.message.clone(),
-        details: now.feedback.iter().map(|(name, found)| format!("{name}={}", value(found))).collect(),
+        details: now
+            .feedback
+            .iter()
+            .map(|(name, found)| format!("{name}={}", value(found)))
+            .collect(),
     }
 }
 

@@ -121,7 +121,10 @@ impl ObjectStatus {
         let message = status.zip(condition).filter(|_| bad);
         let message = message.map(|(status, condition)| short(told_of(status, condition)));
         let is_secret = own("/kind") == "Secret" || status.is_some_and(super::is_secret);
-        let mut all: Vec<Condition> = conditions.all.iter().take(limits::STATUS_CONDITIONS_MAX)
+        let mut all: Vec<Condition> = conditions
+            .all
+            .iter()
+            .take(limits::STATUS_CONDITIONS_MAX)
             .map(|one| Condition::read(one, 0, status))
             .collect();
         all.iter_mut().for_each(|one| one.outdated = !seen);
