@@ -24,6 +24,7 @@ use crate::daemon::engine::{Engine, EngineOptions};
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::reporters::{self, Reporting};
+use crate::daemon::transitions::TransitionReporter;
 use crate::git::watch::Watch;
 use crate::hub::execute::ExecuteOptions;
 use crate::hub::fleet::{self, FleetError};
@@ -85,13 +86,9 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let exit = runtime.block_on(async {
         let connect =
             hub_client::connector(setup.hub.kubeconfig.clone(), setup.hub.context.clone());
-        let hub: Arc<dyn Hub> = Arc::new(
-            KubeHub::connect(connect)
-                .await
-                .map_err(Failure::new)?
-                .in_namespace(setup.hub.namespace()),
-        );
-        if args.once { once(setup, hub).await } else { serve(setup, hub).await }
+        let hub = KubeHub::connect(connect).await.map_err(Failure::new)?;
+        let hub = hub.in_namespace(setup.hub.namespace());
+        if args.once { once(setup, Arc::new(hub)).await } else { serve(setup, hub).await }
     });
     // A fetch that hangs in the network must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -246,7 +243,8 @@ async fn once(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
+async fn serve(setup: Setup, kube: KubeHub) -> Result<Exit, Failure> {
+    let hub: Arc<dyn Hub> = Arc::new(kube.clone());
     let metrics = Arc::new(Metrics::default());
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
@@ -271,10 +269,10 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
-        if !reporting.is_empty() {
-            let feed = engine.listen(reach.clone());
-            reporting.start(&config, &feed, &stop, &mut reporters).map_err(Failure::new)?;
-        }
+        let feed = engine.listen(reach.clone());
+        reporting.start(&config, &feed, &stop, &mut reporters).map_err(Failure::new)?;
+        let transitions = TransitionReporter::new(kube.clone(), instance());
+        reporters.spawn(transitions.run(feed, stop.clone()));
         engines.spawn(engine.run(hinted, stop.clone()));
     }
     if let Some(address) = setup.listen {
@@ -304,6 +302,12 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         Some(Some(Ok(Err(error)))) => Err(Failure::new(error)),
         Some(_) => Err(Failure::new("an engine ended on its own; this is a bug in gitwork")),
     }
+}
+
+/// Which of several daemons this is: in a pod, its name.
+fn instance() -> String {
+    let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
 }
 
 /// Has the clusters' reach read where somebody is told of it.

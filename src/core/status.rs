@@ -2,6 +2,7 @@
 //!
 //! - [`view`]: what is kept of each work's status for the daemon, bounded.
 //! - [`tree`]: a work down to its objects; [`live`]: works that are followed; [`print`]: both for people.
+//! - [`turn`]: what has changed between two states of a source, for logs and Events.
 //! - [`source`]: the state of all works of a source, with the plan and Git's errors.
 //! - here: the states, the line that sums them up, and single works for `gitwork status`.
 
@@ -9,6 +10,7 @@ pub mod live;
 pub mod print;
 pub mod source;
 pub mod tree;
+pub mod turn;
 pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};

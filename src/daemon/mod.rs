@@ -6,3 +6,4 @@ pub mod http;
 pub mod metrics;
 pub mod reporters;
 pub mod state;
+pub mod transitions;

@@ -14,6 +14,7 @@ use crate::limits;
 mod answer;
 pub mod approvals;
 pub mod client;
+pub mod events;
 pub mod execute;
 pub mod fleet;
 mod list;

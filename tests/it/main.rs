@@ -37,5 +37,6 @@ mod simulation;
 mod status_branch;
 mod sync;
 mod tidy;
+mod views;
 mod wire;
 mod yaml_oracle;

@@ -24,6 +24,8 @@ pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus
             state: *state,
             since: Timestamp::UNIX_EPOCH,
             why: None,
+            code: None,
+            uid: None,
             path: None,
             commit: None,
             view: StatusView::default(),

@@ -3,6 +3,7 @@
 mod budget;
 mod deletes;
 mod drift;
+mod events;
 pub mod fixture;
 mod program;
 mod telling;
