@@ -12,6 +12,21 @@ use serde_json::Value;
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use crate::api;
 
+/// The rule fields of a `manifestConfigs` entry (OCM: ManifestConfigOption), which a manifest sidecar has too.
+pub const RULE_FIELDS: [&str; 4] =
+    ["feedbackRules", "updateStrategy", "conditionRules", "feedbackScrapeType"];
+
+/// The fields of our files whose content is OCM's: OCM's own rules judge them.
+pub const OCM_FIELDS: [&str; 7] = [
+    "deleteOption",
+    "executor",
+    "manifestConfigs",
+    "feedbackRules",
+    "updateStrategy",
+    "conditionRules",
+    "feedbackScrapeType",
+];
+
 /// `gitwork.yaml` at the source's path: what holds for all works.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

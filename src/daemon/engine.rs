@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::bulletin::{Bulletin, Reach};
 use super::metrics::Metrics;
 use super::state::State;
-use crate::core::backoff::{self, Setback};
+use crate::core::backoff;
 use crate::core::desired::Desired;
 use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
@@ -100,7 +100,7 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> Self {
         let id = source.config().id.clone();
-        let state = State::new(id.clone(), options.policy.clone());
+        let state = State::new(id.clone(), options.policy.clone(), Instant::now());
         let cancel = Arc::new(AtomicBool::new(false));
         let (source, told, told_held) = (Some(source), BTreeMap::new(), None);
         let (bulletin, on_ready) = (None, None);
@@ -227,28 +227,24 @@ impl Engine {
         // A plan that needed the source in the meantime went without it.
         self.state.mark_changed();
         let seed = fastrand::u64(..);
-        let wait = match read {
+        match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
                 self.on_read(&read, looped);
-                self.options.interval.mul_f64(0.9 + 0.2 * (seed as f64 / u64::MAX as f64))
             }
             Err(error) => {
                 tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
                 self.metrics.fetched(&self.id, false);
-                let setback = Setback::Unavailable { retry_after_seconds: None };
-                let wait = backoff::delay(looped.failed_fetches, setback, seed);
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);
-                wait.max(Duration::from_secs(1))
             }
-        };
-        let wait = if looped.hinted { Duration::ZERO } else { wait };
-        looped.next_fetch = Instant::now() + wait;
+        }
+        let wait = backoff::next_fetch(self.options.interval, looped.failed_fetches, seed);
+        looped.next_fetch = Instant::now() + if looped.hinted { Duration::ZERO } else { wait };
     }
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
         self.metrics.fetched(&self.id, true);
-        if !self.state.set_read(read) {
+        if !self.state.set_desired(&read.desired) {
             return;
         }
         if let Some(bulletin) = &mut self.bulletin {
@@ -423,7 +419,7 @@ impl Engine {
         let cancel = self.cancel.clone();
         let read = self.with_source(move |source| source.read(&cancel)).await?;
         let read = read.ok_or(EngineError::Panic)??;
-        self.state.set_read(&read);
+        self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
         // Once to act, once more where a name turned out to be taken or an object to be newer.

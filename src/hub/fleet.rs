@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use super::{bounded, transport};
 use crate::core::explain::Reach;
 use crate::core::name::{ClusterName, SourceId};
+use crate::core::status;
 use crate::core::status::live::Change;
 use crate::core::status::tree::WorkTree;
-use crate::core::status::{self};
 use crate::core::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
 use crate::limits;
 

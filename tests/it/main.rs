@@ -13,6 +13,7 @@ mod cli;
 mod contract;
 mod control_plane;
 mod custom_resources;
+mod departed;
 mod deploy;
 mod docs;
 mod example;
@@ -34,6 +35,7 @@ mod review;
 mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod state;
 mod status_branch;
 mod sync;
 mod tidy;

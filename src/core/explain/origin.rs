@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{ObjectPlace, Place, Setting};
-use crate::core::config::{ClusterFile, FileKind, SourceFile, WorkFile};
+use crate::core::config::{ClusterFile, FileKind, RULE_FIELDS, SourceFile, WorkFile};
 use crate::core::configfile::{self, Config};
 use crate::core::diagnostic::{Location, Scope};
 use crate::core::kinds::KindIndex;
@@ -14,7 +14,7 @@ use crate::core::layout::{self, IgnoreRules};
 use crate::core::manifest::Manifest;
 use crate::core::manifests;
 use crate::core::name::{ClusterName, ObjectId, RepoPath, WorkKey};
-use crate::core::render::{RULE_FIELDS, Sidecar, is_about, name_resources, sidecar_fields};
+use crate::core::render::{Sidecar, is_about, name_resources, sidecar_fields};
 use crate::core::snapshot::{ObjectError, Objects, Snapshot};
 use crate::core::substitute::CLUSTER_NAME;
 use crate::limits;
