@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -23,6 +24,7 @@ use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineOptions};
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
+use crate::daemon::page::{self, Page};
 use crate::daemon::reporters::{self, Reporting};
 use crate::git::watch::Watch;
 use crate::hub::execute::ExecuteOptions;
@@ -57,6 +59,12 @@ pub struct RunArgs {
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Address of the status page, as in 127.0.0.1:8081; everybody who can reach it can read it
+    #[arg(long, value_name = "ADDRESS")]
+    page_bind: Option<SocketAddr>,
+    /// Name under which the page answers, besides addresses and names within a cluster (can be repeated)
+    #[arg(long, value_name = "NAME")]
+    page_host: Vec<String>,
     /// Form of the log on stderr; GITWORK_LOG sets its level
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -73,6 +81,13 @@ struct Setup {
     sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
+    page: Option<PageSetup>,
+}
+
+/// Where the status page is served.
+struct PageSetup {
+    bind: SocketAddr,
+    hosts: Vec<String>,
 }
 
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
@@ -131,7 +146,12 @@ fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
     let options = engine_options(args.interval, policy, concurrency);
     let sources = vec![(args.source.config()?, options, args.report.reporting())];
-    Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen })
+    Ok(Setup {
+        sources,
+        hub: args.hub.clone(),
+        listen: args.listen,
+        page: args.page_bind.map(|bind| PageSetup { bind, hosts: args.page_host.clone() }),
+    })
 }
 
 fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
@@ -162,12 +182,14 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             return Err(in_file(path, &format!("sources[{index}].id"), &message));
         }
     }
-    let listen = match &file.listen {
-        Some(address) => Some(address.parse().map_err(|_| {
-            in_file(path, "listen", &format!("{address:?} is no address as in 0.0.0.0:8080"))
-        })?),
-        None => None,
+    let address = |field: &str, text: &String| {
+        let why = |_| in_file(path, field, &format!("{text:?} is no address as in 0.0.0.0:8080"));
+        text.parse::<SocketAddr>().map_err(why)
     };
+    let listen = file.listen.as_ref().map(|text| address("listen", text)).transpose()?;
+    let bound = file.page.as_ref().map(|page| address("page.bind", &page.bind)).transpose()?;
+    let hosts = [file.page.map(|page| page.hosts).unwrap_or_default(), args.page_host.clone()];
+    let hosts = hosts.concat();
     let kubeconfig = args.hub.kubeconfig.clone().or(file.kubeconfig.map(PathBuf::from));
     let context = args.hub.context.clone().or(file.context);
     let namespace = args.hub.namespace.clone().or(file.namespace);
@@ -178,6 +200,7 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         sources,
         hub: HubArgs { kubeconfig, context, namespace },
         listen: args.listen.or(listen),
+        page: args.page_bind.or(bound).map(|bind| PageSetup { bind, hosts }),
     })
 }
 
@@ -255,7 +278,8 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     let mut watches = Vec::new();
     let mut reporters = JoinSet::new();
     let reach = watch_reach(&setup, &stop, &mut reporters);
-    for (config, options, reporting) in setup.sources {
+    let page = new_page(&setup);
+    for (number, (config, options, reporting)) in setup.sources.into_iter().enumerate() {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
             let hint = hint.clone();
@@ -271,17 +295,22 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
-        if !reporting.is_empty() {
+        if !reporting.is_empty() || page.is_some() {
             let feed = engine.listen(reach.clone());
             reporting.start(&config, &feed, &stop, &mut reporters).map_err(Failure::new)?;
+            if let Some((_, page)) = &page {
+                let page = page.clone().follow(number, feed, engine.trouble(), stop.clone());
+                reporters.spawn(page);
+            }
         }
         engines.spawn(engine.run(hinted, stop.clone()));
     }
+    if let Some((address, page)) = page {
+        let listener = listen(address, "the status page").await?;
+        reporters.spawn(page.serve(listener, stop.clone()).map(drop));
+    }
     if let Some(address) = setup.listen {
-        let listener = http::bind(address)
-            .await
-            .map_err(|why| Failure::new(format!("cannot listen on {address}: {why}")))?;
-        tracing::info!(address = %listener.local_addr().map_err(Failure::new)?, "listening");
+        let listener = listen(address, "listening").await?;
         tokio::spawn(http::serve(listener, metrics, health, stop));
     }
     let ended = tokio::select! {
@@ -306,10 +335,28 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     }
 }
 
+/// A listener, and a line in the log that says where it is.
+async fn listen(address: SocketAddr, what: &str) -> Result<TcpListener, Failure> {
+    let listener = http::bind(address)
+        .await
+        .map_err(|why| Failure::new(format!("cannot listen on {address}: {why}")))?;
+    tracing::info!(address = %listener.local_addr().map_err(Failure::new)?, "{what}");
+    Ok(listener)
+}
+
+/// The status page and its address, where it is asked for.
+fn new_page(setup: &Setup) -> Option<(SocketAddr, Page)> {
+    let PageSetup { bind, hosts } = setup.page.as_ref()?;
+    let namespace = setup.hub.namespace.as_deref();
+    let sources = setup.sources.iter();
+    let sources = sources.map(|(config, _, told)| page::source_info(config, told, namespace));
+    Some((*bind, Page::new(sources.collect(), hosts.clone())))
+}
+
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
-    if setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty()) {
+    if setup.page.is_some() || setup.sources.iter().any(|(_, _, told)| !told.is_empty()) {
         let hub = setup.hub.clone();
         let read = move || {
             let hub = hub.clone();

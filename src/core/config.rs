@@ -186,6 +186,8 @@ pub struct DaemonFile {
     pub cache: Option<String>,
     /// Address of /healthz, /readyz and /metrics, as in `0.0.0.0:8080`; off where it is absent.
     pub listen: Option<String>,
+    /// The status page; off where it is absent.
+    pub page: Option<PageConfig>,
     /// Writes to the hub that are under way at once.
     #[schemars(range(min = 1, max = 256))]
     pub concurrency: usize,
@@ -200,9 +202,21 @@ impl Default for DaemonFile {
             namespace: None,
             cache: None,
             listen: None,
+            page: None,
             concurrency: 32,
         }
     }
+}
+
+/// Where the status page is served.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PageConfig {
+    /// Its address, as in `127.0.0.1:8081`. Everybody who can reach it can read it.
+    pub bind: String,
+    /// Names under which it answers, besides addresses and names within a cluster: those of an ingress or a proxy.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 /// One repository, ref and path that the daemon syncs.

@@ -10,7 +10,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::bulletin::{Bulletin, Reach};
+use super::bulletin::{Bulletin, Reach, Trouble};
 use super::metrics::Metrics;
 use super::state::State;
 use crate::core::backoff::{self, Setback};
@@ -63,6 +63,8 @@ pub struct Engine {
     told_held: Option<Digest>,
     /// What is told of the source, where somebody listens.
     bulletin: Option<Bulletin>,
+    /// Why the source cannot be read now.
+    trouble: watch::Sender<Option<String>>,
     /// Called once both sides are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -104,6 +106,7 @@ impl Engine {
         let cancel = Arc::new(AtomicBool::new(false));
         let (source, told, told_held) = (Some(source), BTreeMap::new(), None);
         let (bulletin, on_ready) = (None, None);
+        let trouble = watch::Sender::new(None);
         Self {
             id,
             hub,
@@ -115,8 +118,14 @@ impl Engine {
             told,
             told_held,
             bulletin,
+            trouble,
             on_ready,
         }
+    }
+
+    /// Why the source cannot be read, for whoever wants to know.
+    pub fn trouble(&self) -> Trouble {
+        self.trouble.subscribe()
     }
 
     /// Has `call` called once the source has been read and its works on the hub are known.
@@ -230,12 +239,14 @@ impl Engine {
         let wait = match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
+                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
                 self.on_read(&read, looped);
                 self.options.interval.mul_f64(0.9 + 0.2 * (seed as f64 / u64::MAX as f64))
             }
             Err(error) => {
                 tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
                 self.metrics.fetched(&self.id, false);
+                self.trouble.send_replace(Some(with_causes(&error)));
                 let setback = Setback::Unavailable { retry_after_seconds: None };
                 let wait = backoff::delay(looped.failed_fetches, setback, seed);
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);

@@ -4,6 +4,7 @@
 //! - [`request`]: one commit status as an HTTP request, as each forge documents it.
 //! - [`answer`]: what a forge's answer means.
 //! - [`config`]: what the daemon is told of a forge.
+//! - [`web`]: the pages that a forge shows people.
 //! - [`schedule`]: which status is to be written now, within the forge's limits.
 
 pub mod address;
@@ -11,6 +12,7 @@ pub mod answer;
 pub mod config;
 pub mod request;
 pub mod schedule;
+pub mod web;
 
 use std::fmt;
 
@@ -21,6 +23,7 @@ pub use address::{AddressError, Target};
 pub use config::{CommitStatusConfig, StatusBranchConfig};
 pub use request::{HttpRequest, request};
 pub use schedule::{Next, Schedule};
+pub use web::WebPages;
 
 use super::name::CommitId;
 

@@ -173,7 +173,7 @@ fn encoded(text: &str) -> String {
     out
 }
 
-fn encoded_path(path: &str) -> String {
+pub(super) fn encoded_path(path: &str) -> String {
     path.split('/').map(encoded).collect::<Vec<_>>().join("/")
 }
 

@@ -9,8 +9,10 @@ use jiff::Timestamp;
 
 use super::view::{Account, StatusView};
 use super::{Clusters, State, Verdict};
+use crate::core::budget::Excess;
 use crate::core::desired::Desired;
 use crate::core::diagnostic::{Diagnostic, Scope};
+use crate::core::digest::Digest;
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::Observed;
 use crate::core::plan::{Effect, Plan, Reason, Step};
@@ -64,6 +66,30 @@ pub struct SourceStatus {
     pub errors: usize,
     /// The first of them, with its place.
     pub first_error: Option<String>,
+    /// What the plan would delete once somebody approves of it.
+    pub held: Option<HeldDeletions>,
+}
+
+/// Deletions of one plan that wait for somebody's approval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeldDeletions {
+    /// What to approve.
+    pub hash: Digest,
+    /// How many works they are.
+    pub works: usize,
+    /// Which bound of the budget they are over.
+    pub excess: Excess,
+}
+
+impl HeldDeletions {
+    fn of(plan: &Plan) -> Option<Self> {
+        plan.steps.iter().find_map(|step| match &step.reason {
+            Reason::HeldByBudget { hash, works, excess, .. } => {
+                Some(Self { hash: *hash, works: *works, excess: excess.clone() })
+            }
+            _ => None,
+        })
+    }
 }
 
 /// What a status is made from.
@@ -108,6 +134,7 @@ impl SourceStatus {
             unreachable: inputs.unreachable.clone(),
             errors: errors.clone().count(),
             first_error: errors.clone().next().map(told),
+            held: HeldDeletions::of(inputs.plan),
         }
     }
 
@@ -247,10 +274,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::core::budget::Excess;
     use crate::core::desired::Frozen;
     use crate::core::diagnostic::{Code, Location, Span};
-    use crate::core::digest::Digest;
     use crate::core::name::WorkName;
     use crate::core::observed::ObservedWork;
 

@@ -37,6 +37,7 @@ pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus
         unreachable: BTreeSet::new(),
         errors: 0,
         first_error: None,
+        held: None,
     })
 }
 
