@@ -1,0 +1,56 @@
+// The list of sources: commit, what it has come to, and what somebody has to do.
+
+import { command, element, foreign, icon, link, short } from "./dom.js";
+
+const VERDICTS = { success: ["done", "done"], pending: ["busy", "in progress"], failure: ["bad", "needs attention"] };
+
+export function verdict(name) {
+  const [symbol, word] = VERDICTS[name] ?? VERDICTS.pending;
+  return element("span", `verdict v-${name}`, icon(symbol), element("span", "unseen", word));
+}
+
+export function drawSources(root, board) {
+  const text = JSON.stringify(board.sources);
+  if (root.dataset.text === text) return;
+  root.dataset.text = text;
+  root.replaceChildren(...board.sources.map(source));
+  root.classList.toggle("many", board.sources.length > 3);
+}
+
+function source(told) {
+  const state = told.trouble ? "failure" : (told.verdict ?? "pending");
+  const head = element(
+    "div", "source-head",
+    verdict(state),
+    element("strong", "", told.id),
+    told.commit && link(told.commitUrl, short(told.commit), "commit"),
+    foreign("span", "quiet where", told.reference ? `${told.repository} · ${told.reference}` : told.repository),
+  );
+  const line = told.line ?? (told.trouble ? "not read yet" : "being read …");
+  return element(
+    "li", "source",
+    head,
+    foreign("p", "line", line),
+    told.trouble && note("bad", "The source cannot be read; the hub stays as it is", told.trouble),
+    told.firstError && note("bad", told.errors === 1 ? "An error in Git" : `${told.errors} errors in Git; the first`, told.firstError),
+    told.held && heldNote(told.held),
+  );
+}
+
+function note(symbol, title, text) {
+  return element("div", `note ${symbol}`, icon(symbol), element("div", "", element("strong", "", title), foreign("p", "", text)));
+}
+
+export function heldNote(held) {
+  const title = held.works === 1 ? "1 deletion waits for approval" : `${held.works} deletions wait for approval`;
+  return element(
+    "div", "note held",
+    icon("held"),
+    element(
+      "div", "",
+      element("strong", "", title),
+      element("p", "", `Held, because ${held.why}. If they are meant:`),
+      command(held.command),
+    ),
+  );
+}
