@@ -27,7 +27,7 @@ async fn main() {
         std::future::pending::<()>().await;
     }
     let browser = Browser::start();
-    let tab = browser.tab(1280, 760);
+    let tab = browser.tab(1200, 680);
     tab.open(&stage.url());
     tab.until("document.querySelectorAll('[role=gridcell]').length > 100").await;
     take(&tab, "page-light");

@@ -3,8 +3,9 @@
 import { element, icon } from "./dom.js";
 
 const ROW = 36; // height of a row in pixels, as in page.css
-const HEAD = { wide: 40, narrow: 116 }; // height of the heads of columns
-const WIDE = 96; // a column of so many pixels has room for the state's word
+const HEAD = { flat: 40, upright: 116 }; // height of the heads of columns
+const WORDS = 124; // a column of so many pixels has room for every state's word
+const FLAT = 72; // and one of so many for a short name above it
 const WIDEST = 150;
 const NARROW = 40;
 const EDGE = 4; // rows and columns beyond what can be seen
@@ -52,18 +53,19 @@ export class Grid {
 
   measure() {
     const width = this.root.clientWidth;
-    const name = width < 560 ? 128 : 220;
+    const name = width < 560 ? 132 : 220;
     const count = Math.max(1, this.view.columns.length);
     const room = Math.floor((width - name - 12) / count);
-    const column = room >= WIDE ? Math.min(room, WIDEST) : NARROW;
-    return { width, name, column, wide: column >= WIDE, head: column >= WIDE ? HEAD.wide : HEAD.narrow };
+    const column = room >= FLAT ? Math.min(room, WIDEST) : NARROW;
+    const flat = column >= FLAT;
+    return { width, name, column, flat, words: column >= WORDS, head: flat ? HEAD.flat : HEAD.upright };
   }
 
   draw() {
     const size = this.measure();
     this.size = size;
     const { rows, columns } = this.view;
-    this.root.classList.toggle("narrow", !size.wide);
+    this.root.classList.toggle("upright", !size.flat);
     this.root.setAttribute("aria-rowcount", String(rows.length + 1));
     this.root.setAttribute("aria-colcount", String(columns.length + 1));
     this.canvas.style.width = `${size.name + columns.length * size.column + 8}px`;
@@ -171,7 +173,7 @@ export class Grid {
     const number = this.board.rows[cluster].get(column);
     const state = number === undefined ? "none" : this.board.states[number];
     const isDim = number !== undefined && !this.view.wanted[number];
-    const key = `${state} ${isDim} ${isLost} ${this.size.wide}`;
+    const key = `${state} ${isDim} ${isLost} ${this.size.words}`;
     if (cell.dataset.key === key) return;
     // What changes under somebody's eyes is shown to have changed.
     const isNew = cell.dataset.state !== undefined && cell.dataset.state !== state;
@@ -188,7 +190,7 @@ export class Grid {
     }
     cell.title = `${name} / ${work}: ${word}`;
     const mark = element("span", `mark s-${state}${isDim ? " dim" : ""}${isNew ? " new" : ""}`, icon(state));
-    if (this.size.wide) mark.append(element("span", "word", word));
+    if (this.size.words) mark.append(element("span", "word", word));
     cell.replaceChildren(mark);
   }
 

@@ -110,7 +110,8 @@ function refreshPanel(touched) {
 
 function draw() {
   const view = board.view(filter);
-  at("line").replaceChildren(verdict(board.verdict), element("span", "", board.line));
+  at("line").replaceChildren(verdict(board.verdict), element("span", "text", board.line));
+  at("line").title = board.line;
   document.title = `${{ success: "✓", pending: "…", failure: "✕" }[board.verdict]} ${board.line} – gitwork`;
   drawSources(at("sources"), board);
   drawSourceChoice();

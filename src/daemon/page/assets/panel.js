@@ -82,7 +82,7 @@ function content(work) {
         element("p", "", "The hub has lost touch with it. This is what it said last.")),
     ),
     work.why && reason(work),
-    work.held && heldNote(work.held),
+    work.held && heldNote(work.held, true),
     work.message && section("What the agent says", foreign("pre", "message", work.message)),
     conditions(work.conditions),
     objects(work),

@@ -13,11 +13,12 @@ export function drawSources(root, board) {
   const text = JSON.stringify(board.sources);
   if (root.dataset.text === text) return;
   root.dataset.text = text;
-  root.replaceChildren(...board.sources.map(source));
+  // The line of an only source stands above everything already.
+  root.replaceChildren(...board.sources.map((told) => source(told, board.sources.length > 1)));
   root.classList.toggle("many", board.sources.length > 3);
 }
 
-function source(told) {
+function source(told, withLine) {
   const state = told.trouble ? "failure" : (told.verdict ?? "pending");
   const head = element(
     "div", "source-head",
@@ -30,7 +31,7 @@ function source(told) {
   return element(
     "li", "source",
     head,
-    foreign("p", "line", line),
+    (withLine || !told.known) && foreign("p", "line", line),
     told.trouble && note("bad", "The source cannot be read; the hub stays as it is", told.trouble),
     told.firstError && note("bad", told.errors === 1 ? "An error in Git" : `${told.errors} errors in Git; the first`, told.firstError),
     told.held && heldNote(told.held),
@@ -41,16 +42,15 @@ function note(symbol, title, text) {
   return element("div", `note ${symbol}`, icon(symbol), element("div", "", element("strong", "", title), foreign("p", "", text)));
 }
 
-export function heldNote(held) {
+// What is held, how much of it, and the command that lets it through: at hand, but out of the way.
+export function heldNote(held, isOpen = false) {
   const title = held.works === 1 ? "1 deletion waits for approval" : `${held.works} deletions wait for approval`;
-  return element(
-    "div", "note held",
-    icon("held"),
-    element(
-      "div", "",
-      element("strong", "", title),
-      element("p", "", `Held, because ${held.why}. If they are meant:`),
-      command(held.command),
-    ),
+  const details = element(
+    "details", "",
+    element("summary", "", element("strong", "", title)),
+    element("p", "", `Held, because ${held.why}. If they are meant:`),
+    command(held.command),
   );
+  details.open = isOpen;
+  return element("div", "note held", icon("held"), details);
 }
