@@ -8,7 +8,11 @@ use std::time::Duration;
 use gitwork::core::page::SourceInfo;
 use gitwork::daemon::page::{Page, source_info};
 use gitwork::daemon::reporters::Reporting;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -66,13 +70,8 @@ async fn a_work_goes_from_pending_to_failed_to_applied_before_ones_eyes() {
     tab.until(&format!("{state} === 'pending'")).await;
     agent_fails(&sync, "web", "quota exceeded <b>for</b> configmaps").await;
     tab.until(&format!("{state} === 'failed'")).await;
-    assert_eq!(
-        tab.eval("document.getElementById('line').innerText.trim()")
-            .as_str()
-            .unwrap()
-            .ends_with(&format!("0/1 cluster applied, 1 failed: {}", sync.clusters[0])),
-        true
-    );
+    let line = tab.eval("document.querySelector('#line .text').innerText");
+    assert_eq!(line, format!("0/1 cluster applied, 1 failed: {}", sync.clusters[0]));
     tab.click(".cell[data-state=failed]");
     let panel = "document.getElementById('panel').innerText";
     tab.until(&format!("{panel}.includes('quota exceeded <b>for</b> configmaps')")).await;
@@ -164,4 +163,29 @@ async fn the_program_serves_the_page_with_the_rights_of_deploy_and_shows_no_cred
     )
     .await;
     assert_eq!(tab.complaints(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifests_of_the_page_lead_to_the_pod_of_the_daemon() {
+    deploy::installed().await;
+    let client = harness::hub().await.client();
+    let text = include_str!("../../../deploy/page.yaml");
+    harness::apply(client.clone(), text).await.unwrap();
+    let deployment: Deployment =
+        Api::namespaced(client.clone(), "gitwork").get("gitwork").await.unwrap();
+    let labels = deployment.spec.unwrap().template.metadata.unwrap().labels.unwrap();
+    let service: Service =
+        Api::namespaced(client.clone(), "gitwork").get("gitwork-page").await.unwrap();
+    let spec = service.spec.unwrap();
+    assert_eq!(spec.selector.unwrap(), labels);
+    assert_eq!(spec.ports.unwrap()[0].target_port, Some(IntOrString::Int(8081)));
+    let policy: NetworkPolicy =
+        Api::namespaced(client, "gitwork").get("gitwork-page").await.unwrap();
+    let policy = policy.spec.unwrap();
+    assert_eq!(policy.pod_selector.unwrap().match_labels.unwrap(), labels);
+    assert!(policy.ingress.unwrap()[0].from.is_some(), "not everybody is let in");
+    assert!(
+        text.contains("bind: 0.0.0.0:8081"),
+        "the page is bound where the Service looks for it"
+    );
 }

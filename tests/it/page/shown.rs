@@ -193,6 +193,8 @@ async fn light_and_dark_can_both_be_read() {
         grounds.push(tab.eval("getComputedStyle(document.body).backgroundColor"));
     }
     assert_ne!(grounds[0], grounds[1]);
+    tab.eval("document.getElementById('count').style.color = '#555'");
+    assert_eq!(tab.eval(CONTRASTS).as_array().unwrap().len(), 1, "the measure sees what is poor");
     assert_clean(&tab, &stage);
 }
 

@@ -3,7 +3,7 @@
 import { element, icon } from "./dom.js";
 
 const ROW = 36; // height of a row in pixels, as in page.css
-const HEAD = { flat: 40, upright: 116 }; // height of the heads of columns
+const HEAD = { flat: 40, named: 54, upright: 116 }; // height of the heads of columns
 const WORDS = 124; // a column of so many pixels has room for every state's word
 const FLAT = 72; // and one of so many for a short name above it
 const WIDEST = 150;
@@ -58,7 +58,10 @@ export class Grid {
     const room = Math.floor((width - name - 12) / count);
     const column = room >= FLAT ? Math.min(room, WIDEST) : NARROW;
     const flat = column >= FLAT;
-    return { width, name, column, flat, words: column >= WORDS, head: flat ? HEAD.flat : HEAD.upright };
+    // Two sources may have works of one name.
+    const named = flat && this.board.sources.length > 1;
+    const head = named ? HEAD.named : flat ? HEAD.flat : HEAD.upright;
+    return { name, column, flat, named, words: column >= WORDS, head };
   }
 
   draw() {
@@ -76,7 +79,7 @@ export class Grid {
     const left = Math.max(0, Math.floor(scrollLeft / size.column) - EDGE);
     const right = Math.min(columns.length, Math.ceil((scrollLeft + clientWidth - size.name) / size.column) + EDGE);
     // Rows are kept for as long as their columns are the same ones in the same places.
-    const layout = `${size.name} ${size.column} ${columns.slice(left, right).join()} ${left}`;
+    const layout = `${size.name} ${size.column} ${size.head} ${columns.slice(left, right).join()} ${left}`;
     if (layout !== this.layout) {
       this.layout = layout;
       for (const row of this.drawn.values()) row.remove();
@@ -101,14 +104,13 @@ export class Grid {
     corner.setAttribute("aria-colindex", "1");
     corner.style.width = `${size.name}px`;
     const heads = [corner];
-    const severalSources = this.board.sources.length > 1;
     for (let at = left; at < right; at += 1) {
       const { source, work } = this.board.columns[this.view.columns[at]];
       const from = this.board.sources[source].id;
-      const head = element("div", "cell column", element("span", "", work));
+      const head = element("div", "cell column", element("span", "", work), size.named && element("span", "from", from));
       head.setAttribute("role", "columnheader");
       head.setAttribute("aria-colindex", String(at + 2));
-      head.title = severalSources ? `${work} (${from})` : work;
+      head.title = this.board.sources.length > 1 ? `${work} (${from})` : work;
       head.style.left = `${size.name + at * size.column}px`;
       head.style.width = `${size.column}px`;
       heads.push(head);

@@ -15,7 +15,7 @@ export function drawSources(root, board) {
   root.dataset.text = text;
   // The line of an only source stands above everything already.
   root.replaceChildren(...board.sources.map((told) => source(told, board.sources.length > 1)));
-  root.classList.toggle("many", board.sources.length > 3);
+  root.classList.toggle("many", board.sources.length > 1);
 }
 
 function source(told, withLine) {
