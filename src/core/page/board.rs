@@ -172,14 +172,14 @@ impl Board {
     }
 
     /// The newest state of the source of this number.
-    pub fn set_status(&mut self, number: usize, status: Arc<SourceStatus>) -> Change {
+    pub fn set_status(&mut self, number: usize, status: &Arc<SourceStatus>) -> Change {
         let Some(source) = self.sources.get_mut(number) else { return Change::Nothing };
         let before = source.status.replace(status.clone());
-        if before.as_ref() == Some(&status) {
+        if before.as_ref() == Some(status) {
             return Change::Nothing;
         }
         let known = (self.clusters.names.len(), self.columns.names.len());
-        let cells = self.cells(number, before.as_deref(), &status);
+        let cells = self.cells(number, before.as_deref(), status);
         let lost = self.lost_clusters();
         let is_lost_new = lost != self.lost;
         self.lost = lost;
@@ -458,23 +458,23 @@ pub(super) mod tests {
         let (a, b) = (key("edge-1", "web"), key("edge-2", "web"));
         let first =
             status(vec![(a.clone(), work(State::Applied)), (b.clone(), work(State::Pending))]);
-        let told = read(board.set_status(0, Arc::new(first.clone())));
+        let told = read(board.set_status(0, &Arc::new(first.clone())));
         assert_eq!(told["clusters"], json!(["edge-1", "edge-2"]));
         assert_eq!(told["columns"], json!([[0, "web"]]));
         assert_eq!(told["cells"], json!([[0, 0, 8], [1, 0, 5]]));
-        assert_eq!(board.set_status(0, Arc::new(first.clone())), Change::Nothing);
+        assert_eq!(board.set_status(0, &Arc::new(first.clone())), Change::Nothing);
 
         let mut next = first;
         next.works.insert(b.clone(), work(State::Failed));
         next.unreachable.insert(a.cluster.clone());
-        let told = read(board.set_status(0, Arc::new(next.clone())));
+        let told = read(board.set_status(0, &Arc::new(next.clone())));
         assert_eq!((&told["cells"], &told["lost"]), (&json!([[1, 0, 0]]), &json!([0])));
         assert_eq!((told.get("clusters"), told.get("columns")), (None, None));
         assert_eq!(told["line"], "0/2 clusters applied, 1 failed: edge-2, 1 unreachable: edge-1");
         assert_eq!(told["version"], board.version());
 
         next.works.remove(&a);
-        let told = read(board.set_status(0, Arc::new(next)));
+        let told = read(board.set_status(0, &Arc::new(next)));
         assert_eq!(told["cells"], json!([[0, 0, -1]]));
         assert_eq!(told.get("lost"), None);
         assert_eq!(cells(&whole(&board)), [("edge-2/web".into(), "failed".into())].into());
@@ -485,20 +485,20 @@ pub(super) mod tests {
         let mut board = Board::new(vec![other("a"), other("b")]);
         let (one, two) = (key("edge-1", "web"), key("edge-1", "db"));
         let first = status(vec![(one, work(State::Applied))]);
-        let told = read(board.set_status(0, Arc::new(first)));
+        let told = read(board.set_status(0, &Arc::new(first)));
         assert_eq!(told["verdict"], "pending", "the other one is not known");
-        let told = read(board.set_status(1, Arc::new(status(vec![(two, work(State::Failed))]))));
+        let told = read(board.set_status(1, &Arc::new(status(vec![(two, work(State::Failed))]))));
         assert_eq!(told["columns"], json!([[1, "db"]]));
         assert_eq!(told["line"], "0/1 cluster applied, 1 failed: edge-1");
         assert_eq!(told["sources"][0][0], 1, "only the source that changed");
-        assert_eq!(board.set_status(2, Arc::new(status(vec![]))), Change::Nothing);
+        assert_eq!(board.set_status(2, &Arc::new(status(vec![]))), Change::Nothing);
     }
 
     #[test]
     fn a_source_that_cannot_be_read_says_so_and_keeps_what_is_known() {
         let mut board = Board::new(vec![info()]);
         let first = status(vec![(key("edge-1", "web"), work(State::Applied))]);
-        board.set_status(0, Arc::new(first));
+        board.set_status(0, &Arc::new(first));
         let told = read(board.set_trouble(0, Some("no route\u{1b}")));
         assert_eq!(told["sources"][0][1]["trouble"], "no route\\u{1b}");
         assert_eq!((&told["verdict"], told.get("cells")), (&json!("failure"), None));
@@ -516,12 +516,12 @@ pub(super) mod tests {
             Arc::new(status(all.collect()))
         };
         for round in 0..3 {
-            assert!(matches!(board.set_status(0, works(600 * round)), Change::Text(_)), "{round}");
+            assert!(matches!(board.set_status(0, &works(600 * round)), Change::Text(_)), "{round}");
         }
         let before = board.version();
-        let mut change = board.set_status(0, works(600 * 3));
+        let mut change = board.set_status(0, &works(600 * 3));
         if change != Change::Whole {
-            change = board.set_status(0, works(600 * 4));
+            change = board.set_status(0, &works(600 * 4));
         }
         assert_eq!(change, Change::Whole);
         assert!(board.version() > before);
@@ -550,12 +550,12 @@ pub(super) mod tests {
             }
         }
         let first = status(all.into_iter().collect());
-        board.set_status(0, Arc::new(first.clone()));
+        board.set_status(0, &Arc::new(first.clone()));
         let size = board.whole().len();
         assert!(size < 80_000, "the whole has {size} bytes");
         let mut next = first;
         next.works.insert(key("edge-0500", "web"), work(State::Failed));
-        let Change::Text(change) = board.set_status(0, Arc::new(next)) else { panic!("a change") };
+        let Change::Text(change) = board.set_status(0, &Arc::new(next)) else { panic!("a change") };
         assert!(change.len() < 700, "one changed work has {} bytes: {change}", change.len());
     }
 }

@@ -78,7 +78,7 @@ impl Detail {
             commit_url: work.commit.and_then(link),
             manifests: work.view.manifests,
             manifests_applied: work.view.manifests_applied,
-            conditions: account.conditions.into_iter().map(condition).collect(),
+            conditions: account.conditions.iter().map(condition).collect(),
             objects: account.objects.into_iter().map(Object::of).collect(),
             objects_left_out: account.objects_left_out,
             held: held.filter(|held| work.state == State::Held && is_in(&held.hash)),
@@ -94,13 +94,13 @@ impl Object {
         };
         Self {
             object: shown(&account.object),
-            conditions: account.conditions.into_iter().map(condition).collect(),
+            conditions: account.conditions.iter().map(condition).collect(),
             feedback: account.feedback.into_iter().map(|(k, v)| (shown(&k), text(v))).collect(),
         }
     }
 }
 
-fn condition(told: Condition) -> Condition {
+fn condition(told: &Condition) -> Condition {
     Condition {
         kind: shown(&told.kind),
         status: shown(&told.status),

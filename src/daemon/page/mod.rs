@@ -67,7 +67,7 @@ impl Page {
             let why = trouble.borrow_and_update().clone();
             self.update(|board| board.set_trouble(number, why.as_deref()));
             if let Some(status) = status {
-                self.update(|board| board.set_status(number, status));
+                self.update(|board| board.set_status(number, &status));
             }
             let changed = tokio::select! {
                 changed = feed.changed() => changed,
