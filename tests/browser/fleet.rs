@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gitwork::core::budget::Excess;
 use gitwork::core::digest::Digest;
 use gitwork::core::forge::WebPages;
 use gitwork::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey, WorkName};
 use gitwork::core::page::SourceInfo;
+use gitwork::core::plan::Guard;
 use gitwork::core::status::State;
-use gitwork::core::status::source::{HeldDeletions, SourceStatus, WorkState};
+use gitwork::core::status::source::{HeldChanges, SourceStatus, WorkState};
 use gitwork::core::status::view::StatusView;
 use gitwork::daemon::page::Page;
 use jiff::{SignedDuration, Timestamp};
@@ -197,7 +197,8 @@ pub fn fleet(clusters: usize) -> SourceStatus {
         unreachable: BTreeSet::new(),
         errors: 0,
         first_error: None,
-        held: None,
+        findings: Vec::new(),
+        held: Vec::new(),
     }
 }
 
@@ -220,6 +221,6 @@ pub fn hold(status: &mut SourceStatus, clusters: &[String]) {
             held += 1;
         }
     }
-    let excess = Excess::Works { works: 10, percent: 10 };
-    status.held = Some(HeldDeletions { hash, works: held, excess });
+    let reason = "that is more than 10 works and more than 10% of the source's".to_owned();
+    status.held = vec![HeldChanges { guard: Guard::Budget, hash, works: held, reason }];
 }

@@ -75,7 +75,7 @@ struct SourceRow<'a> {
     errors: usize,
     first_error: Option<String>,
     trouble: Option<String>,
-    held: Option<Held>,
+    held: Vec<Held>,
 }
 
 /// The sums of it all.
@@ -363,8 +363,10 @@ impl Source {
             first_error: status.and_then(|status| status.first_error.as_deref()).map(shown),
             trouble: self.trouble.clone(),
             held: status
-                .and_then(|status| status.held.as_ref())
-                .map(|held| Held::of(held, &self.info)),
+                .iter()
+                .flat_map(|status| &status.held)
+                .map(|held| Held::of(held, &self.info))
+                .collect(),
         }
     }
 }
@@ -405,7 +407,8 @@ pub(super) mod tests {
             unreachable: BTreeSet::new(),
             errors: 0,
             first_error: None,
-            held: None,
+            findings: Vec::new(),
+            held: Vec::new(),
         }
     }
 

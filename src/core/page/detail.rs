@@ -38,7 +38,7 @@ pub struct Detail {
     conditions: Vec<Condition>,
     objects: Vec<Object>,
     objects_left_out: usize,
-    /// The plan that waits for approval, where this work's deletion is in it.
+    /// What waits for approval, where this work's change is part of it.
     held: Option<Held>,
 }
 
@@ -62,7 +62,7 @@ impl Detail {
         };
         // The reason names the hash of the plan that it is part of.
         let is_in = |hash: &str| work.why.as_ref().is_some_and(|why| why.contains(hash));
-        let held = status.held.as_ref().map(|held| Held::of(held, info));
+        let mut held = status.held.iter().map(|held| Held::of(held, info));
         Some(Self {
             source: info.id.to_string(),
             cluster: key.cluster.to_string(),
@@ -81,7 +81,7 @@ impl Detail {
             conditions: account.conditions.iter().map(condition).collect(),
             objects: account.objects.into_iter().map(Object::of).collect(),
             objects_left_out: account.objects_left_out,
-            held: held.filter(|held| work.state == State::Held && is_in(&held.hash)),
+            held: held.find(|held| work.state == State::Held && is_in(&held.hash)),
         })
     }
 }
@@ -117,10 +117,10 @@ mod tests {
 
     use super::super::board::tests::{info, key, status, work};
     use super::*;
-    use crate::core::budget::Excess;
     use crate::core::digest::Digest;
     use crate::core::name::RepoPath;
-    use crate::core::status::source::HeldDeletions;
+    use crate::core::plan::Guard;
+    use crate::core::status::source::HeldChanges;
     use crate::core::status::view::StatusView;
 
     #[test]
@@ -164,13 +164,13 @@ mod tests {
         other.why = Some("not yet orphaned".into());
         let (a, b) = (key("edge-1", "a"), key("edge-1", "b"));
         let mut status = status(vec![(a.clone(), held), (b.clone(), other)]);
-        status.held = Some(HeldDeletions { hash, works: 12, excess: Excess::Everything });
+        let reason = "nothing would stay".to_owned();
+        status.held = vec![HeldChanges { guard: Guard::Budget, hash, works: 12, reason }];
         let told = serde_json::to_value(Detail::of(&info(), &status, &a).unwrap()).unwrap();
         assert_eq!(
             told["held"],
             json!({
-                "hash": hash.to_string(), "works": 12,
-                "why": "nothing that the source has on the hub would stay",
+                "guard": "budget", "hash": hash.to_string(), "works": 12, "why": "nothing would stay",
                 "command": format!(
                     "gitwork approve {hash} --repo https://github.com/acme/fleet --source-id fleet"
                 ),

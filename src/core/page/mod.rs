@@ -17,7 +17,7 @@ use super::digest::Digest;
 use super::forge::WebPages;
 use super::name::SourceId;
 use super::report::harmless;
-use super::status::source::HeldDeletions;
+use super::status::source::HeldChanges;
 
 pub use board::{Board, Change};
 pub use detail::Detail;
@@ -37,9 +37,11 @@ pub struct SourceInfo {
     pub pages: Option<WebPages>,
 }
 
-/// Deletions that wait for approval, and how to give it.
+/// Changes that wait for approval, and how to give it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Held {
+    /// What holds them, in one word.
+    pub guard: &'static str,
     pub hash: String,
     pub works: usize,
     pub why: String,
@@ -47,11 +49,12 @@ pub struct Held {
 }
 
 impl Held {
-    fn of(held: &HeldDeletions, info: &SourceInfo) -> Self {
+    fn of(held: &HeldChanges, info: &SourceInfo) -> Self {
         Self {
+            guard: held.guard.as_str(),
             hash: held.hash.to_string(),
             works: held.works,
-            why: held.excess.to_string(),
+            why: shown(&held.reason),
             command: approve(held.hash, &info.arguments),
         }
     }

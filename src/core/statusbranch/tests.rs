@@ -30,7 +30,8 @@ fn status(works: &[(&str, &str, State)]) -> SourceStatus {
         unreachable: BTreeSet::new(),
         errors: 0,
         first_error: None,
-        held: None,
+        held: Vec::new(),
+        findings: Vec::new(),
     }
 }
 

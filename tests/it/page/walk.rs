@@ -157,7 +157,7 @@ async fn clusters_works_and_states_are_found() {
     assert!(all.as_str().unwrap().ends_with("works on 40 clusters"), "{all}");
 
     tab.click("#chip-held");
-    let held = status.held.as_ref().unwrap().works;
+    let held = status.held[0].works;
     assert_eq!(tab.eval(count), format!("{held} works on 1 cluster"));
     assert_eq!(tab.eval("document.getElementById('chip-held').ariaPressed"), "true");
     tab.until("document.querySelectorAll('[role=rowheader]').length === 1").await;
@@ -181,7 +181,7 @@ async fn a_held_plan_is_shown_with_the_command_that_approves_of_it() {
     let stage = Stage::start(&["fleet"], 0).await;
     let mut status = fleet(10);
     hold(&mut status, &[cluster_name(3)]);
-    let hash = status.held.as_ref().unwrap().hash.to_string();
+    let hash = status.held[0].hash.to_string();
     stage.tell(&status);
     let browser = Browser::start();
     let tab = browser.tab(1280, 700);

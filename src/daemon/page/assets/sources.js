@@ -34,7 +34,7 @@ function source(told, withLine) {
     (withLine || !told.known) && foreign("p", "line", line),
     told.trouble && note("bad", "The source cannot be read; the hub stays as it is", told.trouble),
     told.firstError && note("bad", told.errors === 1 ? "An error in Git" : `${told.errors} errors in Git; the first`, told.firstError),
-    told.held && heldNote(told.held),
+    told.held.map((held) => heldNote(held)),
   );
 }
 
@@ -44,11 +44,12 @@ function note(symbol, title, text) {
 
 // What is held, how much of it, and the command that lets it through: at hand, but out of the way.
 export function heldNote(held, isOpen = false) {
-  const title = held.works === 1 ? "1 deletion waits for approval" : `${held.works} deletions wait for approval`;
+  const [one, many] = held.guard === "budget" ? ["deletion waits", "deletions wait"] : ["change waits", "changes wait"];
+  const title = `${held.works} ${held.works === 1 ? one : many} for ${held.guard === "window" ? "a window, or " : ""}approval`;
   const details = element(
     "details", "",
     element("summary", "", element("strong", "", title)),
-    element("p", "", `Held, because ${held.why}. If they are meant:`),
+    element("p", "", `Held: ${held.why}. To let just this through:`),
     command(held.command),
   );
   details.open = isOpen;
