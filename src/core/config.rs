@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
+use super::signature::policy::{SignerKeys, SignerPolicy};
 use crate::api;
 
 /// The rule fields of a `manifestConfigs` entry (OCM: ManifestConfigOption), which a manifest sidecar has too.
@@ -39,6 +40,8 @@ pub struct SourceFile {
     pub secrets: SecretPolicy,
     /// How much of the source one plan may delete without approval.
     pub budgets: Budgets,
+    /// Who has to have signed what is applied.
+    pub signers: SignerPolicy,
 }
 
 /// The deletion budget: a plan that would delete more is held until it is approved. Of what the operator and the
@@ -245,6 +248,10 @@ pub struct DaemonSource {
     pub budgets: Budgets,
     /// `true`: a commit may delete every work of the source, whatever the budgets.
     pub allow_delete_all: bool,
+    /// Who has to have signed what is applied.
+    pub signers: SignerPolicy,
+    /// The keys that may sign.
+    pub signer_keys: SignerKeys,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
     /// Commit statuses on the repository's forge.
@@ -266,6 +273,8 @@ impl Default for DaemonSource {
             interval_seconds: 60,
             budgets: Budgets::default(),
             allow_delete_all: false,
+            signers: SignerPolicy::default(),
+            signer_keys: SignerKeys::default(),
             credentials: DaemonCredentials::default(),
             commit_status: None,
             status_branch: None,
@@ -352,7 +361,6 @@ impl FileKind {
 pub const LATER: &[(&str, &str)] = &[
     ("/dependsOn", "ordering between works"),
     ("/rollout", "staged rollouts"),
-    ("/signers", "signature policies"),
     ("/defaults/dependsOn", "ordering between works"),
     ("/defaults/rollout", "staged rollouts"),
 ];
