@@ -183,3 +183,6 @@ pub const RSA_BITS_MAX: usize = 4_096;
 pub const SIGNER_RULES_MAX: usize = 100;
 /// Bases that a change is compared with where the last verified commit is not known exactly.
 pub const SIGNER_BASES_MAX: usize = 16;
+/// Commits of a branch that may be refused one after the other before only its head is judged: each looks at all new
+/// commits again, as a later one may bring the signature that is missing.
+pub const SIGNER_RETRIES_MAX: usize = 50;

@@ -12,6 +12,7 @@ use crate::core::desired::{Desired, Renderer};
 use crate::core::digest::Digest;
 use crate::core::name::{CommitId, NameError, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::core::plan::{Departed, LastStood};
+use crate::core::signature::judge::Refusal;
 use crate::core::snapshot::ObjectError;
 use crate::core::work::DesiredWork;
 use crate::git::directory::DirectoryError;
@@ -19,6 +20,7 @@ use crate::git::{
     self, Ancestry, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
     MirrorLimits, Reference, Remote, history,
 };
+use crate::verification::{Verification, VerifyError};
 
 /// What is needed to read a source.
 #[derive(Debug, Clone)]
@@ -51,6 +53,22 @@ pub enum ReadError {
     Directory(#[from] DirectoryError),
     #[error(transparent)]
     Objects(#[from] ObjectError),
+    #[error(transparent)]
+    Unverified(#[from] VerifyError),
+    #[error(
+        "{path} is a folder on disk, which has no signatures; name its repository by a URL or a branch, or leave out `signers`"
+    )]
+    NothingSigned { path: PathBuf },
+}
+
+impl ReadError {
+    /// The commit that is refused, where that is why.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Unverified(VerifyError::Refused(refusal)) => Some(refusal),
+            _ => None,
+        }
+    }
 }
 
 /// One state of a source.
@@ -61,6 +79,8 @@ pub struct Read {
     pub name: String,
     /// The commit read before this one is not among its ancestors: the branch was force-pushed or moved back.
     pub rewound_from: Option<CommitId>,
+    /// Why this is the last verified commit, and not the one that the ref stands for.
+    pub refused: Option<Arc<Refusal>>,
     root: ObjectId,
 }
 
@@ -69,6 +89,7 @@ pub struct Source {
     config: SourceConfig,
     origin: Origin,
     renderer: Renderer,
+    verification: Option<Verification>,
     last: Option<Read>,
 }
 
@@ -118,7 +139,35 @@ impl Source {
             }
         };
         let renderer = Renderer::new(config.id.clone());
-        Ok(Self { config, origin, renderer, last: None })
+        Ok(Self { config, origin, renderer, verification: None, last: None })
+    }
+
+    /// Reads verified commits only from now on.
+    pub fn verified_by(mut self, mut verification: Verification) -> Result<Self, ReadError> {
+        match &self.config.repository {
+            Repository::Git { remote, cache, .. } => {
+                let folder = mirror_folder(cache, &remote.url);
+                verification.remember_in(folder.join(format!("{}.verified", self.config.id)));
+                self.verification = Some(verification);
+            }
+            Repository::Directory(_) if verification.asks_nothing() => {}
+            Repository::Directory(path) => {
+                return Err(ReadError::NothingSigned { path: path.clone() });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether it has to be told what of it was applied, before it can be read.
+    pub fn wants_applied(&self) -> bool {
+        self.verification.as_ref().is_some_and(Verification::wants_applied)
+    }
+
+    /// Tells it the commits that the hub says were applied.
+    pub fn set_applied(&mut self, commits: BTreeSet<CommitId>) {
+        if let Some(verification) = &mut self.verification {
+            verification.set_applied(commits);
+        }
     }
 
     pub fn config(&self) -> &SourceConfig {
@@ -130,23 +179,32 @@ impl Source {
         let read = match &mut self.origin {
             Origin::Mirror { mirror, reference } => {
                 let fetched = mirror.fetch(reference, cancel)?;
+                let (commit, refused) = match &mut self.verification {
+                    Some(verification) => {
+                        let (git, path) = (mirror.repository(), &self.config.path);
+                        let found = verification.verify(git, path, fetched.commit, cancel)?;
+                        (found.commit, found.refusal.map(Arc::new))
+                    }
+                    None => (fetched.commit, None),
+                };
+                let name = fetched.name;
                 if let Some(last) = &self.last
-                    && last.desired.commit == Some(fetched.commit)
+                    && last.desired.commit == Some(commit)
                 {
-                    return Ok(Read { rewound_from: None, name: fetched.name, ..last.clone() });
+                    return Ok(Read { rewound_from: None, refused, name, ..last.clone() });
                 }
-                let snapshot = mirror.snapshot(fetched.commit, &self.config.path)?;
+                let snapshot = mirror.snapshot(commit, &self.config.path)?;
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
                 let before = self.last.as_ref().and_then(|last| last.desired.commit);
                 let rewound_from = match before {
                     Some(before)
-                        if mirror.is_ancestor(before, fetched.commit)? != Ancestry::Yes =>
+                        if mirror.is_ancestor(before, commit)? != Ancestry::Yes =>
                     {
                         Some(before)
                     }
                     _ => None,
                 };
-                Read { desired, name: fetched.name, rewound_from, root: snapshot.root }
+                Read { desired, name, rewound_from, refused, root: snapshot.root }
             }
             Origin::Directory(directory) => {
                 let snapshot = directory.snapshot()?;
@@ -157,7 +215,7 @@ impl Source {
                 }
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
                 let name = directory.root().display().to_string();
-                Read { desired, name, rewound_from: None, root: snapshot.root }
+                Read { desired, name, rewound_from: None, refused: None, root: snapshot.root }
             }
         };
         self.last = Some(read.clone());

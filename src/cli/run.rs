@@ -30,6 +30,7 @@ use crate::hub::fleet::{self, FleetError};
 use crate::hub::{Hub, KubeHub, client as hub_client};
 use crate::limits;
 use crate::source::{Repository, Source, SourceConfig};
+use crate::verification::Verification;
 
 /// A folder is read once nothing has changed in it for so long: an editor or `git checkout` writes many files.
 const QUIET: Duration = Duration::from_millis(200);
@@ -70,7 +71,7 @@ enum LogFormat {
 
 /// What the daemon is to do, from flags or a file.
 struct Setup {
-    sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
+    sources: Vec<(SourceConfig, Verification, EngineOptions, Reporting)>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
 }
@@ -130,7 +131,8 @@ fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let concurrency = ExecuteOptions::default().concurrency;
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
     let options = engine_options(args.interval, policy, concurrency);
-    let sources = vec![(args.source.config()?, options, args.report.reporting())];
+    let verification = Verification::asking_nothing();
+    let sources = vec![(args.source.config()?, verification, options, args.report.reporting())];
     Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen })
 }
 
@@ -151,7 +153,14 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             commit_status: source.commit_status.clone(),
             status_branch: source.status_branch.clone(),
         };
-        sources.push((config, options, reporting));
+        let keys = source.signer_keys.clone();
+        let verification = Verification::new(&source.signers, keys).map_err(|problems| {
+            let first = problems.into_iter().next();
+            let (pointer, why) = first.map(|found| (found.pointer, found.message)).unwrap_or_default();
+            let field = configfile::dotted(&format!("/signers{pointer}"));
+            in_file(path, &format!("sources[{index}].{field}"), &why)
+        })?;
+        sources.push((config, verification, options, reporting));
     }
     if sources.is_empty() {
         return Err(in_file(path, "sources", "there is none; name at least one repository"));
@@ -229,8 +238,8 @@ fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
 async fn once(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     let metrics = Arc::new(Metrics::default());
     let mut exit = Exit::Done;
-    for (config, options, _) in setup.sources {
-        let source = Source::open(config).map_err(Failure::new)?;
+    for (config, verification, options, _) in setup.sources {
+        let source = open(config, verification)?;
         let engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let (plan, desired) = engine.once().await.map_err(Failure::new)?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
@@ -255,7 +264,7 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     let mut watches = Vec::new();
     let mut reporters = JoinSet::new();
     let reach = watch_reach(&setup, &stop, &mut reporters);
-    for (config, options, reporting) in setup.sources {
+    for (config, verification, options, reporting) in setup.sources {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
             let hint = hint.clone();
@@ -267,7 +276,7 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
             watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
         hints.push(hint);
-        let source = Source::open(config.clone()).map_err(Failure::new)?;
+        let source = open(config.clone(), verification)?;
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
@@ -306,10 +315,15 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     }
 }
 
+fn open(config: SourceConfig, verification: Verification) -> Result<Source, Failure> {
+    let source = Source::open(config).map_err(Failure::new)?;
+    source.verified_by(verification).map_err(Failure::new)
+}
+
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
-    if setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty()) {
+    if setup.sources.iter().any(|(.., reporting)| !reporting.is_empty()) {
         let hub = setup.hub.clone();
         let read = move || {
             let hub = hub.clone();

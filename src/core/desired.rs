@@ -382,6 +382,14 @@ impl SourceInputs {
                 });
             }
         };
+        for problem in config.value.signers.problems() {
+            let at = config.location(&format!("/signers{}", problem.pointer));
+            let field = configfile::dotted(&format!("/signers{}", problem.pointer));
+            let message = format!("{field} {}", problem.message);
+            diagnostics.push(
+                Diagnostic::new(Code::BadValue, at, Scope::Source, message).with_field(field),
+            );
+        }
         let (ignore, bad) = IgnoreRules::new(&config.value.ignore);
         for (index, why) in bad {
             let at = config.location(&format!("/ignore/{index}"));

@@ -47,6 +47,7 @@ pub struct Metrics {
     writes: Family<Write, Counter>,
     plans: Family<OfSource, Counter>,
     held_deletes: Family<OfSource, Gauge>,
+    refused: Family<OfSource, Gauge>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -80,7 +81,10 @@ impl Default for Metrics {
         let held_deletes = Family::default();
         let help = "Deletions over the budget that wait for approval";
         registry.register("held_deletes", help, held_deletes.clone());
-        Self { registry, fetches, last_fetch, works, errors, writes, plans, held_deletes }
+        let refused = Family::default();
+        let help = "1 while the newest commit is refused for its signatures";
+        registry.register("refused_commit", help, refused.clone());
+        Self { registry, fetches, last_fetch, works, errors, writes, plans, held_deletes, refused }
     }
 }
 
@@ -93,6 +97,11 @@ impl Metrics {
             let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             self.last_fetch.get_or_create(&of_source(source)).set(seconds);
         }
+    }
+
+    /// Whether the newest commit is refused for its signatures.
+    pub fn verified(&self, source: &SourceId, refused: bool) {
+        self.refused.get_or_create(&of_source(source)).set(i64::from(refused));
     }
 
     pub fn rendered(&self, source: &SourceId, desired: &Desired) {

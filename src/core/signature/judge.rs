@@ -52,6 +52,8 @@ pub struct Refusal {
     pub why: String,
     /// What to do.
     pub advice: String,
+    /// No later commit makes it good.
+    pub is_final: bool,
 }
 
 /// Whether the last commit of a range may be applied.
@@ -109,6 +111,7 @@ fn unsigned(head: CommitId, commit: CommitId, rule: String, error: &SignatureErr
         key: error.key().map(str::to_owned),
         why: format!("it {error}"),
         advice: advice.into(),
+        is_final: true,
     }
 }
 
@@ -141,6 +144,7 @@ fn check_approvals(head: CommitId, range: &Range) -> Result<(), Refusal> {
             _ => (head, SignatureError::Unsigned),
         };
         let mut refusal = unsigned(head, commit, rule, &error);
+        refusal.is_final = false;
         refusal.why = format!("{file} is approved by a commit that {error}");
         return Err(refusal);
     }
@@ -199,6 +203,7 @@ fn missing(
         advice: "have another of these signers merge it, or sign an empty commit on top of it \
                  (git commit --allow-empty -S)"
             .into(),
+        is_final: false,
     }
 }
 

@@ -4,9 +4,12 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
+use crate::core::diagnostic::Scope;
 use crate::core::layout::{self, IgnoreRules};
 use crate::core::name::RepoPath;
+use crate::core::yaml;
 use crate::limits;
 
 /// Who has to have signed what is applied. Of what the operator and the repository ask for, both has to hold.
@@ -133,6 +136,20 @@ impl SignerPolicy {
         found
     }
 
+    /// What `gitwork.yaml` says, whatever else is wrong with it; an error tells that nobody can know.
+    pub fn in_file(bytes: &[u8]) -> Result<Self, String> {
+        let path = RepoPath::root().join(layout::SOURCE_FILE);
+        let read = yaml::read(&path, bytes, &Scope::Source);
+        if let Some(error) = read.diagnostics.iter().find(|found| found.is_error()) {
+            return Err(error.message.clone());
+        }
+        match read.documents.first().and_then(|document| document.value.get("signers")) {
+            None | Some(Value::Null) => Ok(Self::default()),
+            Some(signers) => Self::deserialize(signers).map_err(|why| why.to_string()),
+        }
+    }
+
+    /// The policy to judge by; the problems where there is none.
     pub fn compile(&self, asker: Asker) -> Result<Policy, Vec<PolicyProblem>> {
         let problems = self.problems();
         if !problems.is_empty() {
@@ -215,6 +232,19 @@ mod tests {
         }
         let none = SignerPolicy::default().compile(Asker::Operator).unwrap();
         assert!(none.is_empty() && !none.covers(&path("approvals/0123")));
+    }
+
+    #[test]
+    fn the_signers_of_a_file_are_read_whatever_else_is_wrong_with_it() {
+        let read = |text: &str| SignerPolicy::in_file(text.as_bytes());
+        let found = read("signers: {verify: merges}\nignore: 7\nno such field: 1\n").unwrap();
+        assert_eq!(found.verify, Some(Verify::Merges));
+        for none in ["", "ignore: []\n", "signers:\n", "- a list\n"] {
+            assert_eq!(read(none), Ok(SignerPolicy::default()), "{none}");
+        }
+        for bad in ["signers: {verify: some}\n", "signers: {who: me}\n", "signers: [\n", "signers: 1\n"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
