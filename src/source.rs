@@ -197,9 +197,7 @@ impl Source {
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
                 let before = self.last.as_ref().and_then(|last| last.desired.commit);
                 let rewound_from = match before {
-                    Some(before)
-                        if mirror.is_ancestor(before, commit)? != Ancestry::Yes =>
-                    {
+                    Some(before) if mirror.is_ancestor(before, commit)? != Ancestry::Yes => {
                         Some(before)
                     }
                     _ => None,

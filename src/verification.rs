@@ -207,17 +207,13 @@ impl Facts<'_> {
             None => return Ok(()),
         };
         let alone = CheckedCommit { id: head, signer, vouches: BTreeMap::new() };
-        let range = Range {
-            commits: vec![alone],
-            first_parents: [head].into(),
-            changes: BTreeMap::new(),
-        };
+        let range =
+            Range { commits: vec![alone], first_parents: [head].into(), changes: BTreeMap::new() };
         judge(head, &[operator], &range).map_err(|why| VerifyError::Refused(Box::new(why)))
     }
 
     fn facts(&self, commit: CommitId) -> Result<NewCommit, VerifyError> {
-        let mut found =
-            self.repository.new_commits(commit, &BTreeSet::new(), 1, self.cancel)?;
+        let mut found = self.repository.new_commits(commit, &BTreeSet::new(), 1, self.cancel)?;
         let missing = || git::ReadError::CommitMissing {
             repository: self.repository.path().to_owned(),
             commit,
@@ -319,7 +315,8 @@ impl Facts<'_> {
             Err(error) => return Err(error.into()),
         };
         let tree = snapshot.tree(snapshot.root)?;
-        let Some(entry) = tree.get(layout::SOURCE_FILE).filter(|e| e.kind == EntryKind::Blob) else {
+        let Some(entry) = tree.get(layout::SOURCE_FILE).filter(|e| e.kind == EntryKind::Blob)
+        else {
             return Ok(none());
         };
         let bytes = match snapshot.blob(entry.id, limits::FILE_BYTES_MAX) {
@@ -400,7 +397,10 @@ impl Facts<'_> {
         Ok(found)
     }
 
-    fn signer(&mut self, commit: &NewCommit) -> Result<Result<Signer, SignatureError>, VerifyError> {
+    fn signer(
+        &mut self,
+        commit: &NewCommit,
+    ) -> Result<Result<Signer, SignatureError>, VerifyError> {
         if let Some(known) = self.checked.get(&commit.id) {
             return Ok(known.clone());
         }
@@ -458,7 +458,9 @@ impl History {
         let mut reached: BTreeSet<usize> = BTreeSet::new();
         let mut open = vec![step];
         while let Some(id) = open.pop() {
-            let Some(place) = self.places.get(&id).filter(|_| !done.contains(&id)) else { continue };
+            let Some(place) = self.places.get(&id).filter(|_| !done.contains(&id)) else {
+                continue;
+            };
             if reached.insert(*place) {
                 open.extend(self.commits.get(*place).into_iter().flat_map(|c| c.parents.clone()));
             }

@@ -156,7 +156,8 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         let keys = source.signer_keys.clone();
         let verification = Verification::new(&source.signers, keys).map_err(|problems| {
             let first = problems.into_iter().next();
-            let (pointer, why) = first.map(|found| (found.pointer, found.message)).unwrap_or_default();
+            let (pointer, why) =
+                first.map(|found| (found.pointer, found.message)).unwrap_or_default();
             let field = configfile::dotted(&format!("/signers{pointer}"));
             in_file(path, &format!("sources[{index}].{field}"), &why)
         })?;

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use gitwork::core::signature::SignatureError;
 use gitwork::core::name::{CommitId, ObjectId, RepoPath};
+use gitwork::core::signature::SignatureError;
 use gitwork::core::snapshot::{EntryKind, ObjectError, Objects as _};
 use gitwork::git::directory::DirectoryError;
 use gitwork::git::history::{self, Departed};

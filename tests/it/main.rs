@@ -32,6 +32,7 @@ mod rendering;
 mod report;
 mod review;
 mod schemas;
+mod signatures;
 #[path = "../simulation/mod.rs"]
 mod simulation;
 mod state;

@@ -63,7 +63,8 @@ fn read_line(line: &str, zone: &TimeZone) -> Result<AllowedSigner, String> {
     let (options, key) = match public_key(rest) {
         Some(key) => (Options::default(), key),
         None => {
-            let (options, rest) = split_word(rest).ok_or("its options have a quote without an end")?;
+            let (options, rest) =
+                split_word(rest).ok_or("its options have a quote without an end")?;
             let read = read_options(options, zone);
             match public_key(rest) {
                 Some(key) => (read?, key),
@@ -209,7 +210,8 @@ pub fn fits_any(text: &str, patterns: &[String]) -> bool {
 }
 
 fn fits(text: &str, pattern: &str) -> bool {
-    let (text, pattern): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
+    let (text, pattern): (Vec<char>, Vec<char>) =
+        (text.chars().collect(), pattern.chars().collect());
     let (mut at, mut of) = (0, 0);
     // Where the last `*` stands, and how far it has reached.
     let mut star: Option<(usize, usize)> = None;
@@ -272,7 +274,9 @@ mod tests {
         ] {
             assert_eq!(moment(text, &zone), Ok(expected), "{text}");
         }
-        for bad in ["", "2024", "20241301", "20240101T00", "202401012460", "20240101z", "２０２４０１０１"] {
+        for bad in
+            ["", "2024", "20241301", "20240101T00", "202401012460", "20240101z", "２０２４０１０１"]
+        {
             assert!(moment(bad, &zone).is_err(), "{bad}");
         }
     }
@@ -283,7 +287,10 @@ mod tests {
             (format!("ca@example.com cert-authority {KEY}"), "cert-authority is not supported"),
             (format!("ann@example.com no-touch-required {KEY}"), "unknown option"),
             (format!("ann valid-before=\"soon\" {KEY}"), "no time"),
-            (format!("ann valid-after=\"20250101Z\",valid-before=\"20240101Z\" {KEY}"), "not later"),
+            (
+                format!("ann valid-after=\"20250101Z\",valid-before=\"20240101Z\" {KEY}"),
+                "not later",
+            ),
             (format!("ann namespaces=\"git {KEY}"), "quote"),
             (format!("\"ann {KEY}"), "quote"),
             (format!(", {KEY}"), "no principal"),

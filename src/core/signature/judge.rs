@@ -273,7 +273,11 @@ mod tests {
         CheckedCommit { id: id(number), signer, vouches }
     }
 
-    fn range(first_parents: &[u8], changes: &[(&str, FileState)], commits: Vec<CheckedCommit>) -> Range {
+    fn range(
+        first_parents: &[u8],
+        changes: &[(&str, FileState)],
+        commits: Vec<CheckedCommit>,
+    ) -> Range {
         Range {
             commits,
             first_parents: first_parents.iter().map(|number| id(*number)).collect(),
@@ -297,7 +301,8 @@ mod tests {
 
     #[test]
     fn every_commit_or_the_branchs_own_have_to_be_signed() {
-        let merge = |inner, outer| range(&[2], &[], vec![commit(1, inner, &[]), commit(2, outer, &[])]);
+        let merge =
+            |inner, outer| range(&[2], &[], vec![commit(1, inner, &[]), commit(2, outer, &[])]);
         let (all, merges) = (policy(Some(Verify::Commits), &[]), policy(Some(Verify::Merges), &[]));
         for (inner, outer, by_all, by_merges) in [
             (by(&["ann"]), by(&["bob"]), true, true),
@@ -325,7 +330,11 @@ mod tests {
         for (what, commits, expected) in [
             ("one", vec![commit(1, by(&["ann"]), &[now])], false),
             ("two", vec![commit(1, by(&["ann"]), &[now]), commit(2, by(&["bob"]), &[now])], true),
-            ("twice", vec![commit(1, by(&["ann"]), &[now]), commit(2, by(&["ann"]), &[now])], false),
+            (
+                "twice",
+                vec![commit(1, by(&["ann"]), &[now]), commit(2, by(&["ann"]), &[now])],
+                false,
+            ),
             (
                 "two keys of one",
                 vec![commit(1, by(&["ann", "a@x"]), &[now]), commit(2, by(&["a@x"]), &[now])],
@@ -349,7 +358,10 @@ mod tests {
             ("unsigned", vec![commit(1, by(&["ann"]), &[now]), commit(2, NOBODY, &[now])], false),
             (
                 "of something else",
-                vec![commit(1, by(&["ann"]), &[now]), commit(2, by(&["bob"]), &[("README", state(1))])],
+                vec![
+                    commit(1, by(&["ann"]), &[now]),
+                    commit(2, by(&["bob"]), &[("README", state(1))]),
+                ],
                 false,
             ),
         ] {
@@ -359,7 +371,9 @@ mod tests {
         let gone = (PROD, None);
         let both = vec![commit(1, by(&["ann"]), &[gone]), commit(2, by(&["bob"]), &[gone])];
         assert!(judged(&two, &range(&[], &[gone], both)).is_ok());
-        assert!(judged(&two, &range(&[], &[gone], vec![commit(1, by(&["ann"]), &[gone])])).is_err());
+        assert!(
+            judged(&two, &range(&[], &[gone], vec![commit(1, by(&["ann"]), &[gone])])).is_err()
+        );
     }
 
     #[test]
@@ -379,7 +393,10 @@ mod tests {
         ] {
             let refusal = check(signer).unwrap_err();
             let text = refusal.to_string();
-            assert!(text.contains("1 of 2 persons of *@release, !x@release (ann@release)"), "{text}");
+            assert!(
+                text.contains("1 of 2 persons of *@release, !x@release (ann@release)"),
+                "{text}"
+            );
             assert!(text.contains(expected), "{text}");
             assert!(text.contains("signers.paths[0] of the operator (clusters/prod-*)"), "{text}");
             assert_eq!(refusal.commit, id(2));
@@ -395,7 +412,10 @@ mod tests {
         };
         assert!(check(&elsewhere, file, by(&["ann"])).is_ok());
         let refusal = check(&elsewhere, file, NOBODY).unwrap_err();
-        assert!(refusal.contains("approvals/0123 is approved by a commit that has no signature"), "{refusal}");
+        assert!(
+            refusal.contains("approvals/0123 is approved by a commit that has no signature"),
+            "{refusal}"
+        );
         assert!(check(&elsewhere, (file.0, None), NOBODY).is_ok(), "it approves nothing any more");
         assert!(check(&policy(None, &[]), file, NOBODY).is_ok());
     }

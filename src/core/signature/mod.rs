@@ -179,8 +179,14 @@ mod tests {
             (&b""[..], "neither SSH's nor OpenPGP's"),
             (b"\xff\xfe", "not UTF-8"),
             (b"-----BEGIN SIGNED MESSAGE-----\nx", "X.509"),
-            (b"-----BEGIN SSH SIGNATURE-----\nnot base64\n-----END SSH SIGNATURE-----", "cannot be read"),
-            (b"-----BEGIN PGP SIGNATURE-----\n\nnot base64\n-----END PGP SIGNATURE-----", "cannot be read"),
+            (
+                b"-----BEGIN SSH SIGNATURE-----\nnot base64\n-----END SSH SIGNATURE-----",
+                "cannot be read",
+            ),
+            (
+                b"-----BEGIN PGP SIGNATURE-----\n\nnot base64\n-----END PGP SIGNATURE-----",
+                "cannot be read",
+            ),
             (&huge, "at most"),
         ] {
             let error = check(signature).to_string();

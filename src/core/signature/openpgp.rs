@@ -10,8 +10,8 @@ use std::io::BufRead;
 use pgp::armor::DearmorOptions;
 use pgp::composed::{Deserializable, DetachedSignature, SignedPublicKey, SignedPublicSubKey};
 use pgp::crypto::hash::HashAlgorithm;
-use pgp::ser::Serialize as _;
 use pgp::packet::{Signature, SignatureType, SubpacketData};
+use pgp::ser::Serialize as _;
 use pgp::types::{KeyDetails, PublicParams, SignedUser, Tag};
 
 use super::{KeyProblem, Moments, SignatureError, Signer, spoken};
@@ -194,7 +194,9 @@ impl Certificate {
             return Err(SignatureError::Wrong { key });
         }
         strong_key(params).map_err(|why| unfit(&why))?;
-        lifetime(&key, signature.created(), signature.signature_expiration_time(), at)?;
+        // When it was made is its maker's word; that it lasts is what counts now.
+        let today = Moments { committed: at.now, ..at };
+        lifetime(&key, signature.created(), signature.signature_expiration_time(), today)?;
         let own = self.standing(at.now).ok_or_else(|| {
             unfit("it has no signature of its own that can be used; SHA-1 is too weak for one")
         })?;
@@ -235,9 +237,10 @@ impl Certificate {
             own.filter(|by| certifies(&self.0, user, by))
         });
         let by = newest(direct.chain(users), now)?;
-        let revoked = self.0.details.revocation_signatures.iter().any(|by| {
-            by.typ() == Some(SignatureType::KeyRevocation) && by.verify_key(key).is_ok()
-        });
+        let revoked =
+            self.0.details.revocation_signatures.iter().any(|by| {
+                by.typ() == Some(SignatureType::KeyRevocation) && by.verify_key(key).is_ok()
+            });
         Some(Standing { by, revoked })
     }
 
@@ -266,9 +269,10 @@ fn subkey_standing<'a>(
     now: i64,
 ) -> Option<Standing<'a>> {
     let own = |by: &&Signature| by.verify_subkey_binding(&key.primary_key, &subkey.key).is_ok();
-    let bindings = subkey.signatures.iter().filter(|by| {
-        by.typ() == Some(SignatureType::SubkeyBinding) && strong_hash(by).is_ok()
-    });
+    let bindings = subkey
+        .signatures
+        .iter()
+        .filter(|by| by.typ() == Some(SignatureType::SubkeyBinding) && strong_hash(by).is_ok());
     let by = newest(bindings.filter(own), now)?;
     let back = by.embedded_signature().filter(|back| strong_hash(back).is_ok())?;
     back.verify_primary_key_binding(&subkey.key, &key.primary_key).ok()?;
@@ -288,7 +292,8 @@ fn certifies(key: &SignedPublicKey, user: &SignedUser, by: &Signature) -> bool {
 /// The newest of some signatures, but for those that say they are from the future.
 fn newest<'a>(all: impl Iterator<Item = &'a Signature>, now: i64) -> Option<&'a Signature> {
     let created = |by: &Signature| by.created().map(|at| i64::from(at.as_secs()));
-    all.filter(|by| created(by).is_some_and(|at| at <= now + SKEW_SECONDS)).max_by_key(|by| created(by))
+    all.filter(|by| created(by).is_some_and(|at| at <= now + SKEW_SECONDS))
+        .max_by_key(|by| created(by))
 }
 
 /// Whether a signature says that a key made it.

@@ -242,7 +242,9 @@ mod tests {
         for none in ["", "ignore: []\n", "signers:\n", "- a list\n"] {
             assert_eq!(read(none), Ok(SignerPolicy::default()), "{none}");
         }
-        for bad in ["signers: {verify: some}\n", "signers: {who: me}\n", "signers: [\n", "signers: 1\n"] {
+        for bad in
+            ["signers: {verify: some}\n", "signers: {who: me}\n", "signers: [\n", "signers: 1\n"]
+        {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

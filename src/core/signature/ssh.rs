@@ -144,17 +144,33 @@ mod tests {
             (line("", &ann), &ours, "tree 2", "does not fit"),
             (line("", &ann), &signed(&ann, "file", b"tree 1"), "tree 1", "\"file\""),
             (line("namespaces=\"file\"", &ann), &ours, "tree 1", "namespaces file only"),
-            (line("valid-before=\"20240309Z\"", &ann), &ours, "tree 1", "not valid after 2024-03-09"),
+            (
+                line("valid-before=\"20240309Z\"", &ann),
+                &ours,
+                "tree 1",
+                "not valid after 2024-03-09",
+            ),
             // Valid when the commit says it was made, and no more.
-            (line("valid-before=\"20240601Z\"", &ann), &ours, "tree 1", "not valid after 2024-06-01"),
-            (line("valid-after=\"20240601Z\"", &ann), &ours, "tree 1", "not valid before 2024-06-01"),
+            (
+                line("valid-before=\"20240601Z\"", &ann),
+                &ours,
+                "tree 1",
+                "not valid after 2024-06-01",
+            ),
+            (
+                line("valid-after=\"20240601Z\"", &ann),
+                &ours,
+                "tree 1",
+                "not valid before 2024-06-01",
+            ),
         ] {
             let error = check(&file, text, content.as_bytes()).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
             assert_eq!(error.key(), Some(print.as_str()));
         }
         // One line that allows it is enough.
-        let both = line("valid-before=\"20240309Z\"", &ann) + &line("valid-after=\"20240101Z\"", &ann);
+        let both =
+            line("valid-before=\"20240309Z\"", &ann) + &line("valid-after=\"20240101Z\"", &ann);
         assert!(check(&both, &ours, b"tree 1").is_ok());
     }
 

@@ -5,6 +5,7 @@ mod deletes;
 mod drift;
 pub mod fixture;
 mod program;
+mod signatures;
 mod telling;
 mod trouble;
 mod writes;
