@@ -29,6 +29,7 @@ pub mod review;
 pub mod rules;
 pub mod sarif;
 pub mod schema;
+pub mod secret;
 pub mod snapshot;
 pub mod status;
 pub mod statusbranch;
