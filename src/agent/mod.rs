@@ -244,12 +244,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes ring the process's TLS provider, once.
-pub fn install_crypto() {
-    // An error says that one is installed already.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;

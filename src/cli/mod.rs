@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod adopt;
 mod approve;
 mod compare;
 mod documents;
@@ -15,6 +16,7 @@ mod report_args;
 mod run;
 mod source_args;
 mod status;
+mod suspend;
 
 /// Push YAML to Git, get ManifestWorks on an Open Cluster Management hub.
 #[derive(Debug, Parser)]
@@ -44,8 +46,16 @@ enum Command {
     Validate(Box<render::ValidateArgs>),
     /// Show what would change: between two commits, or between Git and the hub
     Plan(Box<compare::PlanArgs>),
-    /// Let the held deletions of one plan through, and no other
+    /// Let one thing through that is held, and no other
     Approve(Box<approve::ApproveArgs>),
+    /// Leave a source, a cluster or a work as it is, until it is resumed
+    Suspend(suspend::SuspendArgs),
+    /// End a suspension
+    Resume(suspend::ResumeArgs),
+    /// Have the daemon fetch and sync a source now
+    Reconcile(suspend::ReconcileArgs),
+    /// Take over a ManifestWork that somebody else made
+    Adopt(Box<adopt::AdoptArgs>),
     /// Show what the hub has, and how far the clusters are with it
     Status(status::StatusArgs),
     /// Print the JSON Schema of a configuration file
@@ -119,6 +129,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Validate(args) => render::validate(&args),
         Command::Plan(args) => compare::plan(&args),
         Command::Approve(args) => approve::approve(&args),
+        Command::Suspend(args) => suspend::suspend(&args),
+        Command::Resume(args) => suspend::resume(&args),
+        Command::Reconcile(args) => suspend::reconcile(&args),
+        Command::Adopt(args) => adopt::adopt(&args),
         Command::Status(args) => status::status(&args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::config::{FileKind, ManifestFile, ManifestMatch, SecretPolicy, WorkFile, WorkSettings};
+use super::config::{
+    FileKind, ManifestFile, ManifestMatch, RULE_FIELDS, SecretPolicy, WorkFile, WorkSettings,
+};
 use super::configfile::{self, Config};
 use super::diagnostic::{Code, Diagnostic, Location, Scope, Severity};
 use super::kinds::{CrdNames, Found, KindIndex};
@@ -350,10 +352,6 @@ impl Settings {
     }
 }
 
-/// The rule fields of a `manifestConfigs` entry.
-const RULE_FIELDS: [&str; 4] =
-    ["feedbackRules", "updateStrategy", "conditionRules", "feedbackScrapeType"];
-
 /// One entry for each manifest that has a rule, in the manifests' order. Every level's wildcards are resolved
 /// here: OCM's agent takes the first match for some fields and the last for others (OCM work agent, gotcha 14),
 /// and one exact entry an object leaves nothing to that.
@@ -688,7 +686,6 @@ fn desired_work(
     );
     DesiredWork {
         key: key.clone(),
-        source: inherited.source.clone(),
         path: path.clone(),
         body: Arc::new(body),
         delete_option,

@@ -2,7 +2,9 @@
 
 pub mod bulletin;
 pub mod engine;
+pub mod guards;
 pub mod http;
 pub mod metrics;
 pub mod reporters;
 pub mod state;
+pub mod webhook;

@@ -13,6 +13,7 @@ mod cli;
 mod contract;
 mod control_plane;
 mod custom_resources;
+mod departed;
 mod deploy;
 mod docs;
 mod example;
@@ -22,6 +23,8 @@ mod git_history;
 #[path = "../harness/git_server/mod.rs"]
 mod git_server;
 mod git_servers;
+#[path = "../harness/gitea.rs"]
+mod gitea;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hub;
@@ -33,6 +36,7 @@ mod review;
 mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod state;
 mod status_branch;
 mod sync;
 mod tidy;
