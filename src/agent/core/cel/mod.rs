@@ -1,6 +1,7 @@
 //! CEL over one live object, with its work bounded: a rule of a ManifestWork must not keep an agent busy.
 
 mod addresses;
+mod bounded;
 mod format;
 mod lists;
 mod meter;
@@ -59,7 +60,7 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
         addresses::extension,
         semver::extension,
         format::extension,
-        meter::extension,
+        bounded::extension,
     ] {
         // An error says that the crate itself now has the functions.
         let _already_there = env.add_extension(extension);
