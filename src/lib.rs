@@ -23,4 +23,5 @@ pub mod forge;
 pub mod git;
 pub mod hub;
 pub mod limits;
+pub mod logs;
 pub mod source;
