@@ -30,6 +30,7 @@ use crate::daemon::guards::GuardOptions;
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::reporters::{self, Reporting};
+use crate::daemon::transitions::TransitionReporter;
 use crate::daemon::webhook::Webhooks;
 use crate::git::watch::Watch;
 use crate::hub::count::Told;
@@ -113,13 +114,13 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         let told: Told = Arc::new(move |verb, outcome| counted.hub_request(verb, outcome));
         let (kubeconfig, context) = (setup.hub.kubeconfig.clone(), setup.hub.context.clone());
         let connect = hub_client::counted_connector(kubeconfig, context, &told);
-        let hub: Arc<dyn Hub> = Arc::new(
-            KubeHub::connect(connect)
-                .await
-                .map_err(Failure::new)?
-                .in_namespace(setup.hub.namespace()),
-        );
-        if args.once { once(setup, hub, metrics).await } else { serve(setup, hub, metrics).await }
+        let hub = KubeHub::connect(connect).await.map_err(Failure::new)?;
+        let hub = hub.in_namespace(setup.hub.namespace());
+        if args.once {
+            once(setup, Arc::new(hub), metrics).await
+        } else {
+            serve(setup, hub, metrics).await
+        }
     });
     // A fetch that hangs in the network must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -304,7 +305,8 @@ async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<
     Ok(exit)
 }
 
-async fn serve(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+    let hub: Arc<dyn Hub> = Arc::new(kube.clone());
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
     let mut hints = BTreeMap::new();
@@ -328,13 +330,10 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
-        // The metrics tell of states, too.
-        if !reporting.is_empty() || setup.listen.is_some() {
-            let feed = engine.listen(reach.clone());
-            reporting
-                .start(&config, &feed, &stop, &mut reporters, &metrics)
-                .map_err(Failure::new)?;
-        }
+        let feed = engine.listen(reach.clone());
+        reporting.start(&config, &feed, &stop, &mut reporters, &metrics).map_err(Failure::new)?;
+        let transitions = TransitionReporter::new(kube.clone(), instance());
+        reporters.spawn(transitions.run(feed, stop.clone()));
         engines.spawn(engine.run(hinted, stop.clone()));
     }
     if let Some((address, secret_file)) = setup.webhook {
@@ -376,6 +375,12 @@ async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, 
     Ok(listener)
 }
 
+/// Which of several daemons this is: in a pod, its name.
+fn instance() -> String {
+    let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
+}
+
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
@@ -385,7 +390,7 @@ fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<
         let read = move || {
             let hub = hub.clone();
             async move {
-                let client = client(&hub).await.map_err(|why| FleetError::Other(why.message))?;
+                let client = client(&hub).await.map_err(|why| FleetError::NoHub(why.message))?;
                 fleet::unreachable(&client).await
             }
             .boxed()
