@@ -17,7 +17,7 @@ fn forms() -> Vec<String> {
     vec![CANARY.to_owned(), STANDARD.encode(CANARY), STANDARD.encode(STANDARD.encode(CANARY))]
 }
 
-fn secret(fixture: &Fixture<'_>, name: &str, rest: Value) -> Value {
+fn secret(fixture: &Fixture<'_>, name: &str, rest: &Value) -> Value {
     let mut secret = json!({"apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": name, "namespace": fixture.namespace}});
     secret.as_object_mut().unwrap().extend(rest.as_object().cloned().unwrap());
@@ -28,25 +28,25 @@ fn secret(fixture: &Fixture<'_>, name: &str, rest: Value) -> Value {
 fn secrets(fixture: &Fixture<'_>) -> Vec<Value> {
     let encoded = STANDARD.encode(CANARY);
     vec![
-        secret(fixture, "fine", json!({"stringData": {"password": CANARY}})),
-        secret(fixture, "frozen", json!({"stringData": {"password": CANARY}, "immutable": true})),
-        secret(fixture, "list", json!({"stringData": {"password": [CANARY]}})),
-        secret(fixture, "map", json!({"data": {"password": {"deep": CANARY}}})),
-        secret(fixture, "bare", json!({"data": {"password": CANARY}})),
+        secret(fixture, "fine", &json!({"stringData": {"password": CANARY}})),
+        secret(fixture, "frozen", &json!({"stringData": {"password": CANARY}, "immutable": true})),
+        secret(fixture, "list", &json!({"stringData": {"password": [CANARY]}})),
+        secret(fixture, "map", &json!({"data": {"password": {"deep": CANARY}}})),
+        secret(fixture, "bare", &json!({"data": {"password": CANARY}})),
         secret(
             fixture,
             "both",
-            json!({"data": {"password": encoded}, "stringData": {"password": CANARY}}),
+            &json!({"data": {"password": encoded}, "stringData": {"password": CANARY}}),
         ),
         secret(
             fixture,
             "docker",
-            json!({"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": CANARY}}),
+            &json!({"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": CANARY}}),
         ),
         secret(
             fixture,
             "tls",
-            json!({"type": "kubernetes.io/tls", "stringData": {"password": CANARY}}),
+            &json!({"type": "kubernetes.io/tls", "stringData": {"password": CANARY}}),
         ),
     ]
 }
@@ -105,7 +105,7 @@ async fn no_content_of_a_secret_is_told_anywhere() {
     let changed = secret(
         &fixture,
         "frozen",
-        json!({"stringData": {"password": format!("{CANARY} again")}, "immutable": true}),
+        &json!({"stringData": {"password": format!("{CANARY} again")}, "immutable": true}),
     );
     fixture.patch_spec("createonly", json!({"workload": {"manifests": [changed]},
         "manifestConfigs": [{"resourceIdentifier": {"group": "", "resource": "secrets", "name": "frozen",
