@@ -24,8 +24,8 @@ use serde_json::Value;
 use self::meter::{DEPTH_MAX, Meter, Variables, metered};
 use crate::core::cel::check;
 
-/// Loop steps of one expression. (Upstream bounds cost units instead, of which a step takes some five.)
-const STEPS_OF_ONE_MAX: u64 = 200_000;
+/// Loop steps of one expression. (Upstream bounds cost units instead, of which a step takes some ten.)
+const STEPS_OF_ONE_MAX: u64 = 100_000;
 /// Bytes of the values that one expression makes, compares and walks through: what an agent can spare for a moment.
 const BYTES_OF_ONE_MAX: u64 = 32 * 1024 * 1024;
 /// The expressions of one manifest share the steps and bytes of so many, as upstream has it.
