@@ -24,5 +24,6 @@ pub mod forge;
 pub mod git;
 pub mod hub;
 pub mod limits;
+pub mod logs;
 pub mod source;
 pub mod verification;

@@ -153,6 +153,7 @@ pub async fn client(args: &HubArgs) -> Result<kube::Client, Failure> {
 fn start_log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GITWORK_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let filter = crate::logs::without_answers(filter);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // An error says that a log is installed already, which only a test does.
     let _installed = match format {

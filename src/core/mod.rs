@@ -36,6 +36,7 @@ pub mod rules;
 pub mod sarif;
 pub mod schema;
 pub mod signature;
+pub mod secret;
 pub mod snapshot;
 pub mod status;
 pub mod statusbranch;
