@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use super::rewind::RewindPolicy;
+use super::tenancy::TenantRule;
 use super::window::ChangeWindows;
 use crate::api;
 
@@ -244,6 +245,8 @@ pub struct DaemonSource {
     pub rewind: RewindPolicy,
     /// When changes may be made. Of these and those of `gitwork.yaml` the stricter count.
     pub windows: ChangeWindows,
+    /// What the folders of the repository may do; everything where it is empty.
+    pub policy: Vec<TenantRule>,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
     /// Commit statuses on the repository's forge.
@@ -267,6 +270,7 @@ impl Default for DaemonSource {
             allow_delete_all: false,
             rewind: RewindPolicy::default(),
             windows: ChangeWindows::default(),
+            policy: Vec::new(),
             credentials: DaemonCredentials::default(),
             commit_status: None,
             status_branch: None,

@@ -37,6 +37,7 @@ pub mod snapshot;
 pub mod status;
 pub mod statusbranch;
 pub mod substitute;
+pub mod tenancy;
 pub mod window;
 pub mod work;
 pub mod yaml;
