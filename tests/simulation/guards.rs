@@ -141,3 +141,25 @@ async fn on_a_restored_hub_works_are_made_and_changed_but_none_goes() {
     world.policy.restored = None;
     assert_eq!(world.sync(&released).await, "release PruneOff");
 }
+
+#[tokio::test]
+async fn what_comes_with_held_deletions_does_not_count_as_kept_because_they_were_suspended() {
+    let (web, stays) = (key("edge-1", "web"), key("edge-3", "stays"));
+    let mut world = World::with(&web, GitWork::default()).await;
+    // Another path: all works go, and others come on another cluster.
+    let new: Vec<WorkKey> = (0..30).map(|n| key("edge-2", &format!("new-{n}"))).collect();
+    for key in [&web, &stays] {
+        world.drop_work(key, None);
+    }
+    new.iter().for_each(|key| world.push(key, GitWork::default()));
+    assert_eq!(world.sync(&web).await, "hold HeldByBudget");
+    let both = ["edge-1", "edge-3"].map(|name| ClusterName::parse(name).unwrap());
+    world.suspended.clusters = both.into();
+    for _ in 0..3 {
+        assert_eq!(world.sync(&web).await, "hold Suspended");
+        world.restart();
+    }
+    world.suspended.clusters.clear();
+    assert_eq!(world.sync(&web).await, "hold HeldByBudget");
+    assert_eq!(world.sync(&stays).await, "hold HeldByBudget");
+}
