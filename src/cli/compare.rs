@@ -129,7 +129,8 @@ pub(super) fn plan_against_hub(
     runtime()?.block_on(look(&mut state, &desired, hub))?;
     // One question about what was applied, one about what an approval names.
     for _ in 0..2 {
-        let (Some(head), commits) = (desired.commit, state.unknown_ancestry(Instant::now())) else {
+        let (Some(head), Some(commits)) = (desired.commit, state.unknown_ancestry(Instant::now()))
+        else {
             break;
         };
         let unreached = source.unreached(head, &commits, cancel).map_err(Failure::new)?;

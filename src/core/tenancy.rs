@@ -102,6 +102,9 @@ impl TenantRule {
     }
 }
 
+/// Whether a rule is for a work.
+type Fits<'a> = &'a dyn Fn(&TenantRule) -> bool;
+
 impl Tenancy {
     /// What the work may not do; nothing where it is allowed.
     pub fn breaches(&self, tenant: &Tenant<'_>) -> Vec<Breach> {
@@ -114,7 +117,7 @@ impl Tenancy {
             Some(account) => any(rule.executors.as_ref(), account),
             None => rule.executors.is_none(),
         };
-        let steps: [(&dyn Fn(&TenantRule) -> bool, Breach); 4] = [
+        let steps: [(Fits<'_>, Breach); 4] = [
             (&|rule| any(rule.paths.as_ref(), tenant.path.as_str()), Breach::Path),
             (&|rule| any(rule.clusters.as_ref(), tenant.cluster.as_str()), Breach::Cluster),
             (&|rule| any(rule.works.as_ref(), tenant.work.as_str()), Breach::Name),

@@ -146,7 +146,7 @@ impl Guards {
     pub fn to_ask(&self, desired: &Desired, observed: &Observed) -> BTreeSet<CommitId> {
         let Some(head) = desired.commit else { return BTreeSet::new() };
         let mut commits = rewind::applied(&desired.source, observed, self.recorded());
-        let unreached = !self.ancestry.rewound(&commits).is_empty();
+        let unreached = !self.ancestry.is_clear() && !self.ancestry.rewound(&commits).is_empty();
         // What an approval names is asked about only where there may be something to approve.
         if unreached {
             commits.extend(self.rewinds(desired).into_iter().map(|rewind| rewind.to));
@@ -206,7 +206,7 @@ impl Guards {
     fn apply_rewind(&mut self, policy: &mut Policy, desired: &Desired, observed: &Observed) {
         policy.held_rewind = None;
         self.left.clear();
-        let Some(head) = desired.commit else { return };
+        let Some(head) = desired.commit.filter(|_| !self.ancestry.is_clear()) else { return };
         let applied = rewind::applied(&desired.source, observed, self.recorded());
         let left = self.ancestry.rewound(&applied);
         if left.is_empty() {
@@ -256,7 +256,8 @@ impl Guards {
         if self.restored {
             return Some(Record::after_restore(recorded, self.known_moves));
         }
-        let on_hub = rewind::applied(&desired.source, observed, None);
+        let gave_up = recorded.is_some_and(|record| !record.abandoned.is_empty());
+        let on_hub = gave_up.then(|| rewind::applied(&desired.source, observed, None));
         let effects = || plan.effects().map(|(_, effect)| effect);
         Record::next(
             recorded,
@@ -264,7 +265,7 @@ impl Guards {
                 head: desired.commit,
                 rules: desired.rules.clone(),
                 left: self.left.iter().take(limits::ABANDONED_MAX).copied().collect(),
-                on_hub: Some(&on_hub),
+                on_hub: on_hub.as_ref(),
                 free,
                 removes: effects().any(|effect: &Effect| !effect.writes_content()),
                 writes: effects().next().is_some(),

@@ -272,11 +272,12 @@ hub as it is, is neither changed nor deleted, and all others go on. A *warning* 
 `-o sarif` gives SARIF 2.1.0, for code scanning on a forge.
 ";
 
-const CHAPTERS: [(&str, &str); 4] = [
+const CHAPTERS: [(&str, &str); 5] = [
     ("GW1", "Reading files"),
     ("GW2", "Layout"),
     ("GW3", "Configuration files and sidecars"),
     ("GW4", "Manifests"),
+    ("GW5", "The operator's policy"),
 ];
 
 #[test]

@@ -79,7 +79,7 @@ fn a_tenant_that_reaches_too_far_freezes_its_own_work_and_nobody_elses() {
         told,
         [
             "clusters/edge-1/evil-name/work.yaml:1: this folder may have no work named shop",
-            "clusters/edge-1/evil-object/a.yaml:6: this folder may have no ConfigMap in the namespace shop",
+            "clusters/edge-1/evil-object/a.yaml:7: this folder may have no ConfigMap in the namespace shop",
             "clusters/edge-1/unknown:0: no rule of the operator's policy is for this folder",
             "clusters/edge-1/vault:0: this folder may have no work named vault",
         ]

@@ -116,7 +116,8 @@ async fn what_is_suspended_is_neither_written_nor_deleted() {
     assert_eq!(world.sync(&stays).await, "update ChangedInGit");
     world.policy.suspensions.clusters.clear();
     world.suspended.clusters.clear();
-    assert_eq!(world.sync(&db).await, "update ChangedInGit");
+    assert_eq!(world.sync(&db).await, "update EditedOnHub");
+    assert_eq!(text_on_hub(&world, &db), "two");
     assert!(world.is_on_hub(&new));
 }
 

@@ -285,15 +285,27 @@ impl World {
         assert!(plan.steps.is_sorted_by(|a, b| a.key < b.key), "{}", lines(plan));
     }
 
-    /// Nothing goes past a guard that holds, but what puts back what gitwork wrote last.
+    /// Nothing goes past a guard that holds, but what puts back what gitwork wrote last and, past a window, what is
+    /// approved.
     fn check_guards(&self, desired: &Desired, plan: &Plan) {
+        let approves = |key: &WorkKey, effect: &Effect| {
+            let uid = match effect {
+                Effect::Create { body }
+                | Effect::Update { body, .. }
+                | Effect::Adopt { body, .. } => body.digest.to_string(),
+                _ => self.observed.works[key].uid.clone(),
+            };
+            let target = Target { key: key.clone(), uid };
+            let all = [&self.approved, &self.policy.approved];
+            all.iter().any(|all| all.changes.contains(&target) || all.deletions.contains(&target))
+        };
         for (step, effect) in plan.effects() {
             assert!(!desired.suspended.covers(&step.key), "{step}");
             let there = self.observed.works.get(&step.key);
             let puts_back = matches!(effect, Effect::Update { body, .. }
                 if there.is_some_and(|there| there.written == Some(body.digest)));
-            let holds_changes = self.policy.closed.is_some() || self.policy.held_rewind.is_some();
-            assert!(puts_back || !holds_changes, "{step}");
+            let closed = self.policy.closed.is_some() && !approves(&step.key, effect);
+            assert!(puts_back || !(closed || self.policy.held_rewind.is_some()), "{step}");
             assert!(effect.writes_content() || self.policy.restored.is_none(), "{step}");
         }
     }
