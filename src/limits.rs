@@ -170,3 +170,25 @@ pub const STATUS_PUSH_ATTEMPTS_MAX: usize = 5;
 /// Pushes after which the status branch's repository here is made anew: libgit2 cannot collect garbage, and each push
 /// leaves some six loose objects.
 pub const STATUS_PUSHES_MAX: usize = 2_000;
+/// A webhook's body. GitHub sends none above 25 MB; it is hashed as it comes and not kept.
+pub const WEBHOOK_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+/// One webhook, from its head to its end: GitHub gives up on an answer after 10 s.
+pub const WEBHOOK_CALL: Duration = Duration::from_secs(10);
+/// Connections for webhooks at once: forges send some in a second, and each costs a socket and some memory.
+pub const WEBHOOK_CONNECTIONS_MAX: usize = 64;
+/// Clusters and groups with a commit status of their own, of one source: a forge shows each on every commit's page.
+pub const FORGE_CONTEXTS_MAX: usize = 50;
+/// Errors and warnings that are shown at their lines: four requests to GitHub, and more than a person reads.
+pub const STATUS_FINDINGS_MAX: usize = 200;
+/// The text of an Event: the API server takes 1 KiB (Kubernetes: `NoteLengthLimit`).
+pub const EVENT_NOTE_BYTES_MAX: usize = 1_024;
+/// Events that are written at once over all works of a source, and how often one more may be: an API server keeps each for
+/// an hour, so that a fleet that flaps leaves some 18,000 of them there.
+pub const EVENTS_AT_ONCE: u32 = 100;
+pub const EVENT_EVERY: Duration = Duration::from_millis(200);
+/// As the two above, for one work: nobody reads more of a work that flaps.
+pub const EVENTS_OF_WORK_AT_ONCE: u32 = 5;
+pub const EVENT_OF_WORK_EVERY: Duration = Duration::from_secs(60);
+/// Works whose Events are remembered. Past it, those are forgotten whose last one no longer counts: 400 works at the most
+/// can have one within `EVENT_OF_WORK_EVERY`, and so no more than 1,600 within five times that.
+pub const EVENT_WORKS_MAX: usize = 2_000;

@@ -15,6 +15,21 @@ use super::tenancy::TenantRule;
 use super::window::ChangeWindows;
 use crate::api;
 
+/// The rule fields of a `manifestConfigs` entry (OCM: ManifestConfigOption), which a manifest sidecar has too.
+pub const RULE_FIELDS: [&str; 4] =
+    ["feedbackRules", "updateStrategy", "conditionRules", "feedbackScrapeType"];
+
+/// The fields of our files whose content is OCM's: OCM's own rules judge them.
+pub const OCM_FIELDS: [&str; 7] = [
+    "deleteOption",
+    "executor",
+    "manifestConfigs",
+    "feedbackRules",
+    "updateStrategy",
+    "conditionRules",
+    "feedbackScrapeType",
+];
+
 /// `gitwork.yaml` at the source's path: what holds for all works.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -197,6 +212,8 @@ pub struct DaemonFile {
     pub cache: Option<String>,
     /// Address of /healthz, /readyz and /metrics, as in `0.0.0.0:8080`; off where it is absent.
     pub listen: Option<String>,
+    /// Webhooks of forges: each has the sources fetched at once.
+    pub webhook: Option<WebhookConfig>,
     /// Writes to the hub that are under way at once.
     #[schemars(range(min = 1, max = 256))]
     pub concurrency: usize,
@@ -211,9 +228,20 @@ impl Default for DaemonFile {
             namespace: None,
             cache: None,
             listen: None,
+            webhook: None,
             concurrency: 32,
         }
     }
+}
+
+/// Where webhooks come in, and the secret that they share with the forge.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WebhookConfig {
+    /// Address of `POST /hook` and `POST /hook/<source id>`, as in `0.0.0.0:9292`; not the one of `listen`.
+    pub listen: String,
+    /// File with the secret that is set at the forge. Read anew at every request.
+    pub secret_file: String,
 }
 
 /// One repository, ref and path that the daemon syncs.

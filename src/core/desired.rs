@@ -157,6 +157,11 @@ impl Renderer {
         Self { tenancy, ..self }
     }
 
+    /// The kinds that the CRDs of the last snapshot define.
+    pub fn kinds(&self) -> &KindIndex {
+        &self.kinds
+    }
+
     /// Renders a snapshot. An error is one of the object database: nothing is known of this commit then, and
     /// nothing may be done for it.
     pub fn render(&mut self, snapshot: &Snapshot<'_>) -> Result<Desired, ObjectError> {
@@ -170,9 +175,15 @@ impl Renderer {
         self.approved = self.approvals(top.approvals, snapshot.objects, &mut diagnostics)?;
         let pass = Pass { source: &self.source, tenancy: &self.tenancy, objects: snapshot.objects };
         let mut clusters = BTreeMap::new();
+        let mut works_left = limits::WORKS_MAX;
         for (name, tree) in top.clusters {
-            let cluster =
-                pass.cluster(&name, tree, &source, &self.kinds, self.clusters.get(&name))?;
+            let before = self.clusters.get(&name);
+            let cluster = pass.cluster(&name, tree, &source, &self.kinds, before, works_left)?;
+            let Some(cluster) = cluster else {
+                diagnostics.push(too_many_works());
+                break;
+            };
+            works_left -= cluster.works.len();
             clusters.insert(name, cluster);
         }
         // A CRD anywhere in the repository tells the plural of its kind everywhere: what was rendered with
@@ -264,6 +275,15 @@ impl Renderer {
     }
 }
 
+/// It freezes the source: of what was not read, nothing is known.
+fn too_many_works() -> Diagnostic {
+    let message =
+        format!("a source has at most {} works, and this one has more", limits::WORKS_MAX);
+    let folder = Location::file(&RepoPath::root().join(layout::CLUSTERS));
+    Diagnostic::new(Code::TooManyFiles, folder, Scope::Source, message)
+        .with_hint("make several sources of it, each with a path of its own")
+}
+
 /// One pass over a snapshot.
 struct Pass<'a> {
     source: &'a SourceId,
@@ -272,7 +292,8 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Renders a cluster, taking over what did not change since `before`.
+    /// Renders a cluster, taking over what did not change since `before`. `None` where it has more than `works_max`
+    /// works.
     fn cluster(
         &self,
         name: &ClusterName,
@@ -280,14 +301,18 @@ impl Pass<'_> {
         source: &Arc<SourceInputs>,
         kinds: &KindIndex,
         before: Option<&Arc<Cluster>>,
-    ) -> Result<Arc<Cluster>, ObjectError> {
+        works_max: usize,
+    ) -> Result<Option<Arc<Cluster>>, ObjectError> {
         if let Some(before) = before
             && before.tree == tree
             && before.inherited.source.blob == source.blob
         {
-            return Ok(before.clone());
+            return Ok((before.works.len() <= works_max).then(|| before.clone()));
         }
         let folder = layout::cluster(name, &*self.objects.tree(tree)?, &source.ignore);
+        if folder.works.len() > works_max {
+            return Ok(None);
+        }
         let mut diagnostics = folder.diagnostics;
         let inherited =
             Arc::new(self.cluster_inputs(name, folder.cluster_file, source, &mut diagnostics)?);
@@ -306,7 +331,7 @@ impl Pass<'_> {
             };
             works.insert(folder_name, work);
         }
-        Ok(Arc::new(Cluster { tree, inherited, works, diagnostics, clashes: None }))
+        Ok(Some(Arc::new(Cluster { tree, inherited, works, diagnostics, clashes: None })))
     }
 
     fn work(
@@ -456,7 +481,7 @@ impl ClusterInputs {
 }
 
 /// Reads `gitwork.yaml` or `cluster.yaml`, where there is one.
-fn read_config<T: serde::de::DeserializeOwned + Default>(
+pub(super) fn read_config<T: serde::de::DeserializeOwned + Default>(
     path: &RepoPath,
     blob: Option<ObjectId>,
     kind: FileKind,

@@ -252,6 +252,16 @@ pub struct Plan {
 }
 
 impl Effect {
+    /// What is to stand on the hub, where the effect writes a whole work.
+    pub fn body(&self) -> Option<&Arc<WorkBody>> {
+        match self {
+            Self::Create { body } | Self::Update { body, .. } | Self::Adopt { body, .. } => {
+                Some(body)
+            }
+            Self::SetDeleteOption { .. } | Self::Delete { .. } | Self::Release { .. } => None,
+        }
+    }
+
     /// In one word, as metrics and logs have it.
     pub fn name(&self) -> &'static str {
         Action::of(Some(self), &Reason::UpToDate).as_str()

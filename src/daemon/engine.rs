@@ -14,15 +14,15 @@ use tokio::task::JoinHandle;
 
 use super::bulletin::{Bulletin, Reach};
 use super::guards::GuardOptions;
-use super::metrics::Metrics;
+use super::metrics::{Metrics, Stage};
 use super::state::State;
-use crate::core::backoff::{self, Setback};
+use crate::core::backoff;
 use crate::core::desired::Desired;
 use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
-use crate::core::plan::{Plan, Reason};
+use crate::core::plan::{Effect, Plan, Reason};
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
@@ -68,6 +68,8 @@ pub struct Engine {
     told_left: BTreeSet<CommitId>,
     /// The record cannot be kept on the hub, which was told.
     told_homeless: bool,
+    /// When the commit that was read was made.
+    committed_seconds: Option<i64>,
     /// What is told of the source, where somebody listens.
     bulletin: Option<Bulletin>,
     /// Called once both sides are known.
@@ -86,6 +88,32 @@ enum PassEvent {
 struct Pass {
     events: BoxStream<'static, PassEvent>,
     stop: watch::Sender<bool>,
+    began: Instant,
+    /// The last write that was no deletion, and the last that was one.
+    applied: Option<Instant>,
+    pruned: Option<Instant>,
+}
+
+impl Pass {
+    fn new(events: BoxStream<'static, PassEvent>, stop: watch::Sender<bool>) -> Self {
+        Self { events, stop, began: Instant::now(), applied: None, pruned: None }
+    }
+
+    fn note(&mut self, event: &PassEvent) {
+        if let PassEvent::Outcome(outcome) = event {
+            let is_deletion = matches!(outcome.task.effect, Effect::Delete { .. });
+            let last = if is_deletion { &mut self.pruned } else { &mut self.applied };
+            *last = Some(Instant::now());
+        }
+    }
+
+    /// How long writes and deletions took.
+    fn spent(&self) -> impl Iterator<Item = (Stage, Duration)> {
+        let applied = self.applied.map(|end| (Stage::Apply, end - self.began));
+        let from = self.applied.unwrap_or(self.began);
+        let pruned = self.pruned.map(|end| (Stage::Prune, end.saturating_duration_since(from)));
+        applied.into_iter().chain(pruned)
+    }
 }
 
 /// The timers and streams of the loop.
@@ -107,7 +135,8 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> Self {
         let id = source.config().id.clone();
-        let state = State::new(id.clone(), options.guards.clone(), source.known_moves());
+        let state =
+            State::new(id.clone(), options.guards.clone(), source.known_moves(), Instant::now());
         let cancel = Arc::new(AtomicBool::new(false));
         let (source, told, told_held) = (Some(source), BTreeMap::new(), BTreeSet::new());
         let (told_left, told_homeless) = (BTreeSet::new(), false);
@@ -124,6 +153,7 @@ impl Engine {
             told_held,
             told_left,
             told_homeless,
+            committed_seconds: None,
             bulletin,
             on_ready,
         }
@@ -172,7 +202,9 @@ impl Engine {
                 looped.pass = self.begin_pass(now).await?;
             }
             if let Some(bulletin) = &mut self.bulletin {
-                bulletin.publish(&self.state, Instant::now());
+                if let Some(status) = bulletin.publish(&self.state, Instant::now()) {
+                    self.metrics.told(&status);
+                }
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
@@ -239,28 +271,28 @@ impl Engine {
         // A plan that needed the source in the meantime went without it.
         self.state.mark_changed();
         let seed = fastrand::u64(..);
-        let wait = match read {
+        match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
                 self.on_read(&read, looped);
-                self.options.interval.mul_f64(0.9 + 0.2 * (seed as f64 / u64::MAX as f64))
             }
             Err(error) => {
                 tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
                 self.metrics.fetched(&self.id, false);
-                let setback = Setback::Unavailable { retry_after_seconds: None };
-                let wait = backoff::delay(looped.failed_fetches, setback, seed);
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);
-                wait.max(Duration::from_secs(1))
             }
-        };
-        let wait = if looped.hinted { Duration::ZERO } else { wait };
-        looped.next_fetch = Instant::now() + wait;
+        }
+        let wait = backoff::next_fetch(self.options.interval, looped.failed_fetches, seed);
+        looped.next_fetch = Instant::now() + if looped.hinted { Duration::ZERO } else { wait };
     }
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
         self.metrics.fetched(&self.id, true);
-        if !self.state.set_read(read) {
+        self.metrics.spent(&self.id, Stage::Fetch, read.spent.fetch);
+        if let Some(time) = read.spent.render {
+            self.metrics.spent(&self.id, Stage::Render, time);
+        }
+        if !self.state.set_desired(&read.desired) {
             return;
         }
         if let Some(bulletin) = &mut self.bulletin {
@@ -268,6 +300,10 @@ impl Engine {
             bulletin.touch();
         }
         tell_read(&self.id, read);
+        self.committed_seconds = read.committed_seconds;
+        if let Some(seconds) = read.committed_seconds {
+            self.metrics.commit(&self.id, seconds);
+        }
         self.metrics.rendered(&self.id, &read.desired);
         if let Some(pass) = &looped.pass {
             // What is under way belongs to an older commit: what has not begun is planned anew.
@@ -286,10 +322,16 @@ impl Engine {
     }
 
     fn on_pass_event(&mut self, event: Option<PassEvent>, looped: &mut Loop) {
-        match event {
-            Some(event) => self.take_pass_event(event),
-            None => looped.pass = None,
+        let Some(event) = event else {
+            for (stage, time) in looped.pass.take().iter().flat_map(Pass::spent) {
+                self.metrics.spent(&self.id, stage, time);
+            }
+            return;
+        };
+        if let Some(pass) = &mut looped.pass {
+            pass.note(&event);
         }
+        self.take_pass_event(event);
     }
 
     fn take_pass_event(&mut self, event: PassEvent) {
@@ -316,16 +358,17 @@ impl Engine {
         let (stop, stopped) = watch::channel(false);
         let lookups = self.state.take_lookups(now);
         if !lookups.is_empty() {
-            return Ok(Some(Pass { events: look_up(&self.hub, lookups), stop }));
+            return Ok(Some(Pass::new(look_up(&self.hub, lookups), stop)));
         }
         let Some((plan, tasks)) = self.plan(now).await? else { return Ok(None) };
+        self.metrics.spent(&self.id, Stage::Plan, now.elapsed());
         self.tell_plan(&plan);
         if tasks.is_empty() {
             return Ok(None);
         }
         let outcomes = execute(self.hub.clone(), tasks, self.options.execute, stopped);
         let events = outcomes.map(|outcome| PassEvent::Outcome(Box::new(outcome))).boxed();
-        Ok(Some(Pass { events, stop }))
+        Ok(Some(Pass::new(events, stop)))
     }
 
     /// The plan as things are, and its effects that are due.
@@ -535,7 +578,7 @@ impl Engine {
         let cancel = self.cancel.clone();
         let read = self.with_source(move |source| source.read(&cancel)).await?;
         let read = read.ok_or(EngineError::Panic)??;
-        self.state.set_read(&read);
+        self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
         let said = self.hub.directives(&self.id).await?;
@@ -563,6 +606,9 @@ impl Engine {
 
     fn tell_plan(&mut self, plan: &Plan) {
         self.metrics.planned(&self.id, plan);
+        if let Some(seconds) = self.committed_seconds.filter(|_| plan.is_settled()) {
+            self.metrics.synced(&self.id, seconds);
+        }
         let mut told = BTreeMap::new();
         for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
             // What a guard holds is told together.

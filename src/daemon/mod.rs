@@ -7,3 +7,5 @@ pub mod http;
 pub mod metrics;
 pub mod reporters;
 pub mod state;
+pub mod transitions;
+pub mod webhook;

@@ -8,9 +8,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::guards::{GuardOptions, Guards};
-use crate::core::backoff::{self, Setback};
+use crate::core::backoff::{self, Backoffs, Setback};
 use crate::core::desired::Desired;
-use crate::core::digest::Digest;
 use crate::core::directives::Directives;
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
@@ -19,7 +18,6 @@ use crate::core::record::Record;
 use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
 use crate::hub::{HubError, HubEvent, StoredRecord};
-use crate::source::Read;
 
 /// One source's state.
 #[derive(Debug)]
@@ -33,10 +31,14 @@ pub struct State {
     /// Git's last word on works that it no longer has, and whose it was asked for.
     departed: Departed,
     asked: BTreeSet<WorkKey>,
-    /// What failed, and when it is worth another try.
-    retries: BTreeMap<WorkKey, Retry>,
+    /// What the backoffs count from.
+    start: Instant,
+    /// Which effects failed, and when each is worth another try.
+    backoffs: Backoffs,
     /// Works that have to be looked up on the hub, as the watch does not show them or not yet.
     lookups: BTreeSet<WorkKey>,
+    /// Works to be looked up again later: names that others have, and look-ups that failed.
+    looks_again: BTreeMap<WorkKey, LookAgain>,
     /// When Git's history may be asked again, after that has failed.
     history_due: Option<Instant>,
     /// What is known of approvals, suspensions, rewinds and windows.
@@ -49,16 +51,16 @@ pub struct State {
 const HISTORY_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
-struct Retry {
-    attempt: u32,
+struct LookAgain {
+    looks: u32,
     due: Instant,
-    /// What was to be written: other content is tried at once.
-    content: Option<Digest>,
+    /// The last look failed: until the next one it is not known what is there.
+    failed: bool,
 }
 
 impl State {
     /// `known_moves`: what this machine remembers of the source's record on the hub.
-    pub fn new(source: SourceId, options: GuardOptions, known_moves: u64) -> Self {
+    pub fn new(source: SourceId, options: GuardOptions, known_moves: u64, now: Instant) -> Self {
         Self {
             source,
             policy: options.policy.clone(),
@@ -67,8 +69,10 @@ impl State {
             observed: None,
             departed: Departed::new(),
             asked: BTreeSet::new(),
-            retries: BTreeMap::new(),
+            start: now,
+            backoffs: Backoffs::default(),
             lookups: BTreeSet::new(),
+            looks_again: BTreeMap::new(),
             history_due: None,
             dirty: false,
         }
@@ -102,10 +106,10 @@ impl State {
     }
 
     /// Takes over what was read from Git. Answers whether it is another state than before.
-    pub fn set_read(&mut self, read: &Read) -> bool {
-        let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, &read.desired));
+    pub fn set_desired(&mut self, desired: &Arc<Desired>) -> bool {
+        let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, desired));
         if !same {
-            self.desired = Some(read.desired.clone());
+            self.desired = Some(desired.clone());
             self.departed.clear();
             self.asked.clear();
             self.dirty = true;
@@ -166,66 +170,64 @@ impl State {
                     observed.looked_up(key, found);
                 }
                 if taken {
-                    self.retry(key, Setback::Blocked, None, now, seed);
+                    self.look_again(key, Setback::Blocked, false, now, seed);
+                } else {
+                    self.looks_again.remove(key);
                 }
             }
-            Err(error) => self.retry(key, error.setback(), None, now, seed),
+            Err(error) => self.look_again(key, error.setback(), true, now, seed),
         }
+    }
+
+    fn look_again(
+        &mut self,
+        key: &WorkKey,
+        setback: Setback,
+        failed: bool,
+        now: Instant,
+        seed: u64,
+    ) {
+        let looks = self.looks_again.get(key).map_or(0, |before| before.looks.saturating_add(1));
+        let due = now + backoff::delay(looks, setback, seed);
+        self.looks_again.insert(key.clone(), LookAgain { looks, due, failed });
+        // Until then nothing is tried: the look decides.
+        self.backoffs.succeeded(key);
     }
 
     /// Takes over what became of an effect.
     pub fn set_outcome(&mut self, outcome: &Outcome, now: Instant, seed: u64) {
-        let key = &outcome.task.key;
+        let (key, effect) = (&outcome.task.key, &outcome.task.effect);
         self.dirty = true;
-        match &outcome.result {
+        let setback = match &outcome.result {
             Ok(answer) => {
-                self.retries.remove(key);
+                self.backoffs.succeeded(key);
                 if let Some(observed) = &mut self.observed {
-                    observed.answered(key, &outcome.task.effect, answer.clone());
+                    observed.answered(key, effect, answer.clone());
                 }
+                return;
             }
             Err(ExecuteError::Hub(error)) => {
                 if matches!(error, HubError::Exists { .. } | HubError::Stale { .. }) {
                     self.lookups.insert(key.clone());
                 }
-                let content = body(&outcome.task.effect).map(|body| body.digest);
                 // Whose the name is, a look at the hub tells; where it is taken, that sets the longer wait.
-                let setback = match error {
+                match error {
                     HubError::Exists { .. } => Setback::Stale,
                     other => other.setback(),
-                };
-                self.retry(key, setback, content, now, seed);
+                }
             }
-            Err(ExecuteError::AfterFailedWrite { .. }) => {
-                // A write that goes on failing holds a deletion up for seconds, not for ever.
-                self.retry(key, Setback::Stale, None, now, seed);
-            }
-            Err(ExecuteError::Stopped) => {}
-        }
-    }
-
-    fn retry(
-        &mut self,
-        key: &WorkKey,
-        setback: Setback,
-        content: Option<Digest>,
-        now: Instant,
-        seed: u64,
-    ) {
-        let attempt = self.retries.get(key).map_or(0, |before| before.attempt.saturating_add(1));
-        let due = now + backoff::delay(attempt, setback, seed);
-        self.retries.insert(key.clone(), Retry { attempt, due, content });
+            // A write that goes on failing holds a deletion up for seconds, not for ever.
+            Err(ExecuteError::AfterFailedWrite { .. }) => Setback::Stale,
+            Err(ExecuteError::Stopped) => return,
+        };
+        self.backoffs.failed(key, effect, setback, now.duration_since(self.start), seed);
     }
 
     /// Works to be looked up now.
     pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
         let mut keys = std::mem::take(&mut self.lookups);
-        let Some(observed) = &self.observed else { return keys.into_iter().collect() };
-        let due = self.retries.iter().filter(|(_, retry)| retry.due <= now).map(|(key, _)| key);
-        let foreign = |key: &&WorkKey| {
-            observed.works.get(*key).is_some_and(|work| !work.is_ours(&self.source))
-        };
-        keys.extend(due.filter(foreign).cloned());
+        let due = self.looks_again.iter().filter(|(_, again)| again.due <= now);
+        keys.extend(due.map(|(key, _)| key.clone()));
         keys.into_iter().collect()
     }
 
@@ -278,15 +280,23 @@ impl State {
             self.policy.budgets_before = Some(desired.rules.budgets.clone());
             self.guards.settle_rules(desired);
         }
-        // A key that has nothing to do any more has nothing to try again, but for names that are taken.
-        let open: BTreeSet<&WorkKey> = plan
-            .steps
-            .iter()
-            .filter(|step| step.effect.is_some() || matches!(step.reason, Reason::Conflict { .. }))
-            .map(|step| &step.key)
+        // What has nothing to do now has nothing to try again, but for names that are taken.
+        let can_act: BTreeSet<&WorkKey> = plan
+            .effects()
+            .filter(|(step, effect)| self.may_act(step, effect))
+            .map(|(step, _)| &step.key)
             .collect();
-        self.retries.retain(|key, _| open.contains(key));
+        self.backoffs.retain(|key| can_act.contains(key));
+        let taken = plan.steps.iter().filter(|step| matches!(step.reason, Reason::Conflict { .. }));
+        let open: BTreeSet<&WorkKey> =
+            taken.chain(plan.effects().map(|(step, _)| step)).map(|step| &step.key).collect();
+        self.looks_again.retain(|key, _| open.contains(key));
         Some(plan)
+    }
+
+    /// No farewell before Git was asked for its last word.
+    fn may_act(&self, step: &Step, effect: &Effect) -> bool {
+        effect.body().is_some() || self.asked.contains(&step.key)
     }
 
     /// Takes over what operators say on the hub. Answers whether somebody wants a sync now.
@@ -354,17 +364,13 @@ impl State {
         self.guards.record_to_write(desired, observed, plan, free)
     }
 
-    /// The steps of a plan that are to be done now: not those that failed just before, and no farewell before
-    /// Git was asked for its last word.
+    /// The steps of a plan that are to be done now: not those that failed just before.
     pub fn due<'a>(&self, plan: &'a Plan, now: Instant) -> Vec<(&'a Step, &'a Effect)> {
+        let since = now.duration_since(self.start);
         let is_due = |step: &Step, effect: &Effect| {
-            if body(effect).is_none() && !self.asked.contains(&step.key) {
-                return false;
-            }
-            self.retries.get(&step.key).is_none_or(|retry| {
-                let content = body(effect).map(|body| body.digest);
-                retry.due <= now || (content.is_some() && retry.content != content)
-            })
+            self.may_act(step, effect)
+                && !self.looks_again.get(&step.key).is_some_and(|again| again.failed)
+                && self.backoffs.is_due(&step.key, effect, since)
         };
         plan.effects().filter(|(step, effect)| is_due(step, effect)).collect()
     }
@@ -386,16 +392,9 @@ impl State {
 
     /// When the next retry is due.
     pub fn next_due(&self) -> Option<Instant> {
-        self.retries.values().map(|retry| retry.due).chain(self.history_due).min()
-    }
-}
-
-fn body(effect: &Effect) -> Option<&crate::core::work::WorkBody> {
-    match effect {
-        Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
-            Some(body)
-        }
-        _ => None,
+        let effects = self.backoffs.next_due().map(|due| self.start + due);
+        let looks = self.looks_again.values().map(|again| again.due);
+        looks.chain(effects).chain(self.history_due).min()
     }
 }
 

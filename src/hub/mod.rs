@@ -14,7 +14,9 @@ use crate::limits;
 
 mod answer;
 pub mod client;
+pub mod count;
 pub mod directives;
+pub mod events;
 pub mod execute;
 pub mod fleet;
 mod list;

@@ -13,15 +13,19 @@ mod cli;
 mod contract;
 mod control_plane;
 mod custom_resources;
+mod departed;
 mod deploy;
 mod docs;
 mod example;
+mod explain;
 mod forge;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
 mod git_server;
 mod git_servers;
+#[path = "../harness/gitea.rs"]
+mod gitea;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hub;
@@ -33,8 +37,10 @@ mod review;
 mod schemas;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod state;
 mod status_branch;
 mod sync;
 mod tidy;
+mod views;
 mod wire;
 mod yaml_oracle;

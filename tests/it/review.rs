@@ -183,7 +183,6 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         let body = WorkBody::new(&source(), &path, spec(number), [].into(), [].into(), true);
         let work = DesiredWork {
             key: key.clone(),
-            source: source(),
             path,
             body: Arc::new(body),
             delete_option: DeleteOption::Foreground,

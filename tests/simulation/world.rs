@@ -164,7 +164,6 @@ impl World {
                 WorkBody::new(&self.source, &path, spec, labels, BTreeMap::new(), work.prune);
             let work = DesiredWork {
                 key: key.clone(),
-                source: self.source.clone(),
                 path,
                 body: Arc::new(body),
                 delete_option: work.delete_option.clone(),

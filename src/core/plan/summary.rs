@@ -105,11 +105,6 @@ impl Counts {
         };
         *count += 1;
     }
-
-    /// The number of writes that the plan makes.
-    pub fn writes(&self) -> usize {
-        self.create + self.update + self.adopt + self.set_delete_option + self.delete + self.release
-    }
 }
 
 impl fmt::Display for Counts {

@@ -143,10 +143,7 @@ impl Sync {
     }
 
     pub fn start_with(&self, hub: Arc<dyn Hub>) -> Running {
-        let engine = self.engine(hub, self.source());
-        let (hint, hints) = mpsc::channel(1);
-        let (stop, stopped) = watch::channel(false);
-        Running { hint, stop, task: tokio::spawn(engine.run(hints, stopped)) }
+        Running::of(self.engine(hub, self.source()))
     }
 
     /// Starts the engine with somebody listening to it.
@@ -155,9 +152,7 @@ impl Sync {
         let config = source.config().clone();
         let mut engine = self.engine(Arc::new(KubeHub::new(self.hub.client())), source);
         let feed = engine.listen(reach);
-        let (hint, hints) = mpsc::channel(1);
-        let (stop, stopped) = watch::channel(false);
-        (Running { hint, stop, task: tokio::spawn(engine.run(hints, stopped)) }, feed, config)
+        (Running::of(engine), feed, config)
     }
 
     pub fn works(&self, cluster: usize) -> Api<ManifestWork> {
@@ -236,6 +231,13 @@ impl Sync {
 }
 
 impl Running {
+    /// Starts an engine.
+    pub fn of(engine: Engine) -> Self {
+        let (hint, hints) = mpsc::channel(1);
+        let (stop, stopped) = watch::channel(false);
+        Self { hint, stop, task: tokio::spawn(engine.run(hints, stopped)) }
+    }
+
     /// Has the engine fetch now.
     pub fn hint(&self) {
         // A full channel means that a hint is waiting already.

@@ -3,9 +3,10 @@
 mod budget;
 mod deletes;
 mod drift;
+mod events;
 pub mod fixture;
 mod guards;
-mod program;
+pub mod program;
 mod telling;
 mod trouble;
 mod writes;
