@@ -16,6 +16,7 @@ use crate::core::name::{CommitId, NameError, ObjectId, RepoPath, SourceId, WorkK
 use crate::core::plan::{Departed, LastStood};
 use crate::core::signature::judge::Refusal;
 use crate::core::snapshot::{ObjectError, Snapshot};
+use crate::core::tenancy::Tenancy;
 use crate::core::work::DesiredWork;
 use crate::git::directory::DirectoryError;
 use crate::git::{
@@ -31,6 +32,8 @@ pub struct SourceConfig {
     pub repository: Repository,
     /// Where the layout starts inside the repository.
     pub path: RepoPath,
+    /// What the operator lets the folders do.
+    pub tenancy: Tenancy,
 }
 
 /// Where a source's files come from.
@@ -150,7 +153,7 @@ impl Source {
                 Origin::Directory(Directory::new(&folder.join(config.path.as_str())))
             }
         };
-        let renderer = Renderer::new(config.id.clone());
+        let renderer = Renderer::new(config.id.clone()).within(config.tenancy.clone());
         Ok(Self { config, origin, renderer, verification: None, last: None })
     }
 

@@ -191,9 +191,10 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
     let file = read_file(path)?;
     let mut sources = Vec::new();
     for (index, source) in file.sources.iter().enumerate() {
-        let config = source_args(source, file.cache.as_deref())
+        let mut config = source_args(source, file.cache.as_deref())
             .config()
             .map_err(|why| in_file(path, &format!("sources[{index}]"), &why.message))?;
+        config.tenancy = source.policy.clone().into();
         let policy = Policy {
             allow_delete_all: source.allow_delete_all,
             budgets: source.budgets.clone(),

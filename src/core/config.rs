@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use super::rewind::RewindPolicy;
 use super::signature::policy::{SignerKeys, SignerPolicy};
+use super::tenancy::TenantRule;
 use super::window::ChangeWindows;
 use crate::api;
 
@@ -293,6 +294,8 @@ pub struct DaemonSource {
     pub signers: SignerPolicy,
     /// The keys that may sign.
     pub signer_keys: SignerKeys,
+    /// What the folders of the repository may do; everything where it is empty.
+    pub policy: Vec<TenantRule>,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
     /// Commit statuses on the repository's forge.
@@ -318,6 +321,7 @@ impl Default for DaemonSource {
             windows: ChangeWindows::default(),
             signers: SignerPolicy::default(),
             signer_keys: SignerKeys::default(),
+            policy: Vec::new(),
             credentials: DaemonCredentials::default(),
             commit_status: None,
             status_branch: None,

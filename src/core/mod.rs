@@ -42,6 +42,7 @@ pub mod status;
 pub mod statusbranch;
 pub mod substitute;
 pub mod table;
+pub mod tenancy;
 pub mod window;
 pub mod work;
 pub mod yaml;

@@ -409,8 +409,7 @@ impl Engine {
         let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
             return Ok(None);
         };
-        self.ask_ancestry(&desired, now).await?;
-        if !self.state.knows_ancestry() {
+        if !self.ask_ancestry(&desired, now).await? {
             return Ok(None);
         }
         self.ask_history(&desired, now).await?;
@@ -499,18 +498,19 @@ impl Engine {
         self.state.set_time(Timestamp::now(), &|name| TimeZone::get(name).ok());
     }
 
-    /// Asks Git which of the applied commits the head builds on. Without an answer nothing is planned.
+    /// Asks Git which of the applied commits the head builds on. Answers whether all is known: without it nothing is
+    /// planned.
     async fn ask_ancestry(
         &mut self,
         desired: &Arc<Desired>,
         now: Instant,
-    ) -> Result<(), EngineError> {
-        let Some(head) = desired.commit else { return Ok(()) };
+    ) -> Result<bool, EngineError> {
+        let Some(head) = desired.commit else { return Ok(true) };
         // One question about the old head, one about all commits, one about those that an approval names.
         for _ in 0..3 {
-            let commits = self.state.unknown_ancestry(now);
+            let Some(commits) = self.state.unknown_ancestry(now) else { return Ok(false) };
             if commits.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             let (asked, cancel) = (commits.clone(), self.cancel.clone());
             match self.with_source(move |source| source.unreached(head, &asked, &cancel)).await? {
@@ -519,10 +519,10 @@ impl Engine {
                     tracing::error!(source = %self.id, %error, "Git's history cannot be read; nothing is changed");
                     self.state.postpone_history(now);
                 }
-                None => return Ok(()),
+                None => return Ok(false),
             }
         }
-        Ok(())
+        Ok(self.state.unknown_ancestry(now).is_some_and(|commits| commits.is_empty()))
     }
 
     /// Writes the source's record where the plan needs it. Answers whether the plan may be carried out.

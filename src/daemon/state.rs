@@ -338,22 +338,12 @@ impl State {
         self.dirty = true;
     }
 
-    /// Commits to ask Git about before the next plan.
-    pub fn unknown_ancestry(&self, now: Instant) -> BTreeSet<CommitId> {
-        match (&self.desired, &self.observed) {
-            (Some(desired), Some(observed)) if self.history_due.is_none_or(|due| due <= now) => {
-                self.guards.to_ask(desired, observed)
-            }
-            _ => BTreeSet::new(),
-        }
-    }
-
-    /// Whether Git has answered all that has to be known of the head.
-    pub fn knows_ancestry(&self) -> bool {
-        match (&self.desired, &self.observed) {
-            (Some(desired), Some(observed)) => self.guards.to_ask(desired, observed).is_empty(),
-            _ => false,
-        }
+    /// Commits to ask Git about before the next plan; `None` where that has to wait.
+    pub fn unknown_ancestry(&self, now: Instant) -> Option<BTreeSet<CommitId>> {
+        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        let commits = self.guards.to_ask(desired, observed);
+        let waits = self.history_due.is_some_and(|due| due > now);
+        (commits.is_empty() || !waits).then_some(commits)
     }
 
     pub fn set_ancestry(
