@@ -45,7 +45,7 @@ pub enum EngineError {
     #[error("the hub cannot be read: {0}")]
     Hub(#[from] HubError),
     #[error("the newest commit is not applied: {0}")]
-    Refused(Refusal),
+    Refused(Arc<Refusal>),
     #[error("reading the source ended in a panic; this is a bug in gitwork")]
     Panic,
 }
@@ -469,7 +469,7 @@ impl Engine {
         let plan = self.state.plan().unwrap_or_default();
         self.tell_plan(&plan);
         match read.refused {
-            Some(refusal) => Err(EngineError::Refused((*refusal).clone())),
+            Some(refusal) => Err(EngineError::Refused(refusal)),
             None => Ok((plan, read.desired)),
         }
     }
