@@ -299,7 +299,12 @@ impl Engine {
         match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
-                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
+                let trouble = read.refused.as_ref().map(ToString::to_string);
+                self.trouble.send_if_modified(|told| {
+                    let differs = *told != trouble;
+                    *told = trouble;
+                    differs
+                });
                 self.on_read(&read, looped);
             }
             Err(error) => {
