@@ -200,7 +200,7 @@ impl Source {
                     Some(verification) => {
                         let (git, path) = (mirror.repository(), &self.config.path);
                         let found = verification.verify(git, path, fetched.commit, cancel)?;
-                        (found.commit, found.refusal.map(Arc::new))
+                        (found.commit, found.refusal.map(Arc::from))
                     }
                     None => (fetched.commit, None),
                 };

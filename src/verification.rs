@@ -43,7 +43,7 @@ pub enum VerifyError {
 pub struct Verified {
     pub commit: CommitId,
     /// Why it is not the commit that the source's ref stands for.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<Box<Refusal>>,
 }
 
 /// What an operator asks for, and what is known of a source's commits.
@@ -112,6 +112,7 @@ impl Verification {
         let mut facts = Facts { repository, path, keys, now, cancel, checked: HashMap::new() };
         self.verified = self.verified.filter(|commit| repository.has(*commit));
         let bases = match self.verified {
+            Some(commit) if commit == head => return Ok(Verified { commit, refusal: None }),
             Some(commit) => [commit].into(),
             None => repository.newest(&self.applied, cancel)?,
         };
@@ -128,17 +129,22 @@ impl Verification {
             (None, _) => Ok(Verified { commit: head, refusal: None }),
             (Some(refusal), Some(commit)) => Ok(Verified { commit, refusal: Some(refusal) }),
             // Which of the older commits is in force is not known: the hub stays as it is.
-            (Some(refusal), None) => Err(VerifyError::Refused(Box::new(refusal))),
+            (Some(refusal), None) => Err(VerifyError::Refused(refusal)),
         }
     }
 
-    /// Remembers a commit. Where nothing has to be signed, that is no reason to write a file.
+    /// Remembers a commit, in the file only where something has to be signed: once that begins, what was applied until
+    /// then is taken from the hub, and not from an old file.
     fn keep(&mut self, commit: CommitId, is_guarded: bool) {
         let before = self.verified.replace(commit);
-        let Some(file) = self.memory.as_deref().filter(|_| is_guarded) else { return };
-        if (before != Some(commit) || !file.exists())
-            && let Err(error) = replace(file, &format!("{commit}\n"))
-        {
+        let Some(file) = self.memory.as_deref() else { return };
+        let kept = match (is_guarded, file.exists()) {
+            (true, true) if before == Some(commit) => Ok(()),
+            (true, _) => replace(file, &format!("{commit}\n")),
+            (false, true) => std::fs::remove_file(file),
+            (false, false) => Ok(()),
+        };
+        if let Err(error) = kept {
             tracing::warn!(file = %file.display(), %error, "the last verified commit is not kept for a restart");
         }
     }
@@ -183,7 +189,7 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
 struct Walk {
     /// The last commit that is verified; `None` where that is not known exactly.
     verified: Option<CommitId>,
-    refusal: Option<Refusal>,
+    refusal: Option<Box<Refusal>>,
     /// Something has to be signed.
     is_guarded: bool,
 }
@@ -203,23 +209,13 @@ impl Facts<'_> {
     /// The first start: nothing of the source is on the hub, and what the head builds on is taken as it is.
     fn first(&mut self, operator: &Policy, head: CommitId) -> Result<(), VerifyError> {
         let signer = match operator.verify {
-            Some(_) => self.signer(&self.facts(head)?)?,
+            Some(_) => self.signer(&self.repository.place(head)?)?,
             None => return Ok(()),
         };
         let alone = CheckedCommit { id: head, signer, vouches: BTreeMap::new() };
         let range =
             Range { commits: vec![alone], first_parents: [head].into(), changes: BTreeMap::new() };
-        judge(head, &[operator], &range).map_err(|why| VerifyError::Refused(Box::new(why)))
-    }
-
-    fn facts(&self, commit: CommitId) -> Result<NewCommit, VerifyError> {
-        let mut found = self.repository.new_commits(commit, &BTreeSet::new(), 1, self.cancel)?;
-        let missing = || git::ReadError::CommitMissing {
-            repository: self.repository.path().to_owned(),
-            commit,
-            hint: "",
-        };
-        Ok(found.pop().ok_or_else(missing)?)
+        judge(head, &[operator], &range).map_err(VerifyError::Refused)
     }
 
     /// Goes from the verified commits to the head.
@@ -258,13 +254,13 @@ impl Facts<'_> {
             let next = self.policy_at(step)?;
             let all: Vec<&Policy> = [operator].into_iter().chain(&policies).collect();
             let range = self.range(&history, step, &done, &bases, &all)?;
-            let unreadable = match &next {
+            let judged = judge(head, &all, &range).and_then(|()| match &next {
+                // Where nobody had to sign, a file that cannot be read loosens nothing.
                 Err(why) if policies.iter().any(|policy| !policy.is_empty()) => {
-                    Some(unreadable(head, step, why))
+                    Err(unreadable(head, step, why))
                 }
-                _ => None,
-            };
-            let judged = judge(head, &all, &range).and_then(|()| unreadable.map_or(Ok(()), Err));
+                _ => Ok(()),
+            });
             match judged {
                 Ok(()) => {
                     refusal = None;
@@ -412,8 +408,8 @@ impl Facts<'_> {
     }
 }
 
-fn unreadable(head: CommitId, commit: CommitId, why: &str) -> Refusal {
-    Refusal {
+fn unreadable(head: CommitId, commit: CommitId, why: &str) -> Box<Refusal> {
+    Box::new(Refusal {
         head,
         commit,
         rule: format!("the signers of {}", layout::SOURCE_FILE),
@@ -421,7 +417,7 @@ fn unreadable(head: CommitId, commit: CommitId, why: &str) -> Refusal {
         why: format!("its {} does not say who signs from now on: {why}", layout::SOURCE_FILE),
         advice: "mend the file; until then nobody could verify what comes after it".into(),
         is_final: false,
-    }
+    })
 }
 
 /// The new commits and how they hang together.

@@ -412,6 +412,11 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     }
 }
 
+fn open(config: SourceConfig, verification: Verification) -> Result<Source, Failure> {
+    let source = Source::open(config).map_err(Failure::new)?;
+    source.verified_by(verification).map_err(Failure::new)
+}
+
 /// A listener, and a line in the log that says where it is.
 async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, Failure> {
     let listener = http::bind(address)
@@ -432,13 +437,8 @@ fn new_page(setup: &Setup) -> Option<(SocketAddr, Page)> {
     let PageSetup { bind, hosts } = setup.page.as_ref()?;
     let namespace = setup.hub.namespace.as_deref();
     let sources = setup.sources.iter();
-    let sources = sources.map(|(config, _, _, told)| page::source_info(config, told, namespace));
+    let sources = sources.map(|(config, .., told)| page::source_info(config, told, namespace));
     Some((*bind, Page::new(sources.collect(), hosts.clone())))
-}
-
-fn open(config: SourceConfig, verification: Verification) -> Result<Source, Failure> {
-    let source = Source::open(config).map_err(Failure::new)?;
-    source.verified_by(verification).map_err(Failure::new)
 }
 
 /// Has the clusters' reach read where somebody is told of it.

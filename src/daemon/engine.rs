@@ -48,7 +48,7 @@ pub enum EngineError {
     #[error("the hub cannot be read: {0}")]
     Hub(#[from] HubError),
     #[error("the newest commit is not applied: {0}")]
-    Refused(Refusal),
+    Refused(Arc<Refusal>),
     #[error("reading the source ended in a panic; this is a bug in gitwork")]
     Panic,
 }
@@ -299,7 +299,12 @@ impl Engine {
         match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
-                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
+                let trouble = read.refused.as_ref().map(ToString::to_string);
+                self.trouble.send_if_modified(|told| {
+                    let differs = *told != trouble;
+                    *told = trouble;
+                    differs
+                });
                 self.on_read(&read, looped);
             }
             Err(error) => {
@@ -609,6 +614,9 @@ impl Engine {
     /// Makes one pass, waits for nothing, and answers the plan that is left after it.
     pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
+        let said = self.hub.directives(&self.id).await?;
+        self.state.set_directives(Some(said), Instant::now());
+        self.state.set_record(self.hub.record(&self.id).await?);
         let (cancel, applied) = (self.cancel.clone(), self.state.applied().unwrap_or_default());
         let read = self.with_source(move |source| {
             source.set_applied(applied);
@@ -617,9 +625,6 @@ impl Engine {
         let read = read.await?.ok_or(EngineError::Panic)??;
         self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
-        let said = self.hub.directives(&self.id).await?;
-        self.state.set_directives(Some(said), Instant::now());
-        self.state.set_record(self.hub.record(&self.id).await?);
         // Once to act, once more where a name turned out to be taken or an object to be newer.
         for _ in 0..2 {
             let now = Instant::now();
@@ -638,7 +643,7 @@ impl Engine {
         let plan = self.state.plan().unwrap_or_default();
         self.tell_plan(&plan);
         match read.refused {
-            Some(refusal) => Err(EngineError::Refused((*refusal).clone())),
+            Some(refusal) => Err(EngineError::Refused(refusal)),
             None => Ok((plan, read.desired)),
         }
     }

@@ -15,6 +15,7 @@ use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
 use crate::core::record::Record;
+use crate::core::rewind;
 use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
 use crate::hub::{HubError, HubEvent, StoredRecord};
@@ -82,11 +83,10 @@ impl State {
         self.desired.as_ref()
     }
 
-    /// The commits that the hub says its works are of; `None` before it is known what the hub has.
+    /// The commits that the hub says were applied; `None` before it is known what the hub has.
     pub fn applied(&self) -> Option<BTreeSet<CommitId>> {
-        let works = self.observed.as_ref()?.works.values();
-        let ours = works.filter(|work| work.is_ours(&self.source));
-        Some(ours.filter_map(|work| CommitId::parse(work.commit.as_deref()?)).collect())
+        let observed = self.observed.as_ref()?;
+        Some(rewind::applied(&self.source, observed, self.guards.recorded()))
     }
 
     /// Both sides are known, so that there is something to plan.

@@ -22,6 +22,18 @@ pub struct NewCommit {
 }
 
 impl Repository {
+    /// A commit's place in history.
+    pub fn place(&self, id: CommitId) -> Result<NewCommit, ReadError> {
+        let commit = self.find_commit(id)?;
+        let only = if commit.parent_count() == 1 { commit.parent(0).ok() } else { None };
+        Ok(NewCommit {
+            id,
+            parents: commit.parent_ids().map(object_id).collect(),
+            committed_seconds: commit.time().seconds(),
+            is_empty: only.is_some_and(|parent| parent.tree_id() == commit.tree_id()),
+        })
+    }
+
     /// The commits that `head` builds on, itself included, and none of `known` does: parents before children. More
     /// than `limit` are cut, at the old end. Commits in `known` that are not here are left out.
     pub fn new_commits(
@@ -49,14 +61,7 @@ impl Repository {
             if found.len() == limit {
                 break;
             }
-            let commit = self.find_commit(object_id(id.map_err(|e| self.failed(e))?))?;
-            let only = if commit.parent_count() == 1 { commit.parent(0).ok() } else { None };
-            found.push(NewCommit {
-                id: object_id(commit.id()),
-                parents: commit.parent_ids().map(object_id).collect(),
-                committed_seconds: commit.time().seconds(),
-                is_empty: only.is_some_and(|parent| parent.tree_id() == commit.tree_id()),
-            });
+            found.push(self.place(object_id(id.map_err(|e| self.failed(e))?))?);
         }
         found.reverse();
         Ok(found)

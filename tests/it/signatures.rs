@@ -93,7 +93,7 @@ fn git_itself_agrees_about_ssh_signatures() {
 #[test]
 fn openpgp_keys_sign_with_the_parts_that_are_for_it() {
     let gpg = Gpg::new();
-    for (kind, user) in [("ed25519", "ann"), ("rsa3072", "bob"), ("nistp256", "kim")] {
+    for (kind, user) in [("ed25519", "ann"), ("rsa3072", "bob"), ("nistp256/ecdsa", "kim")] {
         let id = format!("{user} Example <{user}@example.com>");
         let key = gpg.key(&id, kind, "cert,sign", "0", "");
         let by_primary = key.sign(b"tree");

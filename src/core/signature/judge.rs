@@ -57,7 +57,7 @@ pub struct Refusal {
 }
 
 /// Whether the last commit of a range may be applied.
-pub fn judge(head: CommitId, policies: &[&Policy], range: &Range) -> Result<(), Refusal> {
+pub fn judge(head: CommitId, policies: &[&Policy], range: &Range) -> Result<(), Box<Refusal>> {
     for policy in policies {
         check_commits(head, policy, range)?;
     }
@@ -73,7 +73,7 @@ pub fn judge(head: CommitId, policies: &[&Policy], range: &Range) -> Result<(), 
     Ok(())
 }
 
-fn check_commits(head: CommitId, policy: &Policy, range: &Range) -> Result<(), Refusal> {
+fn check_commits(head: CommitId, policy: &Policy, range: &Range) -> Result<(), Box<Refusal>> {
     let Some(verify) = policy.verify else { return Ok(()) };
     let word = match verify {
         Verify::Commits => "commits",
@@ -91,7 +91,12 @@ fn check_commits(head: CommitId, policy: &Policy, range: &Range) -> Result<(), R
     Ok(())
 }
 
-fn unsigned(head: CommitId, commit: CommitId, rule: String, error: &SignatureError) -> Refusal {
+fn unsigned(
+    head: CommitId,
+    commit: CommitId,
+    rule: String,
+    error: &SignatureError,
+) -> Box<Refusal> {
     let advice = match error {
         SignatureError::Unsigned | SignatureError::TooLarge { .. } => {
             "sign it (git commit --amend -S, or git rebase --exec for several) and push again"
@@ -104,7 +109,7 @@ fn unsigned(head: CommitId, commit: CommitId, rule: String, error: &SignatureErr
         }
         _ => "sign it with an allowed key and push again",
     };
-    Refusal {
+    Box::new(Refusal {
         head,
         commit,
         rule,
@@ -112,10 +117,10 @@ fn unsigned(head: CommitId, commit: CommitId, rule: String, error: &SignatureErr
         why: format!("it {error}"),
         advice: advice.into(),
         is_final: true,
-    }
+    })
 }
 
-fn check_rule(head: CommitId, rule: &Rule, range: &Range) -> Result<(), Refusal> {
+fn check_rule(head: CommitId, rule: &Rule, range: &Range) -> Result<(), Box<Refusal>> {
     for (file, now) in range.changes.iter().filter(|(file, _)| rule.covers(file)) {
         let vouching = vouching(range, file, *now);
         let mut persons = Persons::default();
@@ -131,7 +136,7 @@ fn check_rule(head: CommitId, rule: &Rule, range: &Range) -> Result<(), Refusal>
     Ok(())
 }
 
-fn check_approvals(head: CommitId, range: &Range) -> Result<(), Refusal> {
+fn check_approvals(head: CommitId, range: &Range) -> Result<(), Box<Refusal>> {
     let approvals = range.changes.iter().filter(|(file, now)| is_approval(file) && now.is_some());
     for (file, now) in approvals {
         let vouching = vouching(range, file, *now);
@@ -163,7 +168,7 @@ fn missing(
     file: &RepoPath,
     vouching: &[&CheckedCommit],
     persons: &Persons,
-) -> Refusal {
+) -> Box<Refusal> {
     let (have, need) = (persons.count(), rule.required);
     let whose = if rule.signers.is_empty() {
         String::new()
@@ -194,7 +199,7 @@ fn missing(
     }
     let last = vouching.last();
     let counted = last.and_then(|commit| Some(commit.signer.as_ref().ok()?.key.clone()));
-    Refusal {
+    Box::new(Refusal {
         head,
         commit: last.map_or(head, |commit| commit.id),
         rule: rule.name.clone(),
@@ -204,7 +209,7 @@ fn missing(
                  (git commit --allow-empty -S)"
             .into(),
         is_final: false,
-    }
+    })
 }
 
 /// Different persons. Two keys are one person's where they have a name in common.

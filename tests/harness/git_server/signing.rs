@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -111,6 +112,7 @@ impl Gpg {
     pub fn new() -> Self {
         // The agent's socket is in it, and a socket's path has at most 107 bytes.
         let home = tempfile::Builder::new().prefix("gpg").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
         Self { home }
     }
 

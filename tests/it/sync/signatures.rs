@@ -8,6 +8,7 @@ use std::time::Duration;
 use gitwork::core::name::CommitId;
 use gitwork::core::name::RepoPath;
 use gitwork::core::signature::policy::SignerKeys;
+use gitwork::core::tenancy::Tenancy;
 use gitwork::daemon::engine::Engine;
 use gitwork::daemon::metrics::Metrics;
 use gitwork::git::{Auth, Reference, Remote};
@@ -73,7 +74,8 @@ impl Guarded {
         };
         let policy = serde_json::from_value(self.policy.clone()).unwrap();
         let verification = Verification::new(&policy, keys).unwrap();
-        let config = SourceConfig { id, repository, path: RepoPath::root() };
+        let config =
+            SourceConfig { id, repository, path: RepoPath::root(), tenancy: Tenancy::default() };
         Source::open(config).unwrap().verified_by(verification).unwrap()
     }
 
