@@ -29,6 +29,7 @@ use crate::daemon::engine::{Engine, EngineOptions};
 use crate::daemon::guards::GuardOptions;
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
+use crate::daemon::page::{self, Page};
 use crate::daemon::reporters::{self, Reporting};
 use crate::daemon::transitions::TransitionReporter;
 use crate::daemon::webhook::Webhooks;
@@ -39,6 +40,7 @@ use crate::hub::fleet::{self, FleetError};
 use crate::hub::{Hub, KubeHub, client as hub_client};
 use crate::limits;
 use crate::source::{Repository, Source, SourceConfig};
+use crate::verification::Verification;
 
 /// A folder is read once nothing has changed in it for so long: an editor or `git checkout` writes many files.
 const QUIET: Duration = Duration::from_millis(200);
@@ -70,6 +72,12 @@ pub struct RunArgs {
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Address of the status page, as in 127.0.0.1:8081; everybody who can reach it can read it
+    #[arg(long, value_name = "ADDRESS")]
+    page_bind: Option<SocketAddr>,
+    /// Name under which the page answers, besides addresses and names within a cluster (can be repeated)
+    #[arg(long, value_name = "NAME")]
+    page_host: Vec<String>,
     /// Address of POST /hook, where webhooks have the sources fetched at once; not that of --listen
     #[arg(
         long,
@@ -94,11 +102,18 @@ enum LogFormat {
 
 /// What the daemon is to do, from flags or a file.
 struct Setup {
-    sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
+    sources: Vec<(SourceConfig, Verification, EngineOptions, Reporting)>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
+    page: Option<PageSetup>,
     /// Where webhooks come in, and the file of their secret.
     webhook: Option<(SocketAddr, PathBuf)>,
+}
+
+/// Where the status page is served.
+struct PageSetup {
+    bind: SocketAddr,
+    hosts: Vec<String>,
 }
 
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
@@ -160,9 +175,15 @@ fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
     let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
     let options = engine_options(args.interval, guards, concurrency);
-    let sources = vec![(args.source.config()?, options, args.report.reporting())];
-    let webhook = args.webhook_listen.zip(args.webhook_secret_file.clone());
-    Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen, webhook })
+    let verification = Verification::asking_nothing();
+    let sources = vec![(args.source.config()?, verification, options, args.report.reporting())];
+    Ok(Setup {
+        sources,
+        hub: args.hub.clone(),
+        listen: args.listen,
+        page: args.page_bind.map(|bind| PageSetup { bind, hosts: args.page_host.clone() }),
+        webhook: args.webhook_listen.zip(args.webhook_secret_file.clone()),
+    })
 }
 
 fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
@@ -186,7 +207,15 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             commit_status: source.commit_status.clone(),
             status_branch: source.status_branch.clone(),
         };
-        sources.push((config, options, reporting));
+        let keys = source.signer_keys.clone();
+        let verification = Verification::new(&source.signers, keys).map_err(|problems| {
+            let first = problems.into_iter().next();
+            let (pointer, why) =
+                first.map(|found| (found.pointer, found.message)).unwrap_or_default();
+            let field = configfile::dotted(&format!("/signers{pointer}"));
+            in_file(path, &format!("sources[{index}].{field}"), &why)
+        })?;
+        sources.push((config, verification, options, reporting));
     }
     if sources.is_empty() {
         return Err(in_file(path, "sources", "there is none; name at least one repository"));
@@ -210,6 +239,9 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         }
         None => None,
     };
+    let bound = file.page.as_ref().map(|page| address(&page.bind, "page.bind")).transpose()?;
+    let hosts = [file.page.map(|page| page.hosts).unwrap_or_default(), args.page_host.clone()];
+    let hosts = hosts.concat();
     let kubeconfig = args.hub.kubeconfig.clone().or(file.kubeconfig.map(PathBuf::from));
     let context = args.hub.context.clone().or(file.context);
     let namespace = args.hub.namespace.clone().or(file.namespace);
@@ -220,6 +252,7 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         sources,
         hub: HubArgs { kubeconfig, context, namespace },
         listen: args.listen.or(listen),
+        page: args.page_bind.or(bound).map(|bind| PageSetup { bind, hosts }),
         webhook,
     })
 }
@@ -288,8 +321,8 @@ fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
 
 async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
-    for (config, options, _) in setup.sources {
-        let source = Source::open(config).map_err(Failure::new)?;
+    for (config, verification, options, _) in setup.sources {
+        let source = open(config, verification)?;
         let engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let (plan, desired) = engine.once().await.map_err(Failure::new)?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
@@ -314,7 +347,10 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     let mut watches = Vec::new();
     let mut reporters = JoinSet::new();
     let reach = watch_reach(&setup, &stop, &mut reporters);
-    for (config, options, reporting) in setup.sources {
+    let page = new_page(&setup);
+    for (number, (config, verification, options, reporting)) in
+        setup.sources.into_iter().enumerate()
+    {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
             let hint = hint.clone();
@@ -326,15 +362,23 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
             watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
         hints.insert(config.id.clone(), hint);
-        let source = Source::open(config.clone()).map_err(Failure::new)?;
+        let source = open(config.clone(), verification)?;
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
         let feed = engine.listen(reach.clone());
         reporting.start(&config, &feed, &stop, &mut reporters, &metrics).map_err(Failure::new)?;
+        if let Some((_, page)) = &page {
+            let (feed, trouble) = (feed.clone(), engine.trouble());
+            reporters.spawn(page.clone().follow(number, feed, trouble, stop.clone()));
+        }
         let transitions = TransitionReporter::new(kube.clone(), instance());
         reporters.spawn(transitions.run(feed, stop.clone()));
         engines.spawn(engine.run(hinted, stop.clone()));
+    }
+    if let Some((address, page)) = page {
+        let listener = listen(address, "listening for browsers: the status page").await?;
+        reporters.spawn(page.serve(listener, stop.clone()).map(drop));
     }
     if let Some((address, secret_file)) = setup.webhook {
         let listener = listen(address, "listening for webhooks").await?;
@@ -367,6 +411,7 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     }
 }
 
+/// A listener, and a line in the log that says where it is.
 async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, Failure> {
     let listener = http::bind(address)
         .await
@@ -381,11 +426,25 @@ fn instance() -> String {
     name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
 }
 
+/// The status page and its address, where it is asked for.
+fn new_page(setup: &Setup) -> Option<(SocketAddr, Page)> {
+    let PageSetup { bind, hosts } = setup.page.as_ref()?;
+    let namespace = setup.hub.namespace.as_deref();
+    let sources = setup.sources.iter();
+    let sources = sources.map(|(config, _, _, told)| page::source_info(config, told, namespace));
+    Some((*bind, Page::new(sources.collect(), hosts.clone())))
+}
+
+fn open(config: SourceConfig, verification: Verification) -> Result<Source, Failure> {
+    let source = Source::open(config).map_err(Failure::new)?;
+    source.verified_by(verification).map_err(Failure::new)
+}
+
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
-    let is_told = setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty());
-    if is_told || setup.listen.is_some() {
+    let is_told = setup.sources.iter().any(|(.., reporting)| !reporting.is_empty());
+    if is_told || setup.listen.is_some() || setup.page.is_some() {
         let hub = setup.hub.clone();
         let read = move || {
             let hub = hub.clone();

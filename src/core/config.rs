@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use super::rewind::RewindPolicy;
+use super::signature::policy::{SignerKeys, SignerPolicy};
 use super::tenancy::TenantRule;
 use super::window::ChangeWindows;
 use crate::api;
@@ -46,6 +47,8 @@ pub struct SourceFile {
     pub windows: ChangeWindows,
     /// `true`: nothing of the source is written or deleted while this is set.
     pub suspend: bool,
+    /// Who has to have signed what is applied.
+    pub signers: SignerPolicy,
 }
 
 /// The deletion budget: a plan that would delete more is held until it is approved. Of what the operator and the
@@ -212,6 +215,8 @@ pub struct DaemonFile {
     pub cache: Option<String>,
     /// Address of /healthz, /readyz and /metrics, as in `0.0.0.0:8080`; off where it is absent.
     pub listen: Option<String>,
+    /// The status page; off where it is absent.
+    pub page: Option<PageConfig>,
     /// Webhooks of forges: each has the sources fetched at once.
     pub webhook: Option<WebhookConfig>,
     /// Writes to the hub that are under way at once.
@@ -228,10 +233,22 @@ impl Default for DaemonFile {
             namespace: None,
             cache: None,
             listen: None,
+            page: None,
             webhook: None,
             concurrency: 32,
         }
     }
+}
+
+/// Where the status page is served.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PageConfig {
+    /// Its address, as in `127.0.0.1:8081`. Everybody who can reach it can read it.
+    pub bind: String,
+    /// Names under which it answers, besides addresses and names within a cluster: those of an ingress or a proxy.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 /// Where webhooks come in, and the secret that they share with the forge.
@@ -275,6 +292,10 @@ pub struct DaemonSource {
     pub windows: ChangeWindows,
     /// What the folders of the repository may do; everything where it is empty.
     pub policy: Vec<TenantRule>,
+    /// Who has to have signed what is applied.
+    pub signers: SignerPolicy,
+    /// The keys that may sign.
+    pub signer_keys: SignerKeys,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
     /// Commit statuses on the repository's forge.
@@ -299,6 +320,8 @@ impl Default for DaemonSource {
             rewind: RewindPolicy::default(),
             windows: ChangeWindows::default(),
             policy: Vec::new(),
+            signers: SignerPolicy::default(),
+            signer_keys: SignerKeys::default(),
             credentials: DaemonCredentials::default(),
             commit_status: None,
             status_branch: None,
@@ -385,7 +408,6 @@ impl FileKind {
 pub const LATER: &[(&str, &str)] = &[
     ("/dependsOn", "ordering between works"),
     ("/rollout", "staged rollouts"),
-    ("/signers", "signature policies"),
     ("/defaults/dependsOn", "ordering between works"),
     ("/defaults/rollout", "staged rollouts"),
 ];

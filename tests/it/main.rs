@@ -7,6 +7,8 @@
 )]
 
 mod agent;
+#[path = "../browser/mod.rs"]
+mod browser;
 mod catalogue;
 mod cli;
 #[path = "../contract/mod.rs"]
@@ -31,10 +33,12 @@ mod harness;
 mod hub;
 mod hub_contract;
 mod memory;
+mod page;
 mod rendering;
 mod report;
 mod review;
 mod schemas;
+mod signatures;
 #[path = "../simulation/mod.rs"]
 mod simulation;
 mod state;
