@@ -8,6 +8,7 @@ use std::time::Duration;
 use gitwork::core::name::CommitId;
 use gitwork::core::name::RepoPath;
 use gitwork::core::signature::policy::SignerKeys;
+use gitwork::core::tenancy::Tenancy;
 use gitwork::daemon::engine::Engine;
 use gitwork::daemon::metrics::Metrics;
 use gitwork::git::{Auth, Reference, Remote};
