@@ -290,12 +290,12 @@ pub struct DaemonSource {
     pub rewind: RewindPolicy,
     /// When changes may be made. Of these and those of `gitwork.yaml` the stricter count.
     pub windows: ChangeWindows,
+    /// What the folders of the repository may do; everything where it is empty.
+    pub policy: Vec<TenantRule>,
     /// Who has to have signed what is applied.
     pub signers: SignerPolicy,
     /// The keys that may sign.
     pub signer_keys: SignerKeys,
-    /// What the folders of the repository may do; everything where it is empty.
-    pub policy: Vec<TenantRule>,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
     /// Commit statuses on the repository's forge.
@@ -319,9 +319,9 @@ impl Default for DaemonSource {
             allow_delete_all: false,
             rewind: RewindPolicy::default(),
             windows: ChangeWindows::default(),
+            policy: Vec::new(),
             signers: SignerPolicy::default(),
             signer_keys: SignerKeys::default(),
-            policy: Vec::new(),
             credentials: DaemonCredentials::default(),
             commit_status: None,
             status_branch: None,
