@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser as _;
 use gitwork::agent;
 use gitwork::core::status::{WorkStatus, aggregate};
-use gitwork::hub::fleet;
+use gitwork::hub::{client, fleet};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
@@ -239,7 +239,9 @@ impl Demo {
     async fn show(&mut self, what: &str, done: impl Fn(&[WorkStatus]) -> bool) -> Result<()> {
         let client = self.hub.client();
         let works = eventually(what, DEADLINE, || async {
-            let works = fleet::status(&client, None).await.map_err(|error| error.to_string())?;
+            let fleet = fleet::fleet(&client, &fleet::Selection::default()).await;
+            let fleet = fleet.map_err(|error| error.to_string())?;
+            let works: Vec<_> = fleet.works.into_iter().map(|tree| tree.work).collect();
             if done(&works) { Ok(works) } else { Err(open(&works)) }
         })
         .await?;
@@ -367,7 +369,7 @@ fn start_agent(name: &str, hub: &Path, managed: &Path) -> Result<()> {
     ];
     let cli = agent::flags::Cli::try_parse_from(arguments).context("the agent's arguments")?;
     let agent::flags::Command::Agent(flags) = cli.command;
-    agent::install_crypto();
+    client::install_crypto();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let name = name.to_owned();
     std::thread::spawn(move || {

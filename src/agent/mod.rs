@@ -5,6 +5,7 @@
 //! work at a time, read the latest state and act.
 
 mod apply;
+mod config;
 pub mod core;
 mod discovery;
 mod executor;
@@ -241,12 +242,6 @@ fn work_mapping(resource: &str, namespaced: bool) -> Mapping {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Makes ring the process's TLS provider, once.
-pub fn install_crypto() {
-    // An error says that one is installed already.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
 }
 
 #[cfg(test)]

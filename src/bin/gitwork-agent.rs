@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     for note in flags.without_effect.notes() {
         tracing::warn!("{note}");
     }
-    gitwork::agent::install_crypto();
+    gitwork::hub::client::install_crypto();
     // One thread: an agent waits for API servers, and each thread would cost memory of its own.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build();

@@ -8,24 +8,29 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
+use jiff::tz::TimeZone;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::report_args::ReportArgs;
-use super::source_args::{Credentials, HubArgs, SourceArgs};
+use super::source_args::{Credentials, HubArgs, SourceArgs, rewind};
 use super::{Exit, Failure, output, runtime};
 use crate::core::config::{DaemonFile, DaemonSource, FileKind};
 use crate::core::configfile;
 use crate::core::diagnostic::Scope;
 use crate::core::name::{RepoPath, SourceId, check_label};
 use crate::core::plan::Policy;
+use crate::core::rewind::RewindPolicy;
+use crate::core::window::ChangeWindows;
 use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineOptions};
+use crate::daemon::guards::GuardOptions;
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::reporters::{self, Reporting};
+use crate::daemon::transitions::TransitionReporter;
 use crate::daemon::webhook::Webhooks;
 use crate::git::watch::Watch;
 use crate::hub::count::Told;
@@ -58,6 +63,10 @@ pub struct RunArgs {
     /// Let a commit delete every work of the source
     #[arg(long)]
     allow_delete_all: bool,
+    /// What to do about a commit that does not build on what was applied, after a forced push for one: hold, warn,
+    /// follow
+    #[arg(long, value_name = "POLICY", value_parser = rewind, default_value = "warn", conflicts_with = "config")]
+    rewind: RewindPolicy,
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
@@ -105,13 +114,13 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         let told: Told = Arc::new(move |verb, outcome| counted.hub_request(verb, outcome));
         let (kubeconfig, context) = (setup.hub.kubeconfig.clone(), setup.hub.context.clone());
         let connect = hub_client::counted_connector(kubeconfig, context, &told);
-        let hub: Arc<dyn Hub> = Arc::new(
-            KubeHub::connect(connect)
-                .await
-                .map_err(Failure::new)?
-                .in_namespace(setup.hub.namespace()),
-        );
-        if args.once { once(setup, hub, metrics).await } else { serve(setup, hub, metrics).await }
+        let hub = KubeHub::connect(connect).await.map_err(Failure::new)?;
+        let hub = hub.in_namespace(setup.hub.namespace());
+        if args.once {
+            once(setup, Arc::new(hub), metrics).await
+        } else {
+            serve(setup, hub, metrics).await
+        }
     });
     // A fetch that hangs in the network must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -141,15 +150,16 @@ fn start_log(format: LogFormat) {
     };
 }
 
-fn engine_options(interval: u64, policy: Policy, concurrency: usize) -> EngineOptions {
+fn engine_options(interval: u64, guards: GuardOptions, concurrency: usize) -> EngineOptions {
     let execute = ExecuteOptions { concurrency, ..ExecuteOptions::default() };
-    EngineOptions { interval: Duration::from_secs(interval), policy, execute }
+    EngineOptions { interval: Duration::from_secs(interval), guards, execute }
 }
 
 fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let concurrency = ExecuteOptions::default().concurrency;
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
-    let options = engine_options(args.interval, policy, concurrency);
+    let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
+    let options = engine_options(args.interval, guards, concurrency);
     let sources = vec![(args.source.config()?, options, args.report.reporting())];
     let webhook = args.webhook_listen.zip(args.webhook_secret_file.clone());
     Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen, webhook })
@@ -167,7 +177,10 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             budgets: source.budgets.clone(),
             ..Policy::default()
         };
-        let options = engine_options(source.interval_seconds, policy, file.concurrency);
+        check_windows(path, index, &source.windows)?;
+        let (rewind, windows) = (source.rewind, source.windows.clone());
+        let guards = GuardOptions { policy, rewind, windows };
+        let options = engine_options(source.interval_seconds, guards, file.concurrency);
         let reporting = Reporting {
             commit_status: source.commit_status.clone(),
             status_branch: source.status_branch.clone(),
@@ -208,6 +221,23 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         listen: args.listen.or(listen),
         webhook,
     })
+}
+
+/// Says what is wrong with the windows of a source of the file.
+fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(), Failure> {
+    let field = format!("sources[{index}].windows");
+    if let Some(problem) = windows.problems().first() {
+        let at = problem.pointer.replace('/', ".");
+        return Err(in_file(path, &format!("{field}{at}"), &problem.message));
+    }
+    match &windows.time_zone {
+        Some(zone) if TimeZone::get(zone).is_err() => Err(in_file(
+            path,
+            &format!("{field}.timeZone"),
+            &format!("{zone:?} is no time zone that this system knows, as in Europe/Berlin"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn in_file(path: &Path, field: &str, message: &str) -> Failure {
@@ -274,7 +304,8 @@ async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<
     Ok(exit)
 }
 
-async fn serve(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+    let hub: Arc<dyn Hub> = Arc::new(kube.clone());
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
     let mut hints = BTreeMap::new();
@@ -298,13 +329,10 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
-        // The metrics tell of states, too.
-        if !reporting.is_empty() || setup.listen.is_some() {
-            let feed = engine.listen(reach.clone());
-            reporting
-                .start(&config, &feed, &stop, &mut reporters, &metrics)
-                .map_err(Failure::new)?;
-        }
+        let feed = engine.listen(reach.clone());
+        reporting.start(&config, &feed, &stop, &mut reporters, &metrics).map_err(Failure::new)?;
+        let transitions = TransitionReporter::new(kube.clone(), instance());
+        reporters.spawn(transitions.run(feed, stop.clone()));
         engines.spawn(engine.run(hinted, stop.clone()));
     }
     if let Some((address, secret_file)) = setup.webhook {
@@ -346,6 +374,12 @@ async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, 
     Ok(listener)
 }
 
+/// Which of several daemons this is: in a pod, its name.
+fn instance() -> String {
+    let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
+}
+
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
@@ -355,7 +389,7 @@ fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<
         let read = move || {
             let hub = hub.clone();
             async move {
-                let client = client(&hub).await.map_err(|why| FleetError::Other(why.message))?;
+                let client = client(&hub).await.map_err(|why| FleetError::NoHub(why.message))?;
                 fleet::unreachable(&client).await
             }
             .boxed()

@@ -56,6 +56,18 @@ pub fn delay(attempt: u32, setback: Setback, seed: u64) -> Duration {
     }
 }
 
+/// The wait before the next fetch of a source, after `failures` failed ones in a row: its interval, spread by a tenth
+/// to each side so that many sources do not fetch at once; after failures seconds at first, and ever more.
+pub fn next_fetch(interval: Duration, failures: u32, seed: u64) -> Duration {
+    match failures.checked_sub(1) {
+        None => interval * 9 / 10 + spread(interval / 5, seed),
+        Some(attempt) => {
+            let setback = Setback::Unavailable { retry_after_seconds: None };
+            delay(attempt, setback, seed).max(Duration::from_secs(1))
+        }
+    }
+}
+
 /// A part of `range`, chosen by `seed`: SplitMix64's output function over it.
 fn spread(range: Duration, seed: u64) -> Duration {
     let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -74,13 +86,7 @@ struct Goal {
 
 impl Goal {
     fn of(effect: &Effect) -> Self {
-        let content = match effect {
-            Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
-                Some(body.digest)
-            }
-            _ => None,
-        };
-        Self { kind: discriminant(effect), content }
+        Self { kind: discriminant(effect), content: effect.body().map(|body| body.digest) }
     }
 }
 
@@ -224,6 +230,23 @@ mod tests {
                 let actual = delay(attempt, setback, seed).as_secs_f64();
                 assert!(actual >= f64::from(at_least), "{asked} {attempt} {seed}: {actual}");
                 assert!(actual <= f64::from(at_most), "{asked} {attempt} {seed}: {actual}");
+            }
+        }
+    }
+
+    #[test]
+    fn fetches_are_spread_around_their_interval_and_leave_a_broken_remote_alone() {
+        let interval = Duration::from_secs(100);
+        let waits: std::collections::BTreeSet<Duration> =
+            (0..1_000).map(|seed| next_fetch(interval, 0, seed)).collect();
+        assert!(waits.len() > 990, "{}", waits.len());
+        let (first, last) = (waits.first().unwrap(), waits.last().unwrap());
+        assert!((90.0..92.0).contains(&first.as_secs_f64()), "{first:?}");
+        assert!((108.0..=110.0).contains(&last.as_secs_f64()), "{last:?}");
+        for seed in 0..100 {
+            for (failures, at_least, at_most) in [(1, 1.0, 1.0), (4, 3.0, 5.0), (90, 45.0, 75.0)] {
+                let wait = next_fetch(interval, failures, seed).as_secs_f64();
+                assert!((at_least..=at_most).contains(&wait), "{failures} {seed}: {wait}");
             }
         }
     }

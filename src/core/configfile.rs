@@ -4,7 +4,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::config::{FileKind, LATER};
+use super::config::{FileKind, LATER, OCM_FIELDS, RULE_FIELDS};
 use super::diagnostic::{Code, Diagnostic, Location, Scope};
 use super::name::{RepoPath, check_label};
 use super::rules;
@@ -129,7 +129,7 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<Problem> {
         FileKind::Source | FileKind::Cluster => "/defaults",
         FileKind::Daemon => return schema::check(value, schema, &[]),
     };
-    let ours: Vec<String> = OCM_FIELDS.iter().map(|field| format!("{settings}{field}")).collect();
+    let ours: Vec<String> = OCM_FIELDS.iter().map(|field| format!("{settings}/{field}")).collect();
     let elsewhere: Vec<&str> =
         later.iter().copied().chain(ours.iter().map(String::as_str)).collect();
     let mut problems = schema::check(value, schema, &elsewhere);
@@ -147,17 +147,6 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<Problem> {
     problems
 }
 
-/// The fields that OCM's own rules judge, below the settings.
-const OCM_FIELDS: [&str; 7] = [
-    "/deleteOption",
-    "/executor",
-    "/manifestConfigs",
-    "/feedbackRules",
-    "/updateStrategy",
-    "/conditionRules",
-    "/feedbackScrapeType",
-];
-
 fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<Problem> {
     let Some(value) = value.pointer(settings) else { return Vec::new() };
     let mut found = Vec::new();
@@ -167,9 +156,10 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<Problem> {
         );
     };
     if kind == FileKind::Manifest {
-        let names = ["feedbackRules", "updateStrategy", "conditionRules", "feedbackScrapeType"];
-        let rules: serde_json::Map<String, Value> =
-            names.iter().filter_map(|n| Some(((*n).to_owned(), value.get(n)?.clone()))).collect();
+        let rules: serde_json::Map<String, Value> = RULE_FIELDS
+            .iter()
+            .filter_map(|n| Some(((*n).to_owned(), value.get(n)?.clone())))
+            .collect();
         add(settings.to_owned(), rules::check_manifest_config(&Value::Object(rules)));
         if let Some(Err(why)) =
             value.get("resource").and_then(Value::as_str).map(|t| check_label(t, 63))

@@ -8,15 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::config::{Budgets, FileKind, SourceFile};
-use super::configfile;
-use super::desired::{Desired, Renderer};
+use super::configfile::Config;
+use super::desired::{Desired, Renderer, read_config};
 use super::diagnostic::{Code, Scope};
 use super::digest::Digest;
 use super::layout::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE};
 use super::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use super::plan::LastStood;
 use super::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
-use crate::limits;
 
 /// A work folder's end.
 pub struct Removal<'a> {
@@ -61,15 +60,11 @@ pub fn last_stood(
 fn budgets_of(root: ObjectId, objects: &dyn Objects) -> Result<Budgets, ObjectError> {
     let tree = objects.tree(root)?;
     let file = tree.get(SOURCE_FILE).filter(|entry| entry.kind == EntryKind::Blob);
-    let Some(file) = file else { return Ok(Budgets::default()) };
-    let bytes = match objects.blob(file.id, limits::FILE_BYTES_MAX) {
-        Ok(bytes) => bytes,
-        Err(ObjectError::TooLarge { .. }) => return Ok(Budgets::default()),
-        Err(why) => return Err(why),
-    };
     let path = RepoPath::root().join(SOURCE_FILE);
-    let (config, _) =
-        configfile::read_one::<SourceFile>(&path, &bytes, FileKind::Source, &Scope::Source);
+    let blob = file.map(|file| file.id);
+    let (kind, scope) = (FileKind::Source, Scope::Source);
+    let config: Option<Config<SourceFile>> =
+        read_config(&path, blob, kind, &scope, objects, &mut Vec::new())?;
     Ok(config.map(|config| config.value.budgets).unwrap_or_default())
 }
 

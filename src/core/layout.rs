@@ -131,14 +131,19 @@ fn read_clusters(tree: &Tree, folder: &RepoPath, top: &mut Top) {
         top.diagnostics.push(problem);
     }
     if top.clusters.len() > limits::CLUSTERS_MAX {
-        let message =
-            format!("{} clusters; at most {} are read", top.clusters.len(), limits::CLUSTERS_MAX);
+        let message = format!(
+            "{} clusters; a source has at most {}",
+            top.clusters.len(),
+            limits::CLUSTERS_MAX
+        );
         top.diagnostics.push(Diagnostic::new(
             Code::TooManyFiles,
             Location::file(folder),
             Scope::Source,
             message,
         ));
+        // The source is frozen by that: to read all of it would be work for nothing.
+        top.clusters.clear();
     }
 }
 

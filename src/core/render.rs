@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::config::{FileKind, ManifestFile, ManifestMatch, SecretPolicy, WorkFile, WorkSettings};
+use super::config::{
+    FileKind, ManifestFile, ManifestMatch, RULE_FIELDS, SecretPolicy, WorkFile, WorkSettings,
+};
 use super::configfile::{self, Config};
 use super::diagnostic::{Code, Diagnostic, Location, Scope, Severity};
 use super::kinds::{CrdNames, Found, KindIndex};
@@ -238,13 +240,14 @@ impl Files<'_> {
 }
 
 /// One document of a manifest sidecar.
-struct Sidecar {
-    config: Config<ManifestFile>,
-    manifest_file: RepoPath,
+pub struct Sidecar {
+    pub config: Config<ManifestFile>,
+    /// The file that it is about.
+    pub manifest_file: RepoPath,
 }
 
 impl Sidecar {
-    fn covers(&self, manifest: &Manifest) -> bool {
+    pub fn covers(&self, manifest: &Manifest) -> bool {
         manifest.origin.file == self.manifest_file
             && self.config.value.select.as_ref().is_none_or(|select| matches(select, manifest))
     }
@@ -350,10 +353,6 @@ impl Settings {
     }
 }
 
-/// The rule fields of a `manifestConfigs` entry.
-const RULE_FIELDS: [&str; 4] =
-    ["feedbackRules", "updateStrategy", "conditionRules", "feedbackScrapeType"];
-
 /// One entry for each manifest that has a rule, in the manifests' order. Every level's wildcards are resolved
 /// here: OCM's agent takes the first match for some fields and the last for others (OCM work agent, gotcha 14),
 /// and one exact entry an object leaves nothing to that.
@@ -445,7 +444,8 @@ fn two_sidecars(sidecar: &Sidecar, field: &str, manifest: &Manifest, scope: &Sco
     .with_hint("narrow one of the `match`es")
 }
 
-fn sidecar_fields(file: &ManifestFile) -> impl Iterator<Item = (&'static str, &Value)> {
+/// The rules that a sidecar sets.
+pub fn sidecar_fields(file: &ManifestFile) -> impl Iterator<Item = (&'static str, &Value)> {
     [&file.feedback_rules, &file.update_strategy, &file.condition_rules, &file.feedback_scrape_type]
         .into_iter()
         .zip(RULE_FIELDS)
@@ -463,7 +463,8 @@ fn fill(fields: &mut Map<String, Value>, entry: &Value) {
     }
 }
 
-fn is_about(entry: &Value, identity: &Identity) -> bool {
+/// Whether an entry of `manifestConfigs` is about this object.
+pub fn is_about(entry: &Value, identity: &Identity) -> bool {
     let part = |name| {
         entry
             .pointer(&format!("/resourceIdentifier/{name}"))
@@ -478,7 +479,7 @@ fn is_about(entry: &Value, identity: &Identity) -> bool {
 
 /// Takes the plurals that sidecars name in the place of guessed ones. What Kubernetes or a CRD of the repository
 /// says of a kind stands: another plural for it is an error.
-fn name_resources(
+pub fn name_resources(
     manifests: &mut [Manifest],
     sidecars: &[Sidecar],
     kinds: &KindIndex,
@@ -688,7 +689,6 @@ fn desired_work(
     );
     DesiredWork {
         key: key.clone(),
-        source: inherited.source.clone(),
         path: path.clone(),
         body: Arc::new(body),
         delete_option,

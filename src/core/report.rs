@@ -230,6 +230,20 @@ pub fn harmless(text: &str) -> String {
     out
 }
 
+/// JSON text without what [`is_dangerous`], as escapes: a program reads the same value.
+pub fn harmless_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        // A line feed can only stand between values.
+        if character != '\n' && is_dangerous(character) {
+            out.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
 /// Control characters, the line and paragraph separators, byte order marks and bidirectional controls.
 pub fn is_dangerous(character: char) -> bool {
     character.is_control()
@@ -241,7 +255,14 @@ pub fn is_dangerous(character: char) -> bool {
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     diagnostics: Vec<Entry<'a>>,
+    /// How many are left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    omitted: usize,
     summary: Summary,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Serialize)]
@@ -323,9 +344,11 @@ pub fn entries<S: serde::Serializer>(all: &[Diagnostic], serializer: S) -> Resul
 /// One JSON object: `diagnostics`, a list, and `summary`, their counts. A diagnostic has `code`, `severity`
 /// (`error`, `warning`, `info`), `title`, `message`, `help`, `file`; where there is one `line`, `column`,
 /// `length`, `field`, `cluster`, `work`, `snippet`; and `related`, a list of places with a `message` each.
+/// Past `limits::DIAGNOSTICS_MAX` they are counted only, in `omitted`.
 pub fn json(diagnostics: &[Diagnostic]) -> String {
     let report = Report {
-        diagnostics: diagnostics.iter().map(Entry::of).collect(),
+        diagnostics: diagnostics.iter().take(limits::DIAGNOSTICS_MAX).map(Entry::of).collect(),
+        omitted: diagnostics.len().saturating_sub(limits::DIAGNOSTICS_MAX),
         summary: Summary::of(diagnostics),
     };
     // Names and texts only: nothing in here can fail to be JSON.
@@ -467,7 +490,11 @@ mod tests {
     fn a_flood_is_counted() {
         let path = RepoPath::parse("x").unwrap();
         let one = Diagnostic::new(Code::BadName, Location::file(&path), Scope::Source, "m");
-        let shown = text(&vec![one; limits::DIAGNOSTICS_MAX + 2], Style::Plain);
+        let flood = vec![one; limits::DIAGNOSTICS_MAX + 2];
+        let report: Value = serde_json::from_str(&json(&flood)).unwrap();
+        assert_eq!(report["diagnostics"].as_array().unwrap().len(), limits::DIAGNOSTICS_MAX);
+        assert_eq!((&report["omitted"], &report["summary"]["errors"]), (&2.into(), &10_002.into()));
+        let shown = text(&flood, Style::Plain);
         assert!(
             shown.ends_with("... and 2 problems more\n\n10002 errors in the source\n"),
             "{}",

@@ -217,7 +217,6 @@ impl WorkBody {
 #[derive(Debug, Clone)]
 pub struct DesiredWork {
     pub key: WorkKey,
-    pub source: SourceId,
     /// The work folder.
     pub path: RepoPath,
     pub body: Arc<WorkBody>,

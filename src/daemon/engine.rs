@@ -7,19 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, BoxStream, StreamExt};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::bulletin::{Bulletin, Reach};
+use super::guards::GuardOptions;
 use super::metrics::{Metrics, Stage};
 use super::state::State;
-use crate::core::backoff::{self, Setback};
+use crate::core::backoff;
 use crate::core::desired::Desired;
 use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
-use crate::core::plan::{Effect, Plan, Policy, Reason, Step};
+use crate::core::plan::{Effect, Plan, Reason, Step};
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
@@ -32,7 +35,7 @@ use crate::source::{Read, ReadError, Source};
 pub struct EngineOptions {
     /// Time between two fetches; spread by a tenth, so that many sources do not fetch at once.
     pub interval: Duration,
-    pub policy: Policy,
+    pub guards: GuardOptions,
     pub execute: ExecuteOptions,
 }
 
@@ -59,8 +62,12 @@ pub struct Engine {
     cancel: Arc<AtomicBool>,
     /// What was last told of each work that something holds back, so that it is told once.
     told: BTreeMap<WorkKey, &'static str>,
-    /// The plan whose held deletions were told.
-    told_held: Option<Digest>,
+    /// What waits for approval and was told.
+    told_held: BTreeSet<Digest>,
+    /// The commits left behind that were told.
+    told_left: BTreeSet<CommitId>,
+    /// The record cannot be kept on the hub, which was told.
+    told_homeless: bool,
     /// When the commit that was read was made.
     committed_seconds: Option<i64>,
     /// What is told of the source, where somebody listens.
@@ -128,9 +135,11 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> Self {
         let id = source.config().id.clone();
-        let state = State::new(id.clone(), options.policy.clone());
+        let state =
+            State::new(id.clone(), options.guards.clone(), source.known_moves(), Instant::now());
         let cancel = Arc::new(AtomicBool::new(false));
-        let (source, told, told_held) = (Some(source), BTreeMap::new(), None);
+        let (source, told, told_held) = (Some(source), BTreeMap::new(), BTreeSet::new());
+        let (told_left, told_homeless) = (BTreeSet::new(), false);
         let (bulletin, on_ready) = (None, None);
         Self {
             id,
@@ -142,6 +151,8 @@ impl Engine {
             cancel,
             told,
             told_held,
+            told_left,
+            told_homeless,
             committed_seconds: None,
             bulletin,
             on_ready,
@@ -182,6 +193,7 @@ impl Engine {
             {
                 call();
             }
+            self.ask_hub(&mut looped).await;
             if looped.fetch.is_none() && looped.next_fetch <= now {
                 looped.hinted = false;
                 looped.fetch = self.begin_fetch();
@@ -223,8 +235,9 @@ impl Engine {
         // What is under way ends by an event of its own.
         let fetch = if looped.fetch.is_none() { looped.next_fetch } else { far };
         let retry = if looped.pass.is_none() { self.state.next_due() } else { None };
+        let guards = if looped.pass.is_none() { self.state.guards().next_due() } else { None };
         let bulletin = self.bulletin.as_ref().and_then(Bulletin::due);
-        fetch.min(retry.unwrap_or(far)).min(bulletin.unwrap_or(far))
+        [retry, guards, bulletin].into_iter().flatten().fold(fetch, Instant::min)
     }
 
     /// Ends within `limits::SHUTDOWN`.
@@ -258,23 +271,19 @@ impl Engine {
         // A plan that needed the source in the meantime went without it.
         self.state.mark_changed();
         let seed = fastrand::u64(..);
-        let wait = match read {
+        match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
                 self.on_read(&read, looped);
-                self.options.interval.mul_f64(0.9 + 0.2 * (seed as f64 / u64::MAX as f64))
             }
             Err(error) => {
                 tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
                 self.metrics.fetched(&self.id, false);
-                let setback = Setback::Unavailable { retry_after_seconds: None };
-                let wait = backoff::delay(looped.failed_fetches, setback, seed);
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);
-                wait.max(Duration::from_secs(1))
             }
-        };
-        let wait = if looped.hinted { Duration::ZERO } else { wait };
-        looped.next_fetch = Instant::now() + wait;
+        }
+        let wait = backoff::next_fetch(self.options.interval, looped.failed_fetches, seed);
+        looped.next_fetch = Instant::now() + if looped.hinted { Duration::ZERO } else { wait };
     }
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
@@ -283,7 +292,7 @@ impl Engine {
         if let Some(time) = read.spent.render {
             self.metrics.spent(&self.id, Stage::Render, time);
         }
-        if !self.state.set_read(read) {
+        if !self.state.set_desired(&read.desired) {
             return;
         }
         if let Some(bulletin) = &mut self.bulletin {
@@ -367,11 +376,15 @@ impl Engine {
         let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
             return Ok(None);
         };
+        self.ask_ancestry(&desired, now).await?;
+        if !self.state.knows_ancestry() {
+            return Ok(None);
+        }
         self.ask_history(&desired, now).await?;
-        let Some(mut plan) = self.state.plan() else { return Ok(None) };
-        if self.state.wants_approvals(now) {
-            self.ask_approvals(now).await;
-            plan = self.state.plan().unwrap_or(plan);
+        self.set_time();
+        let Some(plan) = self.state.plan() else { return Ok(None) };
+        if !self.keep_record(&plan, now).await? {
+            return Ok(None);
         }
         let due = self.state.due(&plan, now);
         let mut tasks = Vec::with_capacity(due.len());
@@ -420,13 +433,109 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks the hub what was approved, as the plan has deletions that wait for it.
-    async fn ask_approvals(&mut self, now: Instant) {
-        let found = self.hub.approvals(&self.id).await;
-        if let Err(error) = &found {
-            tracing::warn!(source = %self.id, %error, "approvals on the hub are not known; deletions stay held");
+    /// Asks the hub what operators say, and for the source's record, where that is due and nothing is under way.
+    async fn ask_hub(&mut self, looped: &mut Loop) {
+        let now = Instant::now();
+        if looped.pass.is_some() {
+            return;
         }
-        self.state.set_approvals(found.ok(), now);
+        if self.state.guards().wants_directives(now) {
+            let found = self.hub.directives(&self.id).await;
+            if let Err(error) = &found {
+                tracing::warn!(source = %self.id, %error, "what operators say on the hub is not known");
+            }
+            if self.state.set_directives(found.ok(), now) {
+                tracing::info!(source = %self.id, "somebody wants a sync: fetching now");
+                (looped.next_fetch, looped.hinted) = (now, true);
+            }
+            // Windows open and close, and clocks are set, at times that nothing tells of.
+            self.set_time();
+        }
+        if self.state.guards().wants_record(now) {
+            match self.hub.record(&self.id).await {
+                Ok(found) => self.state.set_record(found),
+                Err(error) => {
+                    tracing::warn!(source = %self.id, %error, "the source's record on the hub is not known");
+                    self.state.ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
+                }
+            }
+        }
+    }
+
+    fn set_time(&mut self) {
+        self.state.set_time(Timestamp::now(), &|name| TimeZone::get(name).ok());
+    }
+
+    /// Asks Git which of the applied commits the head builds on. Without an answer nothing is planned.
+    async fn ask_ancestry(
+        &mut self,
+        desired: &Arc<Desired>,
+        now: Instant,
+    ) -> Result<(), EngineError> {
+        let Some(head) = desired.commit else { return Ok(()) };
+        // One question about the old head, one about all commits, one about those that an approval names.
+        for _ in 0..3 {
+            let commits = self.state.unknown_ancestry(now);
+            if commits.is_empty() {
+                return Ok(());
+            }
+            let (asked, cancel) = (commits.clone(), self.cancel.clone());
+            match self.with_source(move |source| source.unreached(head, &asked, &cancel)).await? {
+                Some(Ok(unreached)) => self.state.set_ancestry(head, &commits, &unreached),
+                Some(Err(error)) => {
+                    tracing::error!(source = %self.id, %error, "Git's history cannot be read; nothing is changed");
+                    self.state.postpone_history(now);
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the source's record where the plan needs it. Answers whether the plan may be carried out.
+    async fn keep_record(&mut self, plan: &Plan, now: Instant) -> Result<bool, EngineError> {
+        self.tell_followed(plan);
+        let Some(record) = self.state.record_to_write(plan) else { return Ok(true) };
+        let before = self.state.guards().stored().cloned();
+        match self.hub.set_record(&self.id, &record, before.as_ref()).await {
+            Ok(stored) => {
+                let moves = stored.record.moves;
+                self.state.record_written(stored);
+                let kept = self.with_source(move |source| source.remember_moves(moves)).await?;
+                if let Some(Err(error)) = kept {
+                    tracing::warn!(source = %self.id, %error, "a restored hub may go unnoticed: its record's count cannot be kept");
+                }
+                // What the record says is part of what is planned.
+                self.set_time();
+                Ok(!record.restored || before.is_some_and(|before| before.record.restored))
+            }
+            Err(error @ (HubError::NoHome { .. } | HubError::Forbidden { .. })) => {
+                if !std::mem::replace(&mut self.told_homeless, true) {
+                    tracing::warn!(source = %self.id, %error, "the source has no record on the hub: a new process will not know all that this one does");
+                }
+                Ok(true)
+            }
+            Err(error) => {
+                tracing::warn!(source = %self.id, %error, "the source's record on the hub could not be written; nothing is changed before");
+                self.state.ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Says once which commits are left behind.
+    fn tell_followed(&mut self, plan: &Plan) {
+        let Some(left) = self.state.guards().followed().filter(|left| **left != self.told_left)
+        else {
+            return;
+        };
+        let some: Vec<String> = left.iter().take(10).map(CommitId::to_string).collect();
+        let head = plan.commit.map_or_else(String::new, |commit| commit.to_string());
+        tracing::warn!(
+            source = %self.id, commit = head, left = some.join(" "),
+            "the ref was rewound or force-pushed: it does not build on what was applied; following it"
+        );
+        self.told_left = left.clone();
     }
 
     /// The commit that last changed each work folder. Who last touched a work is good to know, but no reason to
@@ -469,9 +578,12 @@ impl Engine {
         let cancel = self.cancel.clone();
         let read = self.with_source(move |source| source.read(&cancel)).await?;
         let read = read.ok_or(EngineError::Panic)??;
-        self.state.set_read(&read);
+        self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
+        let said = self.hub.directives(&self.id).await?;
+        self.state.set_directives(Some(said), Instant::now());
+        self.state.set_record(self.hub.record(&self.id).await?);
         // Once to act, once more where a name turned out to be taken or an object to be newer.
         for _ in 0..2 {
             let now = Instant::now();
@@ -502,11 +614,8 @@ impl Engine {
         }
         let mut told = BTreeMap::new();
         for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
-            // Held deletions are told together.
-            if matches!(
-                step.reason,
-                Reason::UpToDate | Reason::Suspended | Reason::HeldByBudget { .. }
-            ) {
+            // What a guard holds is told together.
+            if step.reason == Reason::UpToDate || step.reason.guard().is_some() {
                 continue;
             }
             let code = step.reason.code();
@@ -526,17 +635,21 @@ impl Engine {
 
     /// Says once what is held and how to let it through.
     fn tell_held(&mut self, plan: &Plan) {
-        let held = plan.held();
-        let hash = held.as_ref().map(|held| held.hash);
-        if let Some(held) = held.filter(|_| self.told_held != hash) {
-            let some: Vec<String> =
-                held.works.iter().take(10).map(|work| work.key.to_string()).collect();
+        let mut hashes = BTreeSet::new();
+        for hold in plan.holds(&self.id) {
+            let (hash, guard) = (hold.approval.hash(), Some(hold.guard));
+            hashes.insert(hash);
+            if self.told_held.contains(&hash) {
+                continue;
+            }
+            let of_guard = plan.steps.iter().filter(|step| step.reason.guard() == guard);
+            let some: Vec<String> = of_guard.take(10).map(|step| step.key.to_string()).collect();
             tracing::warn!(
-                source = %self.id, works = held.works.len(), hash = %held.hash, some = some.join(" "),
-                "deletions are held: {}; if they are meant: gitwork approve {}", held.excess, held.hash
+                source = %self.id, works = hold.works, guard = hold.guard.as_str(), %hash, some = some.join(" "),
+                "works are held: {}; if that is meant: gitwork approve {hash}", hold.reason
             );
         }
-        self.told_held = hash;
+        self.told_held = hashes;
     }
 
     fn tell_outcome(&self, outcome: &Outcome) {
@@ -556,9 +669,6 @@ impl Engine {
 fn tell_read(source: &SourceId, read: &Read) {
     let desired = &read.desired;
     let commit = desired.commit.map_or_else(|| "uncommitted".into(), |commit| commit.to_string());
-    if let Some(before) = read.rewound_from {
-        tracing::warn!(%source, %commit, %before, "the ref was rewound or force-pushed; following it");
-    }
     let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
     tracing::info!(%source, at = read.name, %commit, works = desired.works.len(), errors, "read");
     for found in

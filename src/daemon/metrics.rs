@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use crate::core::desired::Desired;
 use crate::core::name::SourceId;
-use crate::core::plan::{Action, Plan};
+use crate::core::plan::{Action, Guard, Plan};
 use crate::core::status::State;
 use crate::core::status::source::SourceStatus;
 
@@ -38,6 +38,12 @@ struct Write {
 struct Planned {
     source: String,
     action: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Held {
+    source: String,
+    guard: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -110,6 +116,7 @@ pub struct Metrics {
     writes: Family<Write, Counter>,
     plans: Family<OfSource, Counter>,
     held_deletes: Family<OfSource, Gauge>,
+    held_works: Family<Held, Gauge>,
     webhooks: Family<Webhook, Counter>,
     durations: Family<OfStage, Histogram, fn() -> Histogram>,
     states: Family<OfState, Gauge>,
@@ -151,6 +158,11 @@ impl Default for Metrics {
                 of,
                 "held_deletes",
                 "Deletions over the budget that wait for approval",
+            ),
+            held_works: family(
+                of,
+                "held_works",
+                "Works that the last plan holds, by the guard that does",
             ),
             webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
             durations: {
@@ -218,6 +230,10 @@ impl Metrics {
         self.plans.get_or_create(&of_source(source)).inc();
         let held = plan.held().map_or(0, |held| held.works.len());
         self.held_deletes.get_or_create(&of_source(source)).set(count(held));
+        for guard in Guard::ALL {
+            let label = Held { source: source.to_string(), guard: guard.as_str() };
+            self.held_works.get_or_create(&label).set(count(plan.held_by(guard)));
+        }
         for action in Action::ALL {
             let works = plan.steps.iter().filter(|step| step.action() == action).count();
             let label = Planned { source: source.to_string(), action: action.as_str() };

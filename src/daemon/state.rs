@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
-use crate::core::backoff::{self, Setback};
-use crate::core::budget::Approved;
+use super::guards::{GuardOptions, Guards};
+use crate::core::backoff::{self, Backoffs, Setback};
 use crate::core::desired::Desired;
-use crate::core::digest::Digest;
+use crate::core::directives::Directives;
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
+use crate::core::record::Record;
 use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
-use crate::hub::{HubError, HubEvent};
-use crate::limits;
-use crate::source::Read;
+use crate::hub::{HubError, HubEvent, StoredRecord};
 
 /// One source's state.
 #[derive(Debug)]
@@ -31,16 +31,18 @@ pub struct State {
     /// Git's last word on works that it no longer has, and whose it was asked for.
     departed: Departed,
     asked: BTreeSet<WorkKey>,
-    /// What failed, and when it is worth another try.
-    retries: BTreeMap<WorkKey, Retry>,
+    /// What the backoffs count from.
+    start: Instant,
+    /// Which effects failed, and when each is worth another try.
+    backoffs: Backoffs,
     /// Works that have to be looked up on the hub, as the watch does not show them or not yet.
     lookups: BTreeSet<WorkKey>,
+    /// Works to be looked up again later: names that others have, and look-ups that failed.
+    looks_again: BTreeMap<WorkKey, LookAgain>,
     /// When Git's history may be asked again, after that has failed.
     history_due: Option<Instant>,
-    /// The last plan has held deletions, so that it is worth asking for approvals.
-    held: bool,
-    /// When to ask for them again.
-    approvals_due: Option<Instant>,
+    /// What is known of approvals, suspensions, rewinds and windows.
+    guards: Guards,
     /// Something has changed since the last plan.
     dirty: bool,
 }
@@ -49,27 +51,29 @@ pub struct State {
 const HISTORY_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
-struct Retry {
-    attempt: u32,
+struct LookAgain {
+    looks: u32,
     due: Instant,
-    /// What was to be written: other content is tried at once.
-    content: Option<Digest>,
+    /// The last look failed: until the next one it is not known what is there.
+    failed: bool,
 }
 
 impl State {
-    pub fn new(source: SourceId, policy: Policy) -> Self {
+    /// `known_moves`: what this machine remembers of the source's record on the hub.
+    pub fn new(source: SourceId, options: GuardOptions, known_moves: u64, now: Instant) -> Self {
         Self {
             source,
-            policy,
+            policy: options.policy.clone(),
+            guards: Guards::new(options, known_moves),
             desired: None,
             observed: None,
             departed: Departed::new(),
             asked: BTreeSet::new(),
-            retries: BTreeMap::new(),
+            start: now,
+            backoffs: Backoffs::default(),
             lookups: BTreeSet::new(),
+            looks_again: BTreeMap::new(),
             history_due: None,
-            held: false,
-            approvals_due: None,
             dirty: false,
         }
     }
@@ -80,14 +84,32 @@ impl State {
 
     /// Both sides are known, so that there is something to plan.
     pub fn is_ready(&self) -> bool {
-        self.desired.is_some() && self.observed.is_some()
+        self.desired.is_some() && self.observed.is_some() && self.guards.is_known()
+    }
+
+    /// Plans as if the operator had set this.
+    pub fn set_options(&mut self, options: GuardOptions) {
+        let before = self.policy.budgets_before.take();
+        self.policy = Policy { budgets_before: before, ..options.policy.clone() };
+        self.guards.set_options(options);
+        self.dirty = true;
+    }
+
+    /// Whether the hub has a work of this uid among those that are known.
+    pub fn is_on_hub(&self, uid: &str) -> bool {
+        let works = self.observed.iter().flat_map(|observed| observed.works.values());
+        works.into_iter().any(|work| work.uid == uid)
+    }
+
+    pub fn guards(&self) -> &Guards {
+        &self.guards
     }
 
     /// Takes over what was read from Git. Answers whether it is another state than before.
-    pub fn set_read(&mut self, read: &Read) -> bool {
-        let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, &read.desired));
+    pub fn set_desired(&mut self, desired: &Arc<Desired>) -> bool {
+        let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, desired));
         if !same {
-            self.desired = Some(read.desired.clone());
+            self.desired = Some(desired.clone());
             self.departed.clear();
             self.asked.clear();
             self.dirty = true;
@@ -107,6 +129,10 @@ impl State {
 
     /// Takes over a complete list.
     pub fn set_listed(&mut self, works: Vec<ObservedWork>) {
+        if self.observed.is_some() {
+            // The list came after a time of which nothing is known: the hub may be another one now, or an older one.
+            self.guards.ask_record_again(None);
+        }
         self.observed.get_or_insert_default().listed(&self.source, works);
         self.dirty = true;
     }
@@ -144,66 +170,64 @@ impl State {
                     observed.looked_up(key, found);
                 }
                 if taken {
-                    self.retry(key, Setback::Blocked, None, now, seed);
+                    self.look_again(key, Setback::Blocked, false, now, seed);
+                } else {
+                    self.looks_again.remove(key);
                 }
             }
-            Err(error) => self.retry(key, error.setback(), None, now, seed),
+            Err(error) => self.look_again(key, error.setback(), true, now, seed),
         }
+    }
+
+    fn look_again(
+        &mut self,
+        key: &WorkKey,
+        setback: Setback,
+        failed: bool,
+        now: Instant,
+        seed: u64,
+    ) {
+        let looks = self.looks_again.get(key).map_or(0, |before| before.looks.saturating_add(1));
+        let due = now + backoff::delay(looks, setback, seed);
+        self.looks_again.insert(key.clone(), LookAgain { looks, due, failed });
+        // Until then nothing is tried: the look decides.
+        self.backoffs.succeeded(key);
     }
 
     /// Takes over what became of an effect.
     pub fn set_outcome(&mut self, outcome: &Outcome, now: Instant, seed: u64) {
-        let key = &outcome.task.key;
+        let (key, effect) = (&outcome.task.key, &outcome.task.effect);
         self.dirty = true;
-        match &outcome.result {
+        let setback = match &outcome.result {
             Ok(answer) => {
-                self.retries.remove(key);
+                self.backoffs.succeeded(key);
                 if let Some(observed) = &mut self.observed {
-                    observed.answered(key, &outcome.task.effect, answer.clone());
+                    observed.answered(key, effect, answer.clone());
                 }
+                return;
             }
             Err(ExecuteError::Hub(error)) => {
                 if matches!(error, HubError::Exists { .. } | HubError::Stale { .. }) {
                     self.lookups.insert(key.clone());
                 }
-                let content = body(&outcome.task.effect).map(|body| body.digest);
                 // Whose the name is, a look at the hub tells; where it is taken, that sets the longer wait.
-                let setback = match error {
+                match error {
                     HubError::Exists { .. } => Setback::Stale,
                     other => other.setback(),
-                };
-                self.retry(key, setback, content, now, seed);
+                }
             }
-            Err(ExecuteError::AfterFailedWrite { .. }) => {
-                // A write that goes on failing holds a deletion up for seconds, not for ever.
-                self.retry(key, Setback::Stale, None, now, seed);
-            }
-            Err(ExecuteError::Stopped) => {}
-        }
-    }
-
-    fn retry(
-        &mut self,
-        key: &WorkKey,
-        setback: Setback,
-        content: Option<Digest>,
-        now: Instant,
-        seed: u64,
-    ) {
-        let attempt = self.retries.get(key).map_or(0, |before| before.attempt.saturating_add(1));
-        let due = now + backoff::delay(attempt, setback, seed);
-        self.retries.insert(key.clone(), Retry { attempt, due, content });
+            // A write that goes on failing holds a deletion up for seconds, not for ever.
+            Err(ExecuteError::AfterFailedWrite { .. }) => Setback::Stale,
+            Err(ExecuteError::Stopped) => return,
+        };
+        self.backoffs.failed(key, effect, setback, now.duration_since(self.start), seed);
     }
 
     /// Works to be looked up now.
     pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
         let mut keys = std::mem::take(&mut self.lookups);
-        let Some(observed) = &self.observed else { return keys.into_iter().collect() };
-        let due = self.retries.iter().filter(|(_, retry)| retry.due <= now).map(|(key, _)| key);
-        let foreign = |key: &&WorkKey| {
-            observed.works.get(*key).is_some_and(|work| !work.is_ours(&self.source))
-        };
-        keys.extend(due.filter(foreign).cloned());
+        let due = self.looks_again.iter().filter(|(_, again)| again.due <= now);
+        keys.extend(due.map(|(key, _)| key.clone()));
         keys.into_iter().collect()
     }
 
@@ -251,48 +275,112 @@ impl State {
         let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return None };
         let plan = plan::plan(desired, observed, &self.departed, &self.policy);
         self.dirty = false;
-        self.held = plan.held().is_some();
-        if !self.held {
-            // What Git says of budgets judges the next commit, but never the one that brings it.
-            self.policy.budgets_before = Some(desired.budgets.clone());
-            self.approvals_due = None;
+        if Guards::leaves_nothing_held(&self.policy, desired, &plan) {
+            // What Git says judges the next commit, but never the one that brings it.
+            self.policy.budgets_before = Some(desired.rules.budgets.clone());
+            self.guards.settle_rules(desired);
         }
-        // A key that has nothing to do any more has nothing to try again, but for names that are taken.
-        let open: BTreeSet<&WorkKey> = plan
-            .steps
-            .iter()
-            .filter(|step| step.effect.is_some() || matches!(step.reason, Reason::Conflict { .. }))
-            .map(|step| &step.key)
+        // What has nothing to do now has nothing to try again, but for names that are taken.
+        let can_act: BTreeSet<&WorkKey> = plan
+            .effects()
+            .filter(|(step, effect)| self.may_act(step, effect))
+            .map(|(step, _)| &step.key)
             .collect();
-        self.retries.retain(|key, _| open.contains(key));
+        self.backoffs.retain(|key| can_act.contains(key));
+        let taken = plan.steps.iter().filter(|step| matches!(step.reason, Reason::Conflict { .. }));
+        let open: BTreeSet<&WorkKey> =
+            taken.chain(plan.effects().map(|(step, _)| step)).map(|step| &step.key).collect();
+        self.looks_again.retain(|key, _| open.contains(key));
         Some(plan)
     }
 
-    /// Whether approvals should be asked for now.
-    pub fn wants_approvals(&self, now: Instant) -> bool {
-        self.held && self.approvals_due.is_none_or(|due| due <= now)
+    /// No farewell before Git was asked for its last word.
+    fn may_act(&self, step: &Step, effect: &Effect) -> bool {
+        effect.body().is_some() || self.asked.contains(&step.key)
     }
 
-    /// Takes over what was approved on the hub. Where that could not be read, what is known goes on to count.
-    pub fn set_approvals(&mut self, approved: Option<Approved>, now: Instant) {
-        self.approvals_due = Some(now + limits::APPROVAL_POLL);
-        if let Some(approved) = approved.filter(|approved| *approved != self.policy.approved) {
-            self.policy.approved = approved;
-            self.dirty = true;
+    /// Takes over what operators say on the hub. Answers whether somebody wants a sync now.
+    pub fn set_directives(&mut self, found: Option<Directives>, now: Instant) -> bool {
+        let (changed, wanted) = self.guards.set_directives(found, now);
+        self.dirty |= changed;
+        wanted
+    }
+
+    /// Takes over the source's record on the hub.
+    pub fn set_record(&mut self, found: Option<StoredRecord>) {
+        let ours =
+            |observed: &Observed| observed.works.values().any(|work| work.is_ours(&self.source));
+        let has_works = self.observed.as_ref().is_some_and(ours);
+        if let Some(stored) = &found {
+            self.policy.budgets_before = Some(stored.record.rules.budgets.clone());
+        }
+        let before = self.guards.stored().cloned();
+        self.dirty |= before != found || before.is_none();
+        self.guards.set_record(found, has_works);
+    }
+
+    /// The record could not be read or written, or another has written it; it is asked for again, when `due`.
+    pub fn ask_record_again(&mut self, due: Option<Instant>) {
+        self.guards.ask_record_again(due);
+        self.dirty = true;
+    }
+
+    /// The hub has taken the record.
+    pub fn record_written(&mut self, stored: StoredRecord) {
+        self.guards.record_written(stored);
+        self.dirty = true;
+    }
+
+    /// Commits to ask Git about before the next plan.
+    pub fn unknown_ancestry(&self, now: Instant) -> BTreeSet<CommitId> {
+        match (&self.desired, &self.observed) {
+            (Some(desired), Some(observed)) if self.history_due.is_none_or(|due| due <= now) => {
+                self.guards.to_ask(desired, observed)
+            }
+            _ => BTreeSet::new(),
         }
     }
 
-    /// The steps of a plan that are to be done now: not those that failed just before, and no farewell before
-    /// Git was asked for its last word.
+    /// Whether Git has answered all that has to be known of the head.
+    pub fn knows_ancestry(&self) -> bool {
+        match (&self.desired, &self.observed) {
+            (Some(desired), Some(observed)) => self.guards.to_ask(desired, observed).is_empty(),
+            _ => false,
+        }
+    }
+
+    pub fn set_ancestry(
+        &mut self,
+        head: CommitId,
+        asked: &BTreeSet<CommitId>,
+        unreached: &BTreeSet<CommitId>,
+    ) {
+        self.guards.learn(head, asked, unreached);
+        self.history_due = None;
+    }
+
+    /// Has the guards look at the time, and at all that is known by now.
+    pub fn set_time(&mut self, now: Timestamp, zone: &dyn Fn(&str) -> Option<TimeZone>) {
+        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return };
+        let before = self.policy.closed.is_some();
+        self.guards.apply(&mut self.policy, desired, observed, now, zone);
+        self.dirty |= before != self.policy.closed.is_some();
+    }
+
+    /// The record to write before the plan is carried out.
+    pub fn record_to_write(&self, plan: &Plan) -> Option<Record> {
+        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        let free = Guards::leaves_nothing_held(&self.policy, desired, plan);
+        self.guards.record_to_write(desired, observed, plan, free)
+    }
+
+    /// The steps of a plan that are to be done now: not those that failed just before.
     pub fn due<'a>(&self, plan: &'a Plan, now: Instant) -> Vec<(&'a Step, &'a Effect)> {
+        let since = now.duration_since(self.start);
         let is_due = |step: &Step, effect: &Effect| {
-            if body(effect).is_none() && !self.asked.contains(&step.key) {
-                return false;
-            }
-            self.retries.get(&step.key).is_none_or(|retry| {
-                let content = body(effect).map(|body| body.digest);
-                retry.due <= now || (content.is_some() && retry.content != content)
-            })
+            self.may_act(step, effect)
+                && !self.looks_again.get(&step.key).is_some_and(|again| again.failed)
+                && self.backoffs.is_due(&step.key, effect, since)
         };
         plan.effects().filter(|(step, effect)| is_due(step, effect)).collect()
     }
@@ -314,17 +402,9 @@ impl State {
 
     /// When the next retry is due.
     pub fn next_due(&self) -> Option<Instant> {
-        let approvals = self.approvals_due.filter(|_| self.held);
-        self.retries.values().map(|retry| retry.due).chain(self.history_due).chain(approvals).min()
-    }
-}
-
-fn body(effect: &Effect) -> Option<&crate::core::work::WorkBody> {
-    match effect {
-        Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
-            Some(body)
-        }
-        _ => None,
+        let effects = self.backoffs.next_due().map(|due| self.start + due);
+        let looks = self.looks_again.values().map(|again| again.due);
+        looks.chain(effects).chain(self.history_due).min()
     }
 }
 

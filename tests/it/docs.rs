@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gitwork::api::work::manifest_work_spec_schema;
 use gitwork::core::config::FileKind;
+use gitwork::core::config::OCM_FIELDS;
 use gitwork::core::configfile;
 use gitwork::core::diagnostic::{Diagnostic, Scope};
 use gitwork::core::name::RepoPath;
@@ -245,17 +246,6 @@ fn section(page: &Page, heading: &str) -> String {
     };
     rest.split("\n## ").next().unwrap_or_default().to_owned()
 }
-
-/// Fields whose content is OCM's.
-const OCM_FIELDS: [&str; 7] = [
-    "deleteOption",
-    "executor",
-    "manifestConfigs",
-    "feedbackRules",
-    "updateStrategy",
-    "conditionRules",
-    "feedbackScrapeType",
-];
 
 /// The fields of a schema, dotted, and the values of enumerations.
 fn fields(schema: &Value, at: &str, stop: &[&str], found: &mut BTreeSet<String>) {

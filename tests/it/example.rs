@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gitwork::api::work::manifest_work_spec_schema;
 use gitwork::core::config::FileKind;
+use gitwork::core::config::OCM_FIELDS;
 use gitwork::core::diagnostic::{Diagnostic, Scope};
 use gitwork::core::name::RepoPath;
 use gitwork::core::work::DesiredWork;
@@ -123,17 +124,6 @@ fn fields(schema: &Value, at: &str, found: &mut BTreeSet<String>) {
         }
     }
 }
-
-/// Fields whose content is OCM's.
-const OCM_FIELDS: [&str; 7] = [
-    "deleteOption",
-    "executor",
-    "manifestConfigs",
-    "feedbackRules",
-    "updateStrategy",
-    "conditionRules",
-    "feedbackScrapeType",
-];
 
 /// The pointers of what is set in a document.
 fn set_fields(value: &Value, at: &str, found: &mut BTreeSet<String>) {

@@ -6,6 +6,7 @@ use gitwork::core::desired::{Desired, Renderer};
 use gitwork::core::diagnostic::{Code, Scope};
 use gitwork::core::name::{RepoPath, WorkKey};
 use gitwork::core::snapshot::Snapshot;
+use gitwork::limits;
 use serde_json::{Value, json};
 
 use crate::memory::{File, MemoryObjects, files, render, source};
@@ -198,6 +199,26 @@ fn what_this_version_cannot_read_holds_deletes() {
     let desired = render(&files(&[("README.md", "")]));
     assert!(desired.frozen.source);
     assert_eq!(codes(&desired), [("clusters".into(), Code::NoClusters)]);
+}
+
+#[test]
+fn a_source_past_its_bounds_is_frozen_and_not_read() {
+    let works: Vec<(String, &str)> = (0..=limits::WORKS_MAX)
+        .map(|n| (format!("clusters/a/work-{n}/x.yaml"), CONFIG_MAP))
+        .collect();
+    let clusters: Vec<(String, &str)> = (0..=limits::CLUSTERS_MAX)
+        .map(|n| (format!("clusters/cluster-{n}/web/x.yaml"), CONFIG_MAP))
+        .collect();
+    for (all, message) in [
+        (works, "a source has at most 200000 works, and this one has more"),
+        (clusters, "20001 clusters; a source has at most 20000"),
+    ] {
+        let all: Vec<(&str, &str)> = all.iter().map(|(path, text)| (&**path, *text)).collect();
+        let desired = render(&files(&all));
+        assert!(desired.frozen.source && desired.works.is_empty());
+        let said: Vec<&str> = desired.diagnostics.iter().map(|d| &*d.message).collect();
+        assert_eq!(said, [message]);
+    }
 }
 
 #[test]

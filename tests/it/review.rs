@@ -183,7 +183,6 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         let body = WorkBody::new(&source(), &path, spec(number), [].into(), [].into(), true);
         let work = DesiredWork {
             key: key.clone(),
-            source: source(),
             path,
             body: Arc::new(body),
             delete_option: DeleteOption::Foreground,
@@ -197,8 +196,9 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         commit: Some(ObjectId([7; 20])),
         works: works.collect(),
         frozen: Frozen::default(),
-        budgets: Default::default(),
+        rules: Default::default(),
         approved: Default::default(),
+        suspended: Default::default(),
         diagnostics: Vec::new(),
     }
 }

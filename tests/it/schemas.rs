@@ -2,6 +2,7 @@
 //! `GITWORK_UPDATE=1 cargo test` writes them anew.
 
 use gitwork::core::config::FileKind;
+use gitwork::core::config::OCM_FIELDS;
 use gitwork::core::statusbranch::Summary;
 use serde_json::Value;
 
@@ -35,17 +36,6 @@ fn the_schemas_are_up_to_date() {
     expected.sort();
     assert_eq!(found, expected, "no schema of a file that is gone stays behind");
 }
-
-/// What is below these is OCM's, from its CRD.
-const OCM_FIELDS: [&str; 7] = [
-    "deleteOption",
-    "executor",
-    "manifestConfigs",
-    "feedbackRules",
-    "updateStrategy",
-    "conditionRules",
-    "feedbackScrapeType",
-];
 
 /// Fields of ours, top level and below, that an editor would show without a word.
 fn undescribed(schema: &Value, at: &str, found: &mut Vec<String>) {

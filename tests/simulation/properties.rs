@@ -99,7 +99,6 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
     let source = SourceId::parse("fleet").unwrap();
     let work = body.map(|body| DesiredWork {
         key: key("edge-1", "web"),
-        source: source.clone(),
         path: RepoPath::parse("clusters/edge-1/web").unwrap(),
         body,
         delete_option: DeleteOption::Foreground,
@@ -113,8 +112,9 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         commit: None,
         works,
         frozen,
-        budgets: Default::default(),
+        rules: Default::default(),
         approved: Default::default(),
+        suspended: Default::default(),
         diagnostics: Vec::new(),
     }
 }
@@ -158,6 +158,37 @@ proptest! {
         }
         let is_object = object.get("metadata").is_some_and(Value::is_object);
         prop_assert_eq!(ObservedWork::from_manifest_work(object).is_ok(), is_object);
+    }
+
+    #[test]
+    fn the_order_in_which_the_hub_tells_its_works_does_not_matter(
+        (told, again) in prop::collection::btree_set(("[ab]", "[a-e]", 0..3_u8), 0..16)
+            .prop_map(|works| works.into_iter().collect::<Vec<_>>())
+            .prop_flat_map(|works| (Just(works.clone()).prop_shuffle(), Just(works).prop_shuffle())),
+        wanted in body(),
+    ) {
+        let desired = desired(Some(wanted.clone()));
+        let work = |(cluster, name, state): &(String, String, u8)| {
+            let mut work = on_hub(&wanted, &Default::default(), "1");
+            // One name in several states would be told in an order of its own.
+            work["metadata"]["name"] = format!("{name}-{state}").into();
+            work["metadata"]["namespace"] = cluster.clone().into();
+            if *state == 1 {
+                work["metadata"]["labels"]["gitwork.dev/source"] = "another".into();
+            }
+            if *state == 2 {
+                work["status"] = json!({"conditions": [{"type": "Applied", "status": "True", "observedGeneration": 1}]});
+            }
+            ObservedWork::from_manifest_work(work).unwrap()
+        };
+        let mut listed = Observed::default();
+        listed.listed(&desired.source, told.iter().map(work).collect());
+        let mut watched = Observed::default();
+        again.iter().for_each(|told| watched.changed(work(told)));
+        let (departed, policy) = (Departed::new(), Policy::default());
+        let planned = plan(&desired, &listed, &departed, &policy);
+        prop_assert_eq!(planned.steps.len(), 1 + told.iter().filter(|(_, _, state)| *state != 1).count());
+        prop_assert_eq!(planned, plan(&desired, &watched, &departed, &policy));
     }
 
     #[test]

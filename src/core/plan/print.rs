@@ -1,10 +1,15 @@
 //! A plan for people: what is done to which work, and why.
 
+use std::collections::BTreeMap;
+
 use super::{Action, Plan, Reason, Step};
-use crate::core::report::{Paint, Style, harmless};
+use crate::core::report::{Paint, Style, count, harmless};
+use crate::limits;
 
 /// Steps printed; a plan may have hundreds of thousands.
 const STEPS_MAX: usize = 1_000;
+/// Room for the remark on what is left out, in bytes.
+const REMARK_CHARS: usize = 100;
 
 fn told(plan: &Plan) -> impl Iterator<Item = &Step> {
     plan.steps.iter().filter(|step| step.action() != Action::Keep)
@@ -15,14 +20,25 @@ fn rest(plan: &Plan) -> Option<String> {
     (left > 0).then(|| format!("... and {left} more"))
 }
 
-/// What to do about held deletions.
-fn held(plan: &Plan) -> Option<String> {
-    plan.steps.iter().find_map(|step| match &step.reason {
-        Reason::HeldByBudget { hash, works, .. } => Some(format!(
-            "{works} deletions are held; to let just these through: gitwork approve {hash}"
-        )),
-        _ => None,
-    })
+/// What to do about what is held; one line for each hash.
+fn held(plan: &Plan) -> Vec<String> {
+    let mut hashes = BTreeMap::new();
+    for step in &plan.steps {
+        let (what, hash) = match &step.reason {
+            Reason::HeldByBudget { hash, .. } => ("deletions are held", hash),
+            Reason::HeldByRewind { hash, .. } => ("works are held by a rewind", hash),
+            Reason::HeldByRestore { hash, .. } => {
+                ("works are held since the hub was restored", hash)
+            }
+            Reason::HeldByWindow { hash, .. } => ("changes wait for a window", hash),
+            _ => continue,
+        };
+        hashes.entry((*hash, what)).and_modify(|works| *works += 1).or_insert(1_usize);
+    }
+    let line = |((hash, what), works)| {
+        format!("{works} {what}; to let just these through: gitwork approve {hash}")
+    };
+    hashes.into_iter().map(line).collect()
 }
 
 fn head(plan: &Plan) -> String {
@@ -47,25 +63,35 @@ pub fn text(plan: &Plan, style: Style) -> String {
         out.push_str(&format!("{what} {key}  {}{}\n", step.reason, harmless(&path)));
     }
     out.extend(rest(plan).map(|rest| rest + "\n"));
-    out.extend(held(plan).map(|held| style.paint(Paint::Note, held) + "\n"));
+    out.extend(held(plan).into_iter().map(|held| style.paint(Paint::Note, held) + "\n"));
     out.push_str(&style.paint(Paint::Strong, head(plan)));
     out.push('\n');
     out
 }
 
-/// A table, as a comment on a pull request shows it. Names are Kubernetes names; text from elsewhere is escaped.
+/// A table, as a comment on a pull request shows it, of at most `limits::COMMENT_CHARS_MAX` bytes; rows that do
+/// not fit are counted. Names are Kubernetes names; text from elsewhere is escaped.
 pub fn markdown(plan: &Plan) -> String {
     let mut out = format!("**gitwork plan**: {}\n", head(plan));
-    out.extend(held(plan).map(|held| format!("\n{held}\n")));
+    out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
     if told(plan).next().is_none() {
         return out;
     }
     out.push_str("\n| work | action | reason |\n|---|---|---|\n");
-    for step in told(plan).take(STEPS_MAX) {
+    let mut left_out = 0;
+    for step in told(plan) {
         let reason = cell(&step.reason.to_string());
-        out.push_str(&format!("| {} | {} | {reason} |\n", step.key, step.action()));
+        let row = format!("| {} | {} | {reason} |\n", step.key, step.action());
+        if left_out > 0 || out.len() + row.len() + REMARK_CHARS > limits::COMMENT_CHARS_MAX {
+            left_out += 1;
+        } else {
+            out.push_str(&row);
+        }
     }
-    out.extend(rest(plan).map(|rest| format!("\n{rest}\n")));
+    if left_out > 0 {
+        let rows = count(left_out, "row");
+        out.push_str(&format!("\n{rows} left out: this comment would be too long.\n"));
+    }
     out
 }
 
@@ -122,7 +148,12 @@ mod tests {
 
     #[test]
     fn long_plans_end_with_what_is_left_out() {
-        let plan = plan(vec![Reason::Suspended; STEPS_MAX + 7]);
-        assert!(text(&plan, Style::Plain).contains("... and 7 more\n"));
+        let plan = plan(vec![Reason::Suspended; 5_000]);
+        assert!(text(&plan, Style::Plain).contains("... and 4000 more\n"));
+        let comment = markdown(&plan);
+        let rows = comment.lines().filter(|line| line.starts_with("| edge-1/")).count();
+        assert!(comment.len() <= limits::COMMENT_CHARS_MAX, "{}", comment.len());
+        let remark = format!("\n{} rows left out: this comment would be too long.\n", 5_000 - rows);
+        assert!(comment.ends_with(&remark), "{}", &comment[comment.len() - 200..]);
     }
 }

@@ -62,12 +62,12 @@ fn steps_read_as_sentences() {
 fn a_summary_has_every_step_but_what_is_kept() {
     let plan = Plan { commit: None, steps: every_step() };
     assert!(!plan.is_empty() && !plan.is_settled());
-    assert_eq!(plan.counts().writes(), 3);
+    assert_eq!(plan.effects().count(), 3);
     assert_eq!(
         plan.counts().to_string(),
         "1 set-delete-option, 1 delete, 1 release, 3 wait, 8 hold, 1 keep"
     );
-    let summary = plan.summary();
+    let summary = plan.summary(&SourceId::parse("fleet").unwrap());
     assert_eq!(summary.steps.len(), plan.steps.len() - 1);
     let first = summary.steps.first().unwrap();
     assert_eq!(

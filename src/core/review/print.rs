@@ -33,7 +33,7 @@ fn groups(review: &Review) -> Vec<Group<'_>> {
 const CLUSTERS_NAMED_MAX: usize = 10;
 
 /// `edge-1, edge-2 and 98 more`, each name through `write`.
-pub(super) fn clusters_named<'a>(
+fn clusters_named<'a>(
     clusters: impl Iterator<Item = &'a str>,
     write: impl Fn(&str) -> String,
 ) -> String {
@@ -359,7 +359,7 @@ fn row(group: &Group<'_>) -> String {
 }
 
 /// A row of a Markdown table: the sign of a change, then cells that are safe already.
-pub(super) fn signed_row(sign: char, cells: &[String]) -> String {
+fn signed_row(sign: char, cells: &[String]) -> String {
     let sign = match sign {
         '+' => "➕",
         '-' => "➖",
@@ -452,7 +452,7 @@ fn longest_run(text: &str, wanted: char) -> usize {
 }
 
 /// Text of the repository inside a comment: no Markdown, no HTML, no mention, no link.
-pub(super) fn code(text: &str) -> String {
+fn code(text: &str) -> String {
     let mut out = String::from("<code>");
     for character in harmless(text).chars() {
         if character.is_ascii_punctuation() && !matches!(character, '-' | '.' | '/' | ',') {

@@ -190,7 +190,7 @@ async fn every_metric_and_label_of_alerts_and_dashboard_is_served_and_explained(
     // Labels hold no names but those of sources, which the operator chooses.
     let known = [
         "source", "result", "effect", "action", "state", "stage", "le", "verb", "outcome",
-        "provider",
+        "provider", "guard",
     ];
     for (metric, labels) in served {
         for label in labels.keys() {

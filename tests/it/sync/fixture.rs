@@ -1,15 +1,16 @@
 //! One source and its clusters: a repository on a Git server, cluster namespaces on the shared hub, and the engine
 //! between them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use gitwork::api::work::ManifestWork;
 use gitwork::core::name::{CommitId, RepoPath, SourceId};
-use gitwork::core::plan::Policy;
 use gitwork::daemon::bulletin::Reach;
 use gitwork::daemon::engine::{Engine, EngineError, EngineOptions};
+use gitwork::daemon::guards::GuardOptions;
 use gitwork::daemon::metrics::Metrics;
 use gitwork::forge::reporter::StatusFeed;
 use gitwork::git::{Auth, Reference, Remote};
@@ -87,6 +88,18 @@ impl Sync {
     }
 
     pub fn source_of(&self, reference: Reference, auth: Auth) -> Source {
+        let cache = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
+        self.source_in(cache, &self.id, reference, auth)
+    }
+
+    /// A source of this id on the machine that has this cache.
+    pub fn source_in(
+        &self,
+        cache: PathBuf,
+        id: &SourceId,
+        reference: Reference,
+        auth: Auth,
+    ) -> Source {
         let remote = Remote {
             url: self.server.url("fleet.git"),
             auth,
@@ -94,17 +107,15 @@ impl Sync {
             client_certificate: None,
             proxy: None,
         };
-        let cache = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
         let repository = Repository::Git { remote: Box::new(remote), reference, cache };
-        Source::open(SourceConfig { id: self.id.clone(), repository, path: RepoPath::root() })
-            .unwrap()
+        Source::open(SourceConfig { id: id.clone(), repository, path: RepoPath::root() }).unwrap()
     }
 
     pub fn options(&self) -> EngineOptions {
         EngineOptions {
             // Tests give hints; the timer is for what they do not think of.
             interval: Duration::from_secs(3_600),
-            policy: Policy::default(),
+            guards: GuardOptions::default(),
             execute: ExecuteOptions::default(),
         }
     }
@@ -123,10 +134,7 @@ impl Sync {
     }
 
     pub fn start_with(&self, hub: Arc<dyn Hub>) -> Running {
-        let engine = self.engine(hub, self.source());
-        let (hint, hints) = mpsc::channel(1);
-        let (stop, stopped) = watch::channel(false);
-        Running { hint, stop, task: tokio::spawn(engine.run(hints, stopped)) }
+        Running::of(self.engine(hub, self.source()))
     }
 
     /// Starts the engine with somebody listening to it.
@@ -135,9 +143,7 @@ impl Sync {
         let config = source.config().clone();
         let mut engine = self.engine(Arc::new(KubeHub::new(self.hub.client())), source);
         let feed = engine.listen(reach);
-        let (hint, hints) = mpsc::channel(1);
-        let (stop, stopped) = watch::channel(false);
-        (Running { hint, stop, task: tokio::spawn(engine.run(hints, stopped)) }, feed, config)
+        (Running::of(engine), feed, config)
     }
 
     pub fn works(&self, cluster: usize) -> Api<ManifestWork> {
@@ -216,6 +222,13 @@ impl Sync {
 }
 
 impl Running {
+    /// Starts an engine.
+    pub fn of(engine: Engine) -> Self {
+        let (hint, hints) = mpsc::channel(1);
+        let (stop, stopped) = watch::channel(false);
+        Self { hint, stop, task: tokio::spawn(engine.run(hints, stopped)) }
+    }
+
     /// Has the engine fetch now.
     pub fn hint(&self) {
         // A full channel means that a hint is waiting already.

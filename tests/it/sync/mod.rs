@@ -3,7 +3,9 @@
 mod budget;
 mod deletes;
 mod drift;
+mod events;
 pub mod fixture;
+mod guards;
 pub mod program;
 mod telling;
 mod trouble;

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gitwork::core::work::{ANNOTATION_COMMIT, ANNOTATION_PATH, LABEL_MANAGED_BY, LABEL_SOURCE};
+use gitwork::daemon::engine::EngineOptions;
 use gitwork::hub::KubeHub;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::fixture::{Sync, annotation, config_map};
+use super::fixture::{Running, Sync, annotation, config_map};
 use crate::harness::requests::tally;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,6 +40,19 @@ async fn a_commit_becomes_works_and_the_next_one_changes_just_what_it_says() {
         assert_eq!(now.resource_version(), before.resource_version());
         assert_eq!(annotation(&now, ANNOTATION_COMMIT), Some(first.to_string().as_str()));
     }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_nothing_hints_at_is_found_by_the_next_fetch() {
+    let sync = Sync::new(1).await;
+    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
+    let options = EngineOptions { interval: Duration::from_millis(200), ..sync.options() };
+    let hub = Arc::new(KubeHub::new(sync.hub.client()));
+    let running = Running::of(sync.engine_with(hub, sync.source(), options));
+    sync.until_value(0, "web", "one").await;
+    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]);
+    sync.until_value(0, "web", "two").await;
     running.stop().await;
 }
 

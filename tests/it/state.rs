@@ -1,0 +1,178 @@
+//! What an engine knows of its source, and what follows from it: time is passed in.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gitwork::core::desired::Desired;
+use gitwork::core::name::WorkKey;
+use gitwork::core::observed::ObservedWork;
+use gitwork::core::plan::Effect;
+use gitwork::daemon::guards::GuardOptions;
+use gitwork::daemon::state::State;
+use gitwork::hub::execute::{ExecuteError, Outcome, Task};
+use gitwork::hub::{HubError, HubEvent};
+use serde_json::{Value, json};
+
+use crate::memory::{files, render, source};
+
+/// A source of `a/web` with this text in it.
+fn desired(text: &str) -> Arc<Desired> {
+    let manifest = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: default}}\ndata: {{text: {text}}}\n"
+    );
+    Arc::new(render(&files(&[("clusters/a/web/x.yaml", &manifest)])))
+}
+
+fn key(desired: &Desired) -> WorkKey {
+    desired.works.keys().next().unwrap().clone()
+}
+
+/// The source's work as the hub has it, changed by `edit`.
+fn observed(desired: &Desired, edit: impl FnOnce(&mut Value)) -> ObservedWork {
+    let work = desired.works.values().next().unwrap();
+    let mut object = work.body.to_manifest_work(&work.key, None);
+    object["metadata"]["uid"] = "u".into();
+    object["metadata"]["resourceVersion"] = "1".into();
+    object["metadata"]["generation"] = 1.into();
+    edit(&mut object);
+    ObservedWork::from_manifest_work(object).unwrap()
+}
+
+fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> State {
+    let mut state = State::new(source(), GuardOptions::default(), 0, now);
+    assert!(!state.wants_plan(now), "neither side is known");
+    assert!(state.set_desired(desired) && !state.set_desired(desired));
+    assert!(!state.wants_plan(now), "what the hub has is not known");
+    state.set_event(HubEvent::Listed(works));
+    assert!(state.wants_plan(now));
+    state
+}
+
+/// The effects that a plan of now does.
+fn due(state: &mut State, now: Instant) -> Vec<Effect> {
+    let plan = state.plan().unwrap();
+    state.due(&plan, now).into_iter().map(|(_, effect)| effect.clone()).collect()
+}
+
+fn failed(key: &WorkKey, effect: &Effect, error: HubError) -> Outcome {
+    let task = Task { key: key.clone(), effect: effect.clone(), commit: None };
+    Outcome { task, result: Err(ExecuteError::Hub(error)), attempts: 1 }
+}
+
+fn refused() -> HubError {
+    HubError::Refused { key: "a/web".into(), message: "no".into() }
+}
+
+#[test]
+fn a_refused_work_waits_longer_each_time_and_a_fix_goes_through_at_once() {
+    let start = Instant::now();
+    let (broken, mended) = (desired("broken"), desired("mended"));
+    let key = key(&broken);
+    let mut state = state(&broken, Vec::new(), start);
+    let mut now = start;
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        let effects = due(&mut state, now);
+        assert!(matches!(&effects[..], [Effect::Create { .. }]), "{effects:?}");
+        state.set_outcome(&failed(&key, &effects[0], refused()), now, 1);
+        assert!(due(&mut state, now).is_empty(), "not at once");
+        let next = state.next_due().unwrap();
+        assert!(!state.wants_plan(next - Duration::from_millis(1)) && state.wants_plan(next));
+        waits.push(next - now);
+        now = next;
+    }
+    assert!(waits.is_sorted() && waits[2] > waits[0] * 2, "{waits:?}");
+
+    let effects = due(&mut state, now);
+    state.set_outcome(&failed(&key, &effects[0], refused()), now, 1);
+    assert!(state.set_desired(&mended));
+    let effects = due(&mut state, now);
+    assert_eq!(effects.len(), 1, "the fix is tried at once");
+    state.set_outcome(&failed(&key, &effects[0], refused()), now, 1);
+    assert_eq!(state.next_due().unwrap() - now, waits[0], "and its failures count anew");
+}
+
+#[test]
+fn a_name_that_is_taken_is_looked_at_now_and_then_until_it_is_free() {
+    let start = Instant::now();
+    let wanted = desired("x");
+    let key = key(&wanted);
+    let mut state = state(&wanted, Vec::new(), start);
+    let effects = due(&mut state, start);
+    state.set_outcome(
+        &failed(&key, &effects[0], HubError::Exists { key: "a/web".into() }),
+        start,
+        1,
+    );
+    assert_eq!(state.take_lookups(start), vec![key.clone()]);
+    assert!(state.take_lookups(start).is_empty(), "once");
+
+    let foreign = || {
+        observed(&wanted, |work| {
+            work["metadata"]["labels"] = json!({ "gitwork.dev/source": "another" });
+        })
+    };
+    let mut now = start;
+    for _ in 0..2 {
+        state.set_looked_up(&key, Ok(Some(foreign())), now, 1);
+        assert!(due(&mut state, now).is_empty(), "nothing is done to what others have");
+        assert!(state.take_lookups(now).is_empty());
+        // The backoff of the failed write runs out before.
+        while state.take_lookups(now).is_empty() {
+            now = state.next_due().unwrap().max(now + Duration::from_millis(1));
+        }
+    }
+    state.set_looked_up(&key, Err(HubError::NoCrd), now, 1);
+    assert!(due(&mut state, now).is_empty(), "what could not be looked up is not known to be free");
+    let now = state.next_due().unwrap();
+    assert_eq!(state.take_lookups(now), vec![key.clone()]);
+    state.set_looked_up(&key, Ok(None), now, 1);
+    assert!(matches!(&due(&mut state, now)[..], [Effect::Create { .. }]));
+    assert!(state.take_lookups(now + Duration::from_secs(3_600)).is_empty());
+}
+
+#[test]
+fn nothing_is_deleted_before_git_was_asked_for_its_last_word() {
+    let now = Instant::now();
+    let before = desired("x");
+    let other =
+        ("clusters/b/other/x.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n");
+    let after = Arc::new(render(&files(&[other])));
+    let works = vec![observed(&before, |_| {}), observed(&after, |_| {})];
+    let mut state = state(&after, works, now);
+    let deletes =
+        |effects: Vec<Effect>| effects.iter().any(|effect| matches!(effect, Effect::Delete { .. }));
+    assert!(!deletes(due(&mut state, now)));
+    let asked = state.unknown_departed(now);
+    assert_eq!(asked.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), ["a/web"]);
+
+    state.postpone_history(now);
+    assert!(state.unknown_departed(now).is_empty(), "history that cannot be read is left alone");
+    let later = state.next_due().unwrap();
+    assert_eq!(state.unknown_departed(later), asked);
+    state.set_departed(&asked, [].into());
+    assert!(state.unknown_departed(later).is_empty());
+    assert!(deletes(due(&mut state, later)), "the hub's own word stands");
+}
+
+#[test]
+fn an_agents_progress_needs_no_plan_and_an_edit_does() {
+    let now = Instant::now();
+    let wanted = desired("x");
+    let mut state = state(&wanted, vec![observed(&wanted, |_| {})], now);
+    assert!(due(&mut state, now).is_empty());
+    let applied = observed(&wanted, |work| {
+        let condition = json!({"type": "Applied", "status": "True", "observedGeneration": 1});
+        work["status"] = json!({"conditions": [condition]});
+        work["metadata"]["resourceVersion"] = "2".into();
+    });
+    state.set_event(HubEvent::Changed(Box::new(applied)));
+    assert!(!state.wants_plan(now));
+    let edited = observed(&wanted, |work| {
+        work["spec"]["deleteOption"] = json!({"propagationPolicy": "Orphan"});
+        work["metadata"]["resourceVersion"] = "3".into();
+    });
+    state.set_event(HubEvent::Changed(Box::new(edited)));
+    assert!(state.wants_plan(now));
+    assert!(matches!(&due(&mut state, now)[..], [Effect::Update { .. }]));
+}
