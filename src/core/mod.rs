@@ -35,6 +35,8 @@ pub mod rewind;
 pub mod rules;
 pub mod sarif;
 pub mod schema;
+pub mod secret;
+pub mod signature;
 pub mod snapshot;
 pub mod status;
 pub mod statusbranch;
