@@ -309,3 +309,34 @@ impl Metrics {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::name::{ClusterName, WorkKey, WorkName};
+    use crate::core::plan::{Reason, Step};
+
+    #[test]
+    fn what_guards_hold_is_counted_and_no_longer_once_it_is_let_go() {
+        let metrics = Metrics::default();
+        let source = SourceId::parse("fleet").unwrap();
+        let key = WorkKey {
+            cluster: ClusterName::parse("edge-1").unwrap(),
+            work: WorkName::parse("web").unwrap(),
+        };
+        let planned = |reason: Reason| {
+            let step = Step { key: key.clone(), path: None, effect: None, reason };
+            metrics.planned(&source, &Plan { commit: None, steps: vec![step] });
+            metrics.encode()
+        };
+        let line = |guard: &str, works: usize| {
+            format!("gitwork_held_works{{source=\"fleet\",guard=\"{guard}\"}} {works}\n")
+        };
+        let held = planned(Reason::Suspended);
+        assert!(
+            held.contains(&line("suspension", 1)) && held.contains(&line("rewind", 0)),
+            "{held}"
+        );
+        assert!(planned(Reason::UpToDate).contains(&line("suspension", 0)));
+    }
+}
