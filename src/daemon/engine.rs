@@ -22,7 +22,7 @@ use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
-use crate::core::plan::{Effect, Plan, Reason};
+use crate::core::plan::{Effect, Plan, Reason, Step};
 use crate::core::signature::judge::Refusal;
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
@@ -670,7 +670,10 @@ impl Engine {
 
     fn tell_plan(&mut self, plan: &Plan) {
         self.metrics.planned(&self.id, plan);
-        if let Some(seconds) = self.committed_seconds.filter(|_| plan.is_settled()) {
+        let is_as_git_wants = |step: &Step| step.is_settled() || step.reason == Reason::Suspended;
+        if let Some(seconds) = self.committed_seconds
+            && plan.steps.iter().all(is_as_git_wants)
+        {
             self.metrics.synced(&self.id, seconds);
         }
         let mut told = BTreeMap::new();
