@@ -282,8 +282,7 @@ pub fn unreachable(managed_clusters: &[Value]) -> BTreeSet<ClusterName> {
 
 /// The whole in one line: `97/100 clusters applied, 2 progressing, 1 failed: edge-7`.
 pub fn aggregate<'a>(works: impl IntoIterator<Item = &'a WorkStatus>) -> String {
-    let works =
-        works.into_iter().map(|work| (work.cluster.as_str(), work.state, work.unreachable));
+    let works = works.into_iter().map(|work| (work.cluster.as_str(), work.state, work.unreachable));
     Clusters::new(works).line(NAMES_SHOWN)
 }
 

@@ -48,11 +48,11 @@ async fn agent_says(sync: &Sync, cluster: usize, work: &str, message: &str) {
         json!({ "type": "Applied", "status": "False", "observedGeneration": generation, "reason": "R",
                 "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z" })
     };
-    let manifest = |kind: &str, message: &str| {
-        json!({ "resourceMeta": { "kind": kind, "namespace": "default", "name": "a" },
+    let manifest = |ordinal: u32, kind: &str, message: &str| {
+        json!({ "resourceMeta": { "ordinal": ordinal, "kind": kind, "namespace": "default", "name": "a" },
                 "conditions": [condition(message)] })
     };
-    let manifests = [manifest("Secret", "CANARY"), manifest("ConfigMap", message)];
+    let manifests = [manifest(0, "Secret", "CANARY"), manifest(1, "ConfigMap", message)];
     let status = json!({ "status": {
         "conditions": [condition("failed")], "resourceStatus": { "manifests": manifests },
     } });
