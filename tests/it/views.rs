@@ -170,9 +170,7 @@ async fn in_a_pipe_each_transition_is_a_line() {
     tree.until("ConfigMap default/db");
 
     says(&sync, "db", "True", "fine", 3).await;
-    let told = Instant::now();
     status.until(&format!("{cluster}/db failed -> applied (1/1 applied"));
-    eprintln!("from the hub's answer to the line: {:?}", told.elapsed());
     let line: Value = serde_json::from_str(&tree.until("ready=3")).unwrap();
     assert_eq!((&line["before"], &line["state"]), (&json!("failed"), &json!("applied")));
     assert_eq!((&line["object"], &line["work"]), (&json!("ConfigMap default/db"), &json!("db")));

@@ -247,12 +247,8 @@ fn hostile_texts_of_git_and_the_cluster_are_text_in_every_form() {
             hub: Some(HubSide { work: Some(tree.clone()), object: object.cloned() }),
             hub_unknown: Some(hostile.into()),
         };
-        let layout = |wide, width| Layout {
-            wide,
-            width,
-            style: Style::Plain,
-            now: jiff::Timestamp::UNIX_EPOCH,
-        };
+        let layout =
+            |wide, width| Layout { wide, width, style: Style::Plain, now: Timestamp::UNIX_EPOCH };
         let unknown = Explanation { hub: None, ..explanation.clone() };
         let value = json!(explanation);
         for shown in [
