@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::compare::plan_of;
+use super::compare::{OnHub, plan_of};
 use super::source_args::{HubArgs, SourceArgs};
 use super::view_args::ViewFormat;
 use super::{Exit, Failure, output, runtime};
@@ -21,12 +21,13 @@ use crate::core::explain::{
 };
 use crate::core::name::{ObjectId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
-use crate::core::plan::{Policy, Step};
+use crate::core::plan::Step;
 use crate::core::report::Style;
 use crate::core::schema::closest;
 use crate::core::status::print::Layout;
 use crate::core::status::tree::{ObjectStatus, WorkTree};
 use crate::core::yaml;
+use crate::daemon::guards::GuardOptions;
 use crate::git::CommitFacts;
 use crate::hub::fleet::{self, Selection};
 use crate::hub::{Hub, KubeHub};
@@ -325,13 +326,10 @@ impl Seen {
     /// What is planned for the work.
     async fn step(&self, git: &mut InGit, key: &WorkKey) -> Result<Option<Step>, Failure> {
         let Some(works) = &self.works else { return Ok(None) };
-        let mut policy = Policy::default();
-        match self.hub.approvals(&git.read.desired.source).await {
-            Ok(approved) => policy.approved = approved,
-            Err(why) => output::note(&format!("approvals on the hub are not known: {why}")),
-        }
         let desired = git.read.desired.clone();
-        let (plan, _) = plan_of(&git.source, &desired, works.clone(), &policy)?;
+        let on_hub = OnHub::of(&self.hub, &desired.source, works.clone()).await;
+        let (options, cancel) = (GuardOptions::default(), AtomicBool::new(false));
+        let (plan, _) = plan_of(&git.source, &desired, on_hub, options, &cancel)?;
         Ok(plan.steps.into_iter().find(|step| step.key == *key))
     }
 }

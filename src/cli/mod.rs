@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod adopt;
 mod approve;
 mod compare;
 mod documents;
@@ -16,6 +17,7 @@ mod report_args;
 mod run;
 mod source_args;
 mod status;
+mod suspend;
 mod view_args;
 mod watch;
 
@@ -49,8 +51,16 @@ enum Command {
     Validate(Box<render::ValidateArgs>),
     /// Show what would change: between two commits, or between Git and the hub
     Plan(Box<compare::PlanArgs>),
-    /// Let the held deletions of one plan through, and no other
+    /// Let one thing through that is held, and no other
     Approve(Box<approve::ApproveArgs>),
+    /// Leave a source, a cluster or a work as it is, until it is resumed
+    Suspend(suspend::SuspendArgs),
+    /// End a suspension
+    Resume(suspend::ResumeArgs),
+    /// Have the daemon fetch and sync a source now
+    Reconcile(suspend::ReconcileArgs),
+    /// Take over a ManifestWork that somebody else made
+    Adopt(Box<adopt::AdoptArgs>),
     /// Show what the hub has, and how far the clusters are with it
     Status(Box<status::StatusArgs>),
     /// Show each work down to its objects, with feedback values and conditions
@@ -128,6 +138,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Validate(args) => render::validate(&args),
         Command::Plan(args) => compare::plan(&args),
         Command::Approve(args) => approve::approve(&args),
+        Command::Suspend(args) => suspend::suspend(&args),
+        Command::Resume(args) => suspend::resume(&args),
+        Command::Reconcile(args) => suspend::reconcile(&args),
+        Command::Adopt(args) => adopt::adopt(&args),
         Command::Status(args) => status::status(&args),
         Command::Tree(args) => status::tree(*args),
         Command::Explain(args) => explain::explain(&args),

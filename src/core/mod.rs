@@ -3,6 +3,7 @@
 //! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
+pub mod approval;
 pub mod backoff;
 pub mod budget;
 pub mod cel;
@@ -13,6 +14,7 @@ pub mod desired;
 pub mod diagnostic;
 pub mod diff;
 pub mod digest;
+pub mod directives;
 pub mod effect;
 pub mod explain;
 pub mod forge;
@@ -24,9 +26,11 @@ pub mod manifests;
 pub mod name;
 pub mod observed;
 pub mod plan;
+pub mod record;
 pub mod render;
 pub mod report;
 pub mod review;
+pub mod rewind;
 pub mod rules;
 pub mod sarif;
 pub mod schema;
@@ -35,5 +39,6 @@ pub mod status;
 pub mod statusbranch;
 pub mod substitute;
 pub mod table;
+pub mod window;
 pub mod work;
 pub mod yaml;

@@ -352,8 +352,13 @@ impl<'a> Clusters<'a> {
 
     /// One line. It names up to `names` of the clusters that somebody should look at, of each kind.
     pub fn line(&self, names: usize) -> String {
+        self.line_of("cluster", names)
+    }
+
+    /// The same of other things than clusters, as in "work".
+    pub fn line_of(&self, noun: &str, names: usize) -> String {
         let mut told = format!(
-            "{}/{} cluster{} applied",
+            "{}/{} {noun}{} applied",
             self.applied(),
             self.len(),
             if self.len() == 1 { "" } else { "s" }

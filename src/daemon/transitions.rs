@@ -84,7 +84,7 @@ impl TransitionReporter {
             return;
         }
         let about = About { key: turn.key, uid, at: Timestamp::now(), instance: &self.instance };
-        match self.hub.record(&about, note).await {
+        match self.hub.record_event(&about, note).await {
             Ok(()) => (self.paused_until, self.in_trouble) = (None, false),
             Err(error) => {
                 if !std::mem::replace(&mut self.in_trouble, true) {

@@ -25,7 +25,7 @@ pub struct About<'a> {
 
 impl KubeHub {
     /// Writes one Event. One that is there already was written by a try whose answer was lost.
-    pub async fn record(&self, about: &About<'_>, note: &Note) -> Result<(), HubError> {
+    pub async fn record_event(&self, about: &About<'_>, note: &Note) -> Result<(), HubError> {
         let (key, at) = (about.key, about.at.as_microsecond());
         let event = json!({
             "apiVersion": "events.k8s.io/v1",

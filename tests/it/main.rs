@@ -24,6 +24,8 @@ mod git_history;
 #[path = "../harness/git_server/mod.rs"]
 mod git_server;
 mod git_servers;
+#[path = "../harness/gitea.rs"]
+mod gitea;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hub;

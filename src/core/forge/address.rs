@@ -1,6 +1,7 @@
 //! From a repository's URL to the forge's API.
 
-use super::Provider;
+use super::{CommitStatus, Provider};
+use crate::core::digest::Digest;
 use crate::core::name::CommitId;
 
 /// Where the statuses of one repository go.
@@ -15,6 +16,8 @@ pub struct Target {
     pub context: String,
     /// What a status links to; `{commit}` stands for the commit's id.
     pub target_url: Option<String>,
+    /// A GitHub App writes check runs.
+    pub is_app: bool,
 }
 
 /// Why a target cannot be made of what the configuration says.
@@ -35,6 +38,12 @@ pub enum AddressError {
     BadUrl { field: &'static str },
     #[error("the context must have 1 to {limit} printable characters on {provider}")]
     BadContext { provider: Provider, limit: usize },
+    #[error("name either `tokenFile` or, on GitHub, `app`")]
+    Login,
+    #[error(
+        "an App's id has 1 to 100 letters, digits or dots, as in 123456 or Iv1.0123456789abcdef"
+    )]
+    AppId,
 }
 
 /// What the configuration says of commit statuses.
@@ -44,6 +53,7 @@ pub struct Settings<'a> {
     pub api_url: Option<&'a str>,
     pub context: &'a str,
     pub target_url: Option<&'a str>,
+    pub is_app: bool,
 }
 
 /// A repository's URL, taken apart. Kept apart from Git's own reading of it: a folder is no error here.
@@ -185,7 +195,31 @@ impl Target {
         {
             return Err(AddressError::BadContext { provider, limit });
         }
-        Ok(Self { provider, api_url, repository, context, target_url })
+        let is_app = settings.is_app;
+        Ok(Self { provider, api_url, repository, context, target_url, is_app })
+    }
+
+    /// The context of a status: that of a part stands below that of the whole. A name that is too long for the forge
+    /// ends in a hash of itself.
+    pub fn context_of(&self, status: &CommitStatus) -> String {
+        let Some(part) = &status.part else { return self.context.clone() };
+        let name = format!("{}/{part}", self.context);
+        let limit = self.provider.context_chars_max();
+        if name.chars().count() <= limit {
+            return name;
+        }
+        let hash = Digest::of(name.as_bytes()).to_string();
+        let begin: String = name.chars().take(limit.saturating_sub(9)).collect();
+        format!("{begin}-{}", hash.get(..8).unwrap_or_default())
+    }
+
+    /// What a login needs to be allowed, in the forge's own words.
+    pub fn permission(&self) -> &'static str {
+        if self.is_app {
+            "the App's permission \"Checks: write\""
+        } else {
+            self.provider.permission()
+        }
     }
 
     /// What the status of a commit links to. Bitbucket asks for a link: there it is the commit's own page unless

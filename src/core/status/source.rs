@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::view::{Account, StatusView};
 use super::{Clusters, State, Verdict};
 use crate::core::desired::Desired;
-use crate::core::diagnostic::{Diagnostic, Scope};
+use crate::core::diagnostic::{Diagnostic, Scope, Severity};
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::Observed;
 use crate::core::plan::{Effect, Plan, Reason, Step};
@@ -77,6 +77,8 @@ pub struct SourceStatus {
     pub errors: usize,
     /// The first of them, with its place.
     pub first_error: Option<String>,
+    /// The first errors and warnings in Git, for those who show them at their lines.
+    pub findings: Vec<Diagnostic>,
 }
 
 /// What a status is made from.
@@ -121,6 +123,7 @@ impl SourceStatus {
             unreachable: inputs.unreachable.clone(),
             errors: errors.clone().count(),
             first_error: errors.clone().next().map(told),
+            findings: findings(&desired.diagnostics),
         }
     }
 
@@ -157,6 +160,47 @@ impl SourceStatus {
         }
         cut(&line, chars_max)
     }
+}
+
+impl SourceStatus {
+    /// How far these clusters are: what it comes to, and a line about them within so many characters.
+    pub fn line_of_clusters(
+        &self,
+        clusters: &BTreeSet<&ClusterName>,
+        chars_max: usize,
+    ) -> (Verdict, String) {
+        let works = self.works.iter().filter(|(key, _)| clusters.contains(&key.cluster));
+        let all = Clusters::new(works.map(|(key, work)| {
+            (key.cluster.as_str(), work.state, self.unreachable.contains(&key.cluster))
+        }));
+        (all.verdict(), fitting(&all, "cluster", chars_max))
+    }
+
+    /// The same about their works: for a single cluster.
+    pub fn line_of_works(
+        &self,
+        clusters: &BTreeSet<&ClusterName>,
+        chars_max: usize,
+    ) -> (Verdict, String) {
+        let works = self.works.iter().filter(|(key, _)| clusters.contains(&key.cluster));
+        let all = Clusters::new(works.map(|(key, work)| {
+            (key.work.as_str(), work.state, self.unreachable.contains(&key.cluster))
+        }));
+        (all.verdict(), fitting(&all, "work", chars_max))
+    }
+}
+
+fn fitting(all: &Clusters<'_>, noun: &str, chars_max: usize) -> String {
+    let lines = [3, 1, 0].map(|names| all.line_of(noun, names));
+    let fits = lines.iter().find(|line| line.chars().count() <= chars_max);
+    fits.cloned().unwrap_or_else(|| cut(&lines[2], chars_max))
+}
+
+/// Errors come first, and each in the order of the files.
+fn findings(diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
+    let of = |severity| diagnostics.iter().filter(move |found| found.severity == severity);
+    let all = of(Severity::Error).chain(of(Severity::Warning));
+    all.take(limits::STATUS_FINDINGS_MAX).cloned().collect()
 }
 
 /// A text within so many characters.
@@ -206,8 +250,12 @@ impl StatusInputs<'_> {
         let state = match &step.reason {
             Reason::UpToDate => return (view.state, None),
             Reason::Frozen => return (State::Frozen, Some(self.error_of(&step.key))),
-            Reason::Suspended => State::Suspended,
-            Reason::HeldByBudget { .. } | Reason::NotYetOrphaned { .. } => State::Held,
+            Reason::Suspended | Reason::SuspendedOnHub { .. } => State::Suspended,
+            Reason::HeldByBudget { .. }
+            | Reason::HeldByRewind { .. }
+            | Reason::HeldByRestore { .. }
+            | Reason::HeldByWindow { .. }
+            | Reason::NotYetOrphaned { .. } => State::Held,
             Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => State::Deleting,
             Reason::Conflict { .. } => State::Failed,
             Reason::StoredDifferently => State::Degraded,
@@ -290,8 +338,9 @@ mod tests {
             commit: Some(CommitId::parse(&"ab".repeat(20)).unwrap()),
             works: BTreeMap::new(),
             frozen,
-            budgets: Default::default(),
+            rules: Default::default(),
             approved: Default::default(),
+            suspended: Default::default(),
             diagnostics,
         }
     }

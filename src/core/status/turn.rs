@@ -166,6 +166,7 @@ mod tests {
             unreachable: BTreeSet::new(),
             errors: 0,
             first_error: None,
+            findings: Vec::new(),
         }
     }
 
