@@ -170,6 +170,21 @@ pub const STATUS_PUSH_ATTEMPTS_MAX: usize = 5;
 /// Pushes after which the status branch's repository here is made anew: libgit2 cannot collect garbage, and each push
 /// leaves some six loose objects.
 pub const STATUS_PUSHES_MAX: usize = 2_000;
+/// Browsers that follow the status page at once. Each holds a connection; a team and its screens are some dozens.
+pub const PAGE_FOLLOWERS_MAX: usize = 128;
+/// Connections to the status page at once: a browser opens up to six.
+pub const PAGE_CONNECTIONS_MAX: usize = 512;
+/// A connection to the status page on which nothing moves for so long is closed. A browser that follows gets a beat
+/// every `PAGE_BEAT`.
+pub const PAGE_IDLE: Duration = Duration::from_secs(30);
+/// Between two beats. The page calls itself out of date after two and a half of them.
+pub const PAGE_BEAT: Duration = Duration::from_secs(10);
+/// Changes of the status page that are kept for browsers which are behind: at two a second, a minute's worth.
+pub const PAGE_CHANGES_MAX: usize = 128;
+/// Bytes of those: more than the whole of 10,000 works has, which is sent instead past it.
+pub const PAGE_CHANGES_BYTES_MAX: usize = 128 * 1024;
+/// Characters of the line that sums a source up on the status page.
+pub const PAGE_LINE_CHARS_MAX: usize = 400;
 /// A webhook's body. GitHub sends none above 25 MB; it is hashed as it comes and not kept.
 pub const WEBHOOK_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
 /// One webhook, from its head to its end: GitHub gives up on an answer after 10 s.

@@ -29,6 +29,7 @@ use crate::daemon::engine::{Engine, EngineOptions};
 use crate::daemon::guards::GuardOptions;
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
+use crate::daemon::page::{self, Page};
 use crate::daemon::reporters::{self, Reporting};
 use crate::daemon::transitions::TransitionReporter;
 use crate::daemon::webhook::Webhooks;
@@ -70,6 +71,12 @@ pub struct RunArgs {
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Address of the status page, as in 127.0.0.1:8081; everybody who can reach it can read it
+    #[arg(long, value_name = "ADDRESS")]
+    page_bind: Option<SocketAddr>,
+    /// Name under which the page answers, besides addresses and names within a cluster (can be repeated)
+    #[arg(long, value_name = "NAME")]
+    page_host: Vec<String>,
     /// Address of POST /hook, where webhooks have the sources fetched at once; not that of --listen
     #[arg(
         long,
@@ -97,8 +104,15 @@ struct Setup {
     sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
+    page: Option<PageSetup>,
     /// Where webhooks come in, and the file of their secret.
     webhook: Option<(SocketAddr, PathBuf)>,
+}
+
+/// Where the status page is served.
+struct PageSetup {
+    bind: SocketAddr,
+    hosts: Vec<String>,
 }
 
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
@@ -161,8 +175,13 @@ fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
     let options = engine_options(args.interval, guards, concurrency);
     let sources = vec![(args.source.config()?, options, args.report.reporting())];
-    let webhook = args.webhook_listen.zip(args.webhook_secret_file.clone());
-    Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen, webhook })
+    Ok(Setup {
+        sources,
+        hub: args.hub.clone(),
+        listen: args.listen,
+        page: args.page_bind.map(|bind| PageSetup { bind, hosts: args.page_host.clone() }),
+        webhook: args.webhook_listen.zip(args.webhook_secret_file.clone()),
+    })
 }
 
 fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
@@ -209,6 +228,9 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         }
         None => None,
     };
+    let bound = file.page.as_ref().map(|page| address(&page.bind, "page.bind")).transpose()?;
+    let hosts = [file.page.map(|page| page.hosts).unwrap_or_default(), args.page_host.clone()];
+    let hosts = hosts.concat();
     let kubeconfig = args.hub.kubeconfig.clone().or(file.kubeconfig.map(PathBuf::from));
     let context = args.hub.context.clone().or(file.context);
     let namespace = args.hub.namespace.clone().or(file.namespace);
@@ -219,6 +241,7 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         sources,
         hub: HubArgs { kubeconfig, context, namespace },
         listen: args.listen.or(listen),
+        page: args.page_bind.or(bound).map(|bind| PageSetup { bind, hosts }),
         webhook,
     })
 }
@@ -313,7 +336,8 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     let mut watches = Vec::new();
     let mut reporters = JoinSet::new();
     let reach = watch_reach(&setup, &stop, &mut reporters);
-    for (config, options, reporting) in setup.sources {
+    let page = new_page(&setup);
+    for (number, (config, options, reporting)) in setup.sources.into_iter().enumerate() {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
             let hint = hint.clone();
@@ -331,9 +355,17 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
         engine.on_ready(move || health.source_is_ready());
         let feed = engine.listen(reach.clone());
         reporting.start(&config, &feed, &stop, &mut reporters, &metrics).map_err(Failure::new)?;
+        if let Some((_, page)) = &page {
+            let (feed, trouble) = (feed.clone(), engine.trouble());
+            reporters.spawn(page.clone().follow(number, feed, trouble, stop.clone()));
+        }
         let transitions = TransitionReporter::new(kube.clone(), instance());
         reporters.spawn(transitions.run(feed, stop.clone()));
         engines.spawn(engine.run(hinted, stop.clone()));
+    }
+    if let Some((address, page)) = page {
+        let listener = listen(address, "listening for browsers: the status page").await?;
+        reporters.spawn(page.serve(listener, stop.clone()).map(drop));
     }
     if let Some((address, secret_file)) = setup.webhook {
         let listener = listen(address, "listening for webhooks").await?;
@@ -366,6 +398,7 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     }
 }
 
+/// A listener, and a line in the log that says where it is.
 async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, Failure> {
     let listener = http::bind(address)
         .await
@@ -380,11 +413,20 @@ fn instance() -> String {
     name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
 }
 
+/// The status page and its address, where it is asked for.
+fn new_page(setup: &Setup) -> Option<(SocketAddr, Page)> {
+    let PageSetup { bind, hosts } = setup.page.as_ref()?;
+    let namespace = setup.hub.namespace.as_deref();
+    let sources = setup.sources.iter();
+    let sources = sources.map(|(config, _, told)| page::source_info(config, told, namespace));
+    Some((*bind, Page::new(sources.collect(), hosts.clone())))
+}
+
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
     let is_told = setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty());
-    if is_told || setup.listen.is_some() {
+    if is_told || setup.listen.is_some() || setup.page.is_some() {
         let hub = setup.hub.clone();
         let read = move || {
             let hub = hub.clone();

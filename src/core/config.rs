@@ -211,6 +211,8 @@ pub struct DaemonFile {
     pub cache: Option<String>,
     /// Address of /healthz, /readyz and /metrics, as in `0.0.0.0:8080`; off where it is absent.
     pub listen: Option<String>,
+    /// The status page; off where it is absent.
+    pub page: Option<PageConfig>,
     /// Webhooks of forges: each has the sources fetched at once.
     pub webhook: Option<WebhookConfig>,
     /// Writes to the hub that are under way at once.
@@ -227,10 +229,22 @@ impl Default for DaemonFile {
             namespace: None,
             cache: None,
             listen: None,
+            page: None,
             webhook: None,
             concurrency: 32,
         }
     }
+}
+
+/// Where the status page is served.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PageConfig {
+    /// Its address, as in `127.0.0.1:8081`. Everybody who can reach it can read it.
+    pub bind: String,
+    /// Names under which it answers, besides addresses and names within a cluster: those of an ingress or a proxy.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 /// Where webhooks come in, and the secret that they share with the forge.

@@ -25,6 +25,7 @@ pub mod manifest;
 pub mod manifests;
 pub mod name;
 pub mod observed;
+pub mod page;
 pub mod plan;
 pub mod record;
 pub mod render;

@@ -18,6 +18,9 @@ use crate::hub::execute::{ExecuteError, Outcome};
 /// Clusters that the hub has lost touch with, as last read.
 pub type Reach = watch::Receiver<Arc<BTreeSet<ClusterName>>>;
 
+/// Why a source cannot be read now; `None` where it can.
+pub type Trouble = watch::Receiver<Option<String>>;
+
 /// Between two states: events come in bursts, and making one costs some milliseconds with 10,000 works.
 const PAUSE: Duration = Duration::from_millis(500);
 

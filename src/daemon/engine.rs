@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::bulletin::{Bulletin, Reach};
+use super::bulletin::{Bulletin, Reach, Trouble};
 use super::guards::GuardOptions;
 use super::metrics::{Metrics, Stage};
 use super::state::State;
@@ -72,6 +72,8 @@ pub struct Engine {
     committed_seconds: Option<i64>,
     /// What is told of the source, where somebody listens.
     bulletin: Option<Bulletin>,
+    /// Why the source cannot be read now.
+    trouble: watch::Sender<Option<String>>,
     /// Called once both sides are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -141,6 +143,7 @@ impl Engine {
         let (source, told, told_held) = (Some(source), BTreeMap::new(), BTreeSet::new());
         let (told_left, told_homeless) = (BTreeSet::new(), false);
         let (bulletin, on_ready) = (None, None);
+        let trouble = watch::Sender::new(None);
         Self {
             id,
             hub,
@@ -155,8 +158,14 @@ impl Engine {
             told_homeless,
             committed_seconds: None,
             bulletin,
+            trouble,
             on_ready,
         }
+    }
+
+    /// Why the source cannot be read, for whoever wants to know.
+    pub fn trouble(&self) -> Trouble {
+        self.trouble.subscribe()
     }
 
     /// Has `call` called once the source has been read and its works on the hub are known.
@@ -274,11 +283,13 @@ impl Engine {
         match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
+                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
                 self.on_read(&read, looped);
             }
             Err(error) => {
                 tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
                 self.metrics.fetched(&self.id, false);
+                self.trouble.send_replace(Some(with_causes(&error)));
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);
             }
         }

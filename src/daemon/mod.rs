@@ -5,6 +5,7 @@ pub mod engine;
 pub mod guards;
 pub mod http;
 pub mod metrics;
+pub mod page;
 pub mod reporters;
 pub mod state;
 pub mod transitions;

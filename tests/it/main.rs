@@ -7,6 +7,8 @@
 )]
 
 mod agent;
+#[path = "../browser/mod.rs"]
+mod browser;
 mod catalogue;
 mod cli;
 #[path = "../contract/mod.rs"]
@@ -31,6 +33,7 @@ mod harness;
 mod hub;
 mod hub_contract;
 mod memory;
+mod page;
 mod rendering;
 mod report;
 mod review;

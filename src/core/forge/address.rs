@@ -1,6 +1,6 @@
 //! From a repository's URL to the forge's API.
 
-use super::{CommitStatus, Provider};
+use super::{CommitStatus, Provider, WebPages};
 use crate::core::digest::Digest;
 use crate::core::name::CommitId;
 
@@ -57,16 +57,16 @@ pub struct Settings<'a> {
 }
 
 /// A repository's URL, taken apart. Kept apart from Git's own reading of it: a folder is no error here.
-struct RepositoryUrl<'a> {
-    scheme: &'a str,
+pub(super) struct RepositoryUrl<'a> {
+    pub(super) scheme: &'a str,
     /// With the port, where it is one of http.
-    authority: &'a str,
-    segments: Vec<&'a str>,
+    pub(super) authority: &'a str,
+    pub(super) segments: Vec<&'a str>,
 }
 
 impl<'a> RepositoryUrl<'a> {
     /// Reads `https://host/path`, `ssh://user@host:port/path` and `user@host:path`.
-    fn parse(url: &'a str) -> Option<Self> {
+    pub(super) fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = match url.split_once("://") {
             Some((scheme @ ("https" | "http"), rest)) => (scheme, rest),
             Some(("ssh", rest)) => ("https", rest),
@@ -229,17 +229,16 @@ impl Target {
             return Some(url.replace("{commit}", &commit.to_string()));
         }
         let (owner, name) = self.repository.split_once('/')?;
-        match self.provider {
-            Provider::BitbucketCloud => {
-                Some(format!("https://bitbucket.org/{owner}/{name}/commits/{commit}"))
-            }
+        let base = match self.provider {
+            Provider::BitbucketCloud => format!("https://bitbucket.org/{owner}/{name}"),
             Provider::BitbucketDataCenter => {
                 let base =
                     self.api_url.split_once("/rest/").map_or(&*self.api_url, |(base, _)| base);
-                Some(format!("{base}/projects/{owner}/repos/{name}/commits/{commit}"))
+                format!("{base}/projects/{owner}/repos/{name}")
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(WebPages { provider: self.provider, base }.commit(commit))
     }
 }
 

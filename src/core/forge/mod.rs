@@ -7,6 +7,7 @@
 //! - [`checks`]: check runs of a GitHub App, with annotations.
 //! - [`config`]: what the daemon is told of a forge.
 //! - [`jwt`]: how a GitHub App logs in.
+//! - [`web`]: the pages that a forge shows people.
 //! - [`schedule`]: which status is to be written now, within the forge's limits.
 //! - [`webhook`]: how a forge proves that a webhook is its own.
 
@@ -18,6 +19,7 @@ pub mod config;
 pub mod jwt;
 pub mod request;
 pub mod schedule;
+pub mod web;
 pub mod webhook;
 
 use std::fmt;
@@ -30,6 +32,7 @@ pub use board::Board;
 pub use config::{CommitStatusConfig, StatusBranchConfig};
 pub use request::{HttpRequest, request};
 pub use schedule::{Next, Schedule};
+pub use web::WebPages;
 
 use super::name::CommitId;
 

@@ -11,9 +11,10 @@ use super::view::{Account, StatusView};
 use super::{Clusters, State, Verdict};
 use crate::core::desired::Desired;
 use crate::core::diagnostic::{Diagnostic, Scope, Severity};
+use crate::core::digest::Digest;
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::Observed;
-use crate::core::plan::{Effect, Plan, Reason, Step};
+use crate::core::plan::{Effect, Guard, Hold, Plan, Reason, Step};
 use crate::core::report::count;
 use crate::limits;
 
@@ -79,6 +80,27 @@ pub struct SourceStatus {
     pub first_error: Option<String>,
     /// The first errors and warnings in Git, for those who show them at their lines.
     pub findings: Vec<Diagnostic>,
+    /// What waits for somebody's approval.
+    pub held: Vec<HeldChanges>,
+}
+
+/// Changes of one plan that one guard holds, and one approval lets through.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeldChanges {
+    pub guard: Guard,
+    /// What to approve.
+    pub hash: Digest,
+    /// How many works they are.
+    pub works: usize,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl HeldChanges {
+    fn of(hold: Hold) -> Self {
+        let Hold { approval, guard, works, reason } = hold;
+        Self { guard, hash: approval.hash(), works, reason }
+    }
 }
 
 /// What a status is made from.
@@ -123,6 +145,7 @@ impl SourceStatus {
             unreachable: inputs.unreachable.clone(),
             errors: errors.clone().count(),
             first_error: errors.clone().next().map(told),
+            held: inputs.plan.holds(&desired.source).into_iter().map(HeldChanges::of).collect(),
             findings: findings(&desired.diagnostics),
         }
     }
@@ -317,7 +340,6 @@ mod tests {
     use crate::core::budget::Excess;
     use crate::core::desired::Frozen;
     use crate::core::diagnostic::{Code, Location, Span};
-    use crate::core::digest::Digest;
     use crate::core::name::WorkName;
     use crate::core::observed::ObservedWork;
 

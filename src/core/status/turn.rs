@@ -167,6 +167,7 @@ mod tests {
             errors: 0,
             first_error: None,
             findings: Vec::new(),
+            held: Vec::new(),
         }
     }
 

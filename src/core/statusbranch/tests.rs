@@ -32,6 +32,7 @@ fn status(works: &[(&str, &str, State)]) -> SourceStatus {
         unreachable: BTreeSet::new(),
         errors: 0,
         first_error: None,
+        held: Vec::new(),
         findings: Vec::new(),
     }
 }

@@ -45,6 +45,7 @@ pub fn source_status_of(commit: CommitId, clusters: &[(&str, State)]) -> Arc<Sou
         unreachable: BTreeSet::new(),
         errors: 0,
         first_error: None,
+        held: Vec::new(),
         findings: Vec::new(),
     })
 }
