@@ -195,3 +195,15 @@ pub const WEBHOOK_CONNECTIONS_MAX: usize = 64;
 pub const FORGE_CONTEXTS_MAX: usize = 50;
 /// Errors and warnings that are shown at their lines: four requests to GitHub, and more than a person reads.
 pub const STATUS_FINDINGS_MAX: usize = 200;
+/// The text of an Event: the API server takes 1 KiB (Kubernetes: `NoteLengthLimit`).
+pub const EVENT_NOTE_BYTES_MAX: usize = 1_024;
+/// Events that are written at once over all works of a source, and how often one more may be: an API server keeps each for
+/// an hour, so that a fleet that flaps leaves some 18,000 of them there.
+pub const EVENTS_AT_ONCE: u32 = 100;
+pub const EVENT_EVERY: Duration = Duration::from_millis(200);
+/// As the two above, for one work: nobody reads more of a work that flaps.
+pub const EVENTS_OF_WORK_AT_ONCE: u32 = 5;
+pub const EVENT_OF_WORK_EVERY: Duration = Duration::from_secs(60);
+/// Works whose Events are remembered. Past it, those are forgotten whose last one no longer counts: 400 works at the most
+/// can have one within `EVENT_OF_WORK_EVERY`, and so no more than 1,600 within five times that.
+pub const EVENT_WORKS_MAX: usize = 2_000;

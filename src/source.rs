@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 use crate::core::departed::{self, Removal};
 use crate::core::desired::{Desired, Renderer};
 use crate::core::digest::Digest;
+use crate::core::kinds::KindIndex;
 use crate::core::name::{CommitId, NameError, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::core::plan::{Departed, LastStood};
-use crate::core::snapshot::ObjectError;
+use crate::core::snapshot::{ObjectError, Snapshot};
 use crate::core::work::DesiredWork;
 use crate::git::directory::DirectoryError;
 use crate::git::{
-    self, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError, MirrorLimits,
-    Reference, Remote, history,
+    self, CommitFacts, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
+    MirrorLimits, Reference, Remote, history,
 };
 
 /// What is needed to read a source.
@@ -301,6 +302,43 @@ impl Source {
         Ok(found)
     }
 
+    /// Does something with the snapshot that was read last, and with the kinds that its CRDs define.
+    pub fn with_snapshot<T>(
+        &mut self,
+        read: &Read,
+        act: impl FnOnce(&Snapshot<'_>, &KindIndex) -> Result<T, ObjectError>,
+    ) -> Result<T, ReadError> {
+        let kinds = self.renderer.kinds();
+        match &mut self.origin {
+            Origin::Mirror { mirror, .. } => {
+                let commit = read.desired.commit.map_or_else(|| mirror.resolve("HEAD"), Ok)?;
+                let snapshot = mirror.snapshot(commit, &self.config.path)?;
+                Ok(act(&snapshot.snapshot(), kinds)?)
+            }
+            Origin::Directory(directory) => Ok(act(&directory.snapshot()?.snapshot(), kinds)?),
+        }
+    }
+
+    /// Where a path of the source stands in Git's history; empty where it is in no repository.
+    pub fn history_of(&self, path: &RepoPath, cancel: &AtomicBool) -> Result<History, ReadError> {
+        match (&self.origin, self.last.as_ref().and_then(|last| last.desired.commit)) {
+            (Origin::Mirror { mirror, .. }, Some(head)) => {
+                history(mirror.repository(), head, &self.config.path.join_path(path), cancel)
+            }
+            (Origin::Mirror { .. }, None) => Ok(History::default()),
+            (Origin::Directory(directory), _) => {
+                // A folder that is in no repository, or in one without a commit, has no history.
+                let Ok(local) = LocalRepository::discover(directory.root()) else {
+                    return Ok(History::default());
+                };
+                let Ok(head) = local.repository().resolve("HEAD") else {
+                    return Ok(History::default());
+                };
+                history(local.repository(), head, &local.path().join_path(path), cancel)
+            }
+        }
+    }
+
     /// The source's path in a commit; `None` where the commit has no such folder. What cannot be read is an error,
     /// never taken for absent.
     fn snapshot(
@@ -335,6 +373,35 @@ impl Source {
         }
         Ok(found)
     }
+}
+
+/// How a path came to be as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    /// The commit that last changed it, where it is there.
+    pub last_change: Option<CommitFacts>,
+    /// The commit that removed it, where it is not there and once was.
+    pub removed_by: Option<CommitFacts>,
+    /// What the commit that was asked about has there.
+    pub committed: Option<ObjectId>,
+}
+
+fn history(
+    repository: &git::Repository,
+    head: CommitId,
+    path: &RepoPath,
+    cancel: &AtomicBool,
+) -> Result<History, ReadError> {
+    let committed = repository.entry(head, path)?;
+    let paths = BTreeSet::from([path.clone()]);
+    if committed.is_some() {
+        let changed = history::last_changed(repository, head, &paths, cancel)?;
+        let last_change = changed.get(path).map(|id| repository.commit(*id)).transpose()?;
+        return Ok(History { last_change, removed_by: None, committed });
+    }
+    let removed = history::last_stood(repository, head, &paths, cancel)?;
+    let removed = removed.get(path).map(|departed| repository.commit(departed.removed_by));
+    Ok(History { last_change: None, removed_by: removed.transpose()?, committed })
 }
 
 #[cfg(test)]

@@ -11,14 +11,16 @@ use jiff::tz::TimeZone;
 use super::source_args::{Filter, FilterArgs, HubArgs, SourceArgs, rewind};
 use super::{Exit, Failure, output, runtime};
 use crate::core::desired::Desired;
-use crate::core::name::RepoPath;
+use crate::core::directives::Directives;
+use crate::core::name::{RepoPath, SourceId};
+use crate::core::observed::ObservedWork;
 use crate::core::plan::{self, Plan, Policy};
 use crate::core::report::Style;
 use crate::core::review::{self, Review};
 use crate::core::rewind::RewindPolicy;
 use crate::daemon::guards::GuardOptions;
 use crate::daemon::state::State;
-use crate::hub::{Hub, KubeHub};
+use crate::hub::{Hub, KubeHub, StoredRecord};
 use crate::source::Source;
 
 #[derive(Debug, Args)]
@@ -124,55 +126,75 @@ pub(super) fn plan_against_hub(
     let read = source.read(&Arc::new(AtomicBool::new(false))).map_err(Failure::new)?;
     let desired = read.desired.clone();
     output::diagnostics(&desired.diagnostics);
+    let on_hub = runtime()?.block_on(async {
+        let hub = KubeHub::new(super::run::client(hub).await?).in_namespace(hub.namespace());
+        // All works: one of somebody else may have a name that Git wants.
+        let works = hub.list(None).await.map_err(Failure::new)?;
+        Ok(OnHub::of(&hub, &desired.source, works).await)
+    })?;
+    let (plan, state) = plan_of(&source, &desired, on_hub, options, cancel)?;
+    Ok(HubPlan { plan, desired, state })
+}
+
+/// All of the hub that a plan is made from.
+pub(super) struct OnHub {
+    works: Vec<ObservedWork>,
+    /// What operators say; `None` where it could not be read.
+    said: Option<Directives>,
+    /// What was applied, as far as it could be read.
+    record: Option<Option<StoredRecord>>,
+}
+
+impl OnHub {
+    pub(super) async fn of(hub: &KubeHub, source: &SourceId, works: Vec<ObservedWork>) -> Self {
+        let said = hub.directives(source).await.inspect_err(|why| {
+            output::note(&format!("what operators say on the hub is not known: {why}"));
+        });
+        let record = hub.record(source).await.inspect_err(|why| {
+            output::note(&format!("the source's record on the hub is not known: {why}"));
+        });
+        Self { works, said: said.ok(), record: record.ok() }
+    }
+}
+
+/// The plan for what Git wants and what the hub has, with Git's last word on what it no longer has.
+pub(super) fn plan_of(
+    source: &Source,
+    desired: &Arc<Desired>,
+    on_hub: OnHub,
+    options: GuardOptions,
+    cancel: &AtomicBool,
+) -> Result<(Plan, State), Failure> {
     let (id, now) = (desired.source.clone(), Instant::now());
     let mut state = State::new(id, options, source.known_moves(), now);
-    state.set_desired(&desired);
-    runtime()?.block_on(look(&mut state, &desired, hub))?;
+    state.set_desired(desired);
+    let (ours, others): (Vec<_>, Vec<_>) =
+        on_hub.works.into_iter().partition(|work| work.is_ours(&desired.source));
+    state.set_listed(ours);
+    for work in others.into_iter().filter(|work| desired.works.contains_key(&work.key)) {
+        let key = work.key.clone();
+        state.set_looked_up(&key, Ok(Some(work)), now, 0);
+    }
+    if on_hub.said.is_some() {
+        state.set_directives(on_hub.said, now);
+    }
+    on_hub.record.into_iter().for_each(|record| state.set_record(record));
     // One question about what was applied, one about what an approval names.
     for _ in 0..2 {
-        let (Some(head), commits) = (desired.commit, state.unknown_ancestry(Instant::now())) else {
-            break;
-        };
+        let (Some(head), commits) = (desired.commit, state.unknown_ancestry(now)) else { break };
         let unreached = source.unreached(head, &commits, cancel).map_err(Failure::new)?;
         state.set_ancestry(head, &commits, &unreached);
     }
-    let candidates = state.unknown_departed(Instant::now());
-    let departed = source.departed(&desired, &candidates, cancel).map_err(Failure::new)?;
+    let candidates = state.unknown_departed(now);
+    let departed = source.departed(desired, &candidates, cancel).map_err(Failure::new)?;
     state.set_departed(&candidates, departed);
-    let plan = plan_now(&mut state);
-    Ok(HubPlan { plan, desired, state })
+    Ok((plan_now(&mut state), state))
 }
 
 /// The plan as things are.
 pub(super) fn plan_now(state: &mut State) -> Plan {
     state.set_time(Timestamp::now(), &|name| TimeZone::get(name).ok());
     state.plan().unwrap_or_default()
-}
-
-/// Reads all of the hub that a plan is made from.
-async fn look(state: &mut State, desired: &Desired, hub: &HubArgs) -> Result<(), Failure> {
-    let client = super::run::client(hub).await?;
-    let hub = KubeHub::new(client).in_namespace(hub.namespace());
-    // All works: one of somebody else may have a name that Git wants.
-    let works = hub.list(None).await.map_err(Failure::new)?;
-    let (ours, others): (Vec<_>, Vec<_>) =
-        works.into_iter().partition(|work| work.is_ours(&desired.source));
-    state.set_listed(ours);
-    for work in others.into_iter().filter(|work| desired.works.contains_key(&work.key)) {
-        let key = work.key.clone();
-        state.set_looked_up(&key, Ok(Some(work)), Instant::now(), 0);
-    }
-    match hub.directives(&desired.source).await {
-        Ok(said) => drop(state.set_directives(Some(said), Instant::now())),
-        Err(why) => {
-            output::note(&format!("what operators say on the hub is not known: {why}"));
-        }
-    }
-    match hub.record(&desired.source).await {
-        Ok(record) => state.set_record(record),
-        Err(why) => output::note(&format!("the source's record on the hub is not known: {why}")),
-    }
-    Ok(())
 }
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool), Failure> {

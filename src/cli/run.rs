@@ -31,6 +31,7 @@ use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::page::{self, Page};
 use crate::daemon::reporters::{self, Reporting};
+use crate::daemon::transitions::TransitionReporter;
 use crate::daemon::webhook::Webhooks;
 use crate::git::watch::Watch;
 use crate::hub::count::Told;
@@ -127,13 +128,13 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         let told: Told = Arc::new(move |verb, outcome| counted.hub_request(verb, outcome));
         let (kubeconfig, context) = (setup.hub.kubeconfig.clone(), setup.hub.context.clone());
         let connect = hub_client::counted_connector(kubeconfig, context, &told);
-        let hub: Arc<dyn Hub> = Arc::new(
-            KubeHub::connect(connect)
-                .await
-                .map_err(Failure::new)?
-                .in_namespace(setup.hub.namespace()),
-        );
-        if args.once { once(setup, hub, metrics).await } else { serve(setup, hub, metrics).await }
+        let hub = KubeHub::connect(connect).await.map_err(Failure::new)?;
+        let hub = hub.in_namespace(setup.hub.namespace());
+        if args.once {
+            once(setup, Arc::new(hub), metrics).await
+        } else {
+            serve(setup, hub, metrics).await
+        }
     });
     // A fetch that hangs in the network must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -326,7 +327,8 @@ async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<
     Ok(exit)
 }
 
-async fn serve(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+    let hub: Arc<dyn Hub> = Arc::new(kube.clone());
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
     let mut hints = BTreeMap::new();
@@ -351,17 +353,14 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
-        // The metrics tell of states, too.
-        if !reporting.is_empty() || setup.listen.is_some() || page.is_some() {
-            let feed = engine.listen(reach.clone());
-            reporting
-                .start(&config, &feed, &stop, &mut reporters, &metrics)
-                .map_err(Failure::new)?;
-            if let Some((_, page)) = &page {
-                let page = page.clone().follow(number, feed, engine.trouble(), stop.clone());
-                reporters.spawn(page);
-            }
+        let feed = engine.listen(reach.clone());
+        reporting.start(&config, &feed, &stop, &mut reporters, &metrics).map_err(Failure::new)?;
+        if let Some((_, page)) = &page {
+            let (feed, trouble) = (feed.clone(), engine.trouble());
+            reporters.spawn(page.clone().follow(number, feed, trouble, stop.clone()));
         }
+        let transitions = TransitionReporter::new(kube.clone(), instance());
+        reporters.spawn(transitions.run(feed, stop.clone()));
         engines.spawn(engine.run(hinted, stop.clone()));
     }
     if let Some((address, page)) = page {
@@ -408,6 +407,12 @@ async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, 
     Ok(listener)
 }
 
+/// Which of several daemons this is: in a pod, its name.
+fn instance() -> String {
+    let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
+}
+
 /// The status page and its address, where it is asked for.
 fn new_page(setup: &Setup) -> Option<(SocketAddr, Page)> {
     let PageSetup { bind, hosts } = setup.page.as_ref()?;
@@ -426,7 +431,7 @@ fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<
         let read = move || {
             let hub = hub.clone();
             async move {
-                let client = client(&hub).await.map_err(|why| FleetError::Other(why.message))?;
+                let client = client(&hub).await.map_err(|why| FleetError::NoHub(why.message))?;
                 fleet::unreachable(&client).await
             }
             .boxed()

@@ -149,6 +149,11 @@ impl Renderer {
         }
     }
 
+    /// The kinds that the CRDs of the last snapshot define.
+    pub fn kinds(&self) -> &KindIndex {
+        &self.kinds
+    }
+
     /// Renders a snapshot. An error is one of the object database: nothing is known of this commit then, and
     /// nothing may be done for it.
     pub fn render(&mut self, snapshot: &Snapshot<'_>) -> Result<Desired, ObjectError> {

@@ -8,4 +8,5 @@ pub mod metrics;
 pub mod page;
 pub mod reporters;
 pub mod state;
+pub mod transitions;
 pub mod webhook;

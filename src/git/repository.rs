@@ -193,6 +193,19 @@ impl Repository {
         object.peel_to_commit().map(|commit| object_id(commit.id())).map_err(|_| missing())
     }
 
+    /// What a commit has at a path; `None` where that is nothing.
+    pub fn entry(&self, commit: CommitId, path: &RepoPath) -> Result<Option<ObjectId>, ReadError> {
+        let tree = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?;
+        if path.is_root() {
+            return Ok(Some(object_id(tree.id())));
+        }
+        match tree.get_path(Path::new(path.as_str())) {
+            Ok(entry) => Ok(Some(object_id(entry.id()))),
+            Err(e) if e.code() == ErrorCode::NotFound => Ok(None),
+            Err(e) => Err(self.failed(e)),
+        }
+    }
+
     /// Who made a commit, and why.
     pub fn commit(&self, id: CommitId) -> Result<CommitFacts, ReadError> {
         let commit = self.find_commit(id)?;

@@ -16,6 +16,7 @@ mod answer;
 pub mod client;
 pub mod count;
 pub mod directives;
+pub mod events;
 pub mod execute;
 pub mod fleet;
 mod list;

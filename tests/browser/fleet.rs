@@ -89,6 +89,8 @@ pub fn work(key: &WorkKey, state: State, minutes: i64) -> WorkState {
         state,
         since,
         why: None,
+        code: None,
+        uid: None,
         path: RepoPath::parse(&format!("clusters/{}/{}", key.cluster, key.work)),
         commit: Some(commit(key.work.as_str())),
         view: StatusView::of(&reported(key, state, &since.to_string()), 1, 4),

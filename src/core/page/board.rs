@@ -393,6 +393,8 @@ pub(super) mod tests {
             state,
             since: Timestamp::UNIX_EPOCH,
             why: None,
+            code: None,
+            uid: None,
             path: None,
             commit: None,
             view: StatusView::default(),

@@ -34,6 +34,10 @@ pub struct WorkState {
     pub since: Timestamp,
     /// Why, where that is not what the agent reports.
     pub why: Option<String>,
+    /// As `why`, in one word for programs: `Reason::code`, or `Refused` for what the hub did not take.
+    pub code: Option<&'static str>,
+    /// The ManifestWork of this name on the hub, whosever it is.
+    pub uid: Option<String>,
     pub path: Option<RepoPath>,
     /// The commit that last changed the work on the hub.
     pub commit: Option<CommitId>,
@@ -49,6 +53,15 @@ impl WorkState {
     }
     pub fn account(&self) -> Account {
         self.view.account()
+    }
+    /// Why it is so, in one word: gitwork's own, or that of the agent's condition that is not as it should be.
+    pub fn reason(&self) -> Option<String> {
+        let agents = || {
+            let conditions = self.account().conditions.into_iter();
+            let mut bad = conditions.filter(|one| !one.outdated && one.is_bad());
+            bad.next().map(|condition| condition.reason)
+        };
+        self.code.map(str::to_owned).or_else(agents).filter(|reason| !reason.is_empty())
     }
 }
 
@@ -233,11 +246,15 @@ impl StatusInputs<'_> {
         let ours = there.filter(|work| work.is_ours(&self.desired.source));
         let view = ours.map(|work| work.status.clone()).unwrap_or_default();
         let (state, why) = self.judge(step, &view);
+        let refused = step.effect.is_some() && self.refusals.contains_key(&step.key);
+        let code = if refused { "Refused" } else { step.reason.code() };
         let on_cluster = why.is_none().then_some(view.since).flatten();
         WorkState {
             state,
             since: on_cluster.unwrap_or(self.now),
+            code: why.as_ref().map(|_| code),
             why,
+            uid: there.map(|work| work.uid.clone()),
             path: step.path.clone(),
             commit: ours.and_then(|work| CommitId::parse(work.commit.as_deref()?)),
             view,
@@ -283,6 +300,8 @@ impl StatusInputs<'_> {
             state: State::Frozen,
             since: self.now,
             why: Some(self.error_of(key)),
+            code: Some(Reason::Frozen.code()),
+            uid: None,
             path: None,
             commit: None,
             view: StatusView::default(),

@@ -16,6 +16,8 @@ fn work(state: State, why: Option<&str>) -> WorkState {
         state,
         since: Timestamp::from_second(1_800_000_000).unwrap(),
         why: why.map(str::to_owned),
+        code: None,
+        uid: None,
         path: None,
         commit: None,
         view: StatusView::default(),

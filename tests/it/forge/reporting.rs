@@ -30,6 +30,8 @@ pub fn source_status_of(commit: CommitId, clusters: &[(&str, State)]) -> Arc<Sou
             state: *state,
             since: Timestamp::UNIX_EPOCH,
             why: None,
+            code: None,
+            uid: None,
             path: None,
             commit: None,
             view: StatusView::default(),

@@ -3,6 +3,7 @@
 mod budget;
 mod deletes;
 mod drift;
+mod events;
 pub mod fixture;
 mod guards;
 pub mod program;
