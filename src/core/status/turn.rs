@@ -168,6 +168,7 @@ mod tests {
             first_error: None,
             findings: Vec::new(),
             held: Vec::new(),
+            held: Vec::new(),
         }
     }
 
