@@ -168,7 +168,6 @@ mod tests {
             first_error: None,
             findings: Vec::new(),
             held: Vec::new(),
-            held: Vec::new(),
         }
     }
 
