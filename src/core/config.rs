@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use super::rewind::RewindPolicy;
+use super::signature::policy::{SignerKeys, SignerPolicy};
 use super::window::ChangeWindows;
 use crate::api;
 
@@ -45,6 +46,8 @@ pub struct SourceFile {
     pub windows: ChangeWindows,
     /// `true`: nothing of the source is written or deleted while this is set.
     pub suspend: bool,
+    /// Who has to have signed what is applied.
+    pub signers: SignerPolicy,
 }
 
 /// The deletion budget: a plan that would delete more is held until it is approved. Of what the operator and the
@@ -286,6 +289,10 @@ pub struct DaemonSource {
     pub rewind: RewindPolicy,
     /// When changes may be made. Of these and those of `gitwork.yaml` the stricter count.
     pub windows: ChangeWindows,
+    /// Who has to have signed what is applied.
+    pub signers: SignerPolicy,
+    /// The keys that may sign.
+    pub signer_keys: SignerKeys,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
     /// Commit statuses on the repository's forge.
@@ -309,6 +316,8 @@ impl Default for DaemonSource {
             allow_delete_all: false,
             rewind: RewindPolicy::default(),
             windows: ChangeWindows::default(),
+            signers: SignerPolicy::default(),
+            signer_keys: SignerKeys::default(),
             credentials: DaemonCredentials::default(),
             commit_status: None,
             status_branch: None,
@@ -395,7 +404,6 @@ impl FileKind {
 pub const LATER: &[(&str, &str)] = &[
     ("/dependsOn", "ordering between works"),
     ("/rollout", "staged rollouts"),
-    ("/signers", "signature policies"),
     ("/defaults/dependsOn", "ordering between works"),
     ("/defaults/rollout", "staged rollouts"),
 ];

@@ -437,10 +437,15 @@ impl SourceInputs {
                 });
             }
         };
-        for problem in config.value.windows.problems() {
-            let at = config.location(&format!("/windows{}", problem.pointer));
-            let field = format!("windows{}", problem.pointer.replace('/', "."));
-            let message = format!("{field} {}", problem.message);
+        let windows = config.value.windows.problems().into_iter();
+        let windows =
+            windows.map(|problem| (format!("/windows{}", problem.pointer), problem.message));
+        let signers = config.value.signers.problems().into_iter();
+        let signers =
+            signers.map(|problem| (format!("/signers{}", problem.pointer), problem.message));
+        for (pointer, message) in windows.chain(signers) {
+            let (at, field) = (config.location(&pointer), configfile::dotted(&pointer));
+            let message = format!("{field} {message}");
             diagnostics.push(
                 Diagnostic::new(Code::BadValue, at, Scope::Source, message).with_field(field),
             );

@@ -35,6 +35,7 @@ pub mod rewind;
 pub mod rules;
 pub mod sarif;
 pub mod schema;
+pub mod signature;
 pub mod snapshot;
 pub mod status;
 pub mod statusbranch;

@@ -23,6 +23,7 @@ use crate::core::digest::Digest;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::{Effect, Plan, Reason};
+use crate::core::signature::judge::Refusal;
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
@@ -46,6 +47,8 @@ pub enum EngineError {
     Read(#[from] ReadError),
     #[error("the hub cannot be read: {0}")]
     Hub(#[from] HubError),
+    #[error("the newest commit is not applied: {0}")]
+    Refused(Refusal),
     #[error("reading the source ended in a panic; this is a bug in gitwork")]
     Panic,
 }
@@ -70,6 +73,8 @@ pub struct Engine {
     told_homeless: bool,
     /// When the commit that was read was made.
     committed_seconds: Option<i64>,
+    /// The refusal that was told.
+    told_refusal: Option<Refusal>,
     /// What is told of the source, where somebody listens.
     bulletin: Option<Bulletin>,
     /// Why the source cannot be read now.
@@ -157,6 +162,7 @@ impl Engine {
             told_left,
             told_homeless,
             committed_seconds: None,
+            told_refusal: None,
             bulletin,
             trouble,
             on_ready,
@@ -203,7 +209,7 @@ impl Engine {
                 call();
             }
             self.ask_hub(&mut looped).await;
-            if looped.fetch.is_none() && looped.next_fetch <= now {
+            if looped.fetch.is_none() && looped.next_fetch <= now && self.may_fetch() {
                 looped.hinted = false;
                 looped.fetch = self.begin_fetch();
             }
@@ -242,7 +248,8 @@ impl Engine {
     fn next_wake(&self, looped: &Loop) -> Instant {
         let far = Instant::now() + Duration::from_secs(3_600);
         // What is under way ends by an event of its own.
-        let fetch = if looped.fetch.is_none() { looped.next_fetch } else { far };
+        let waits = looped.fetch.is_none() && self.may_fetch();
+        let fetch = if waits { looped.next_fetch } else { far };
         let retry = if looped.pass.is_none() { self.state.next_due() } else { None };
         let guards = if looped.pass.is_none() { self.state.guards().next_due() } else { None };
         let bulletin = self.bulletin.as_ref().and_then(Bulletin::due);
@@ -265,8 +272,17 @@ impl Engine {
         }
     }
 
+    /// A new process learns from the hub which commits were applied, before it judges what comes after them.
+    fn may_fetch(&self) -> bool {
+        let wants = self.source.as_ref().is_some_and(Source::wants_applied);
+        !wants || self.state.applied().is_some()
+    }
+
     fn begin_fetch(&mut self) -> Option<Fetch> {
         let mut source = self.source.take()?;
+        if source.wants_applied() {
+            source.set_applied(self.state.applied().unwrap_or_default());
+        }
         let cancel = self.cancel.clone();
         Some(tokio::task::spawn_blocking(move || {
             let read = source.read(&cancel);
@@ -287,7 +303,12 @@ impl Engine {
                 self.on_read(&read, looped);
             }
             Err(error) => {
-                tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
+                match error.refusal() {
+                    Some(refusal) => self.tell_refusal(Some(refusal)),
+                    None => {
+                        tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
+                    }
+                }
                 self.metrics.fetched(&self.id, false);
                 self.trouble.send_replace(Some(with_causes(&error)));
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);
@@ -303,6 +324,7 @@ impl Engine {
         if let Some(time) = read.spent.render {
             self.metrics.spent(&self.id, Stage::Render, time);
         }
+        self.tell_refusal(read.refused.as_deref());
         if !self.state.set_desired(&read.desired) {
             return;
         }
@@ -586,12 +608,15 @@ impl Engine {
 
     /// Makes one pass, waits for nothing, and answers the plan that is left after it.
     pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
-        let cancel = self.cancel.clone();
-        let read = self.with_source(move |source| source.read(&cancel)).await?;
-        let read = read.ok_or(EngineError::Panic)??;
+        self.state.set_listed(self.hub.list(Some(&self.id)).await?);
+        let (cancel, applied) = (self.cancel.clone(), self.state.applied().unwrap_or_default());
+        let read = self.with_source(move |source| {
+            source.set_applied(applied);
+            source.read(&cancel)
+        });
+        let read = read.await?.ok_or(EngineError::Panic)??;
         self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
-        self.state.set_listed(self.hub.list(Some(&self.id)).await?);
         let said = self.hub.directives(&self.id).await?;
         self.state.set_directives(Some(said), Instant::now());
         self.state.set_record(self.hub.record(&self.id).await?);
@@ -612,7 +637,30 @@ impl Engine {
         }
         let plan = self.state.plan().unwrap_or_default();
         self.tell_plan(&plan);
-        Ok((plan, read.desired))
+        match read.refused {
+            Some(refusal) => Err(EngineError::Refused((*refusal).clone())),
+            None => Ok((plan, read.desired)),
+        }
+    }
+
+    /// Says once that the newest commit is not applied, and once that it is.
+    fn tell_refusal(&mut self, refusal: Option<&Refusal>) {
+        self.metrics.verified(&self.id, refusal.is_some());
+        if let Some(bulletin) = &mut self.bulletin {
+            bulletin.set_unverified(refusal.map(|refusal| (refusal.head, refusal.to_string())));
+        }
+        if self.told_refusal.as_ref() == refusal {
+            return;
+        }
+        match refusal {
+            Some(refusal) => tracing::error!(
+                source = %self.id, commit = %refusal.commit, rule = refusal.rule,
+                key = refusal.key.as_deref().unwrap_or("none"),
+                "{refusal}; the hub stays at the last verified commit"
+            ),
+            None => tracing::info!(source = %self.id, "the newest commit is verified"),
+        }
+        self.told_refusal = refusal.cloned();
     }
 
     fn tell_plan(&mut self, plan: &Plan) {

@@ -125,6 +125,7 @@ pub struct Metrics {
     hub_requests: Family<HubRequest, Counter>,
     forge_writes: Family<ForgeWrite, Counter>,
     branch_commits: Family<Result, Counter>,
+    refused: Family<OfSource, Gauge>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -163,6 +164,11 @@ impl Default for Metrics {
                 of,
                 "held_works",
                 "Works that the last plan holds, by the guard that does",
+            ),
+            refused: family(
+                of,
+                "refused_commit",
+                "1 while the newest commit is refused for its signatures",
             ),
             webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
             durations: {
@@ -219,6 +225,11 @@ impl Metrics {
             let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             self.last_fetch.get_or_create(&of_source(source)).set(seconds);
         }
+    }
+
+    /// Whether the newest commit is refused for its signatures.
+    pub fn verified(&self, source: &SourceId, refused: bool) {
+        self.refused.get_or_create(&of_source(source)).set(i64::from(refused));
     }
 
     pub fn rendered(&self, source: &SourceId, desired: &Desired) {

@@ -82,6 +82,13 @@ impl State {
         self.desired.as_ref()
     }
 
+    /// The commits that the hub says its works are of; `None` before it is known what the hub has.
+    pub fn applied(&self) -> Option<BTreeSet<CommitId>> {
+        let works = self.observed.as_ref()?.works.values();
+        let ours = works.filter(|work| work.is_ours(&self.source));
+        Some(ours.filter_map(|work| CommitId::parse(work.commit.as_deref()?)).collect())
+    }
+
     /// Both sides are known, so that there is something to plan.
     pub fn is_ready(&self) -> bool {
         self.desired.is_some() && self.observed.is_some() && self.guards.is_known()

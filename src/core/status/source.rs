@@ -150,6 +150,13 @@ impl SourceStatus {
         }
     }
 
+    /// Tells the state of a commit that is not applied at all: its works are as an older one wants them.
+    pub fn refuse(&mut self, commit: CommitId, why: &str) {
+        self.commit = Some(commit);
+        self.errors += 1;
+        self.first_error = Some(cut(why, limits::STATUS_TEXT_CHARS_MAX));
+    }
+
     pub fn clusters(&self) -> Clusters<'_> {
         Clusters::new(self.works.iter().map(|(key, work)| {
             (key.cluster.as_str(), work.state, self.unreachable.contains(&key.cluster))
