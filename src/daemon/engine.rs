@@ -216,10 +216,10 @@ impl Engine {
             if looped.pass.is_none() && self.state.wants_plan(now) {
                 looped.pass = self.begin_pass(now).await?;
             }
-            if let Some(bulletin) = &mut self.bulletin {
-                if let Some(status) = bulletin.publish(&self.state, Instant::now()) {
-                    self.metrics.told(&status);
-                }
+            if let Some(bulletin) = &mut self.bulletin
+                && let Some(status) = bulletin.publish(&self.state, Instant::now())
+            {
+                self.metrics.told(&status);
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
