@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gitwork::core::desired::Desired;
+use gitwork::core::directives::Directives;
 use gitwork::core::name::WorkKey;
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
@@ -44,6 +45,9 @@ fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> Stat
     assert!(state.set_desired(desired) && !state.set_desired(desired));
     assert!(!state.wants_plan(now), "what the hub has is not known");
     state.set_event(HubEvent::Listed(works));
+    assert!(!state.wants_plan(now), "what operators say is not known");
+    state.set_directives(Some(Directives::default()), now);
+    state.set_record(None);
     assert!(state.wants_plan(now));
     state
 }
