@@ -61,7 +61,8 @@ pub struct Read {
     pub name: String,
     /// The commit read before this one is not among its ancestors: the branch was force-pushed or moved back.
     pub rewound_from: Option<CommitId>,
-    root: ObjectId,
+    /// The tree at the source's path.
+    pub root: ObjectId,
 }
 
 /// An opened source. Keeps the mirror, and what was rendered last.

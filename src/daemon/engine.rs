@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::bulletin::{Bulletin, Reach};
 use super::metrics::Metrics;
+use super::reader::{SourceReader, on_source};
 use super::state::State;
 use crate::core::backoff;
 use crate::core::desired::Desired;
@@ -25,7 +26,7 @@ use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
 use crate::hub::{Hub, HubError, HubEvent};
 use crate::limits;
-use crate::source::{Read, ReadError, Source};
+use crate::source::{Read, ReadError};
 
 /// How an engine goes about its source.
 #[derive(Debug, Clone)]
@@ -52,7 +53,7 @@ pub struct Engine {
     id: SourceId,
     hub: Arc<dyn Hub>,
     /// `None` while a thread is busy with it.
-    source: Option<Source>,
+    source: Option<Box<dyn SourceReader>>,
     state: State,
     options: EngineOptions,
     metrics: Arc<Metrics>,
@@ -67,7 +68,8 @@ pub struct Engine {
     on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
 
-type Fetch = JoinHandle<(Source, Result<Read, ReadError>)>;
+type Fetched = (Box<dyn SourceReader>, Result<Read, ReadError>);
+type Fetch = JoinHandle<Fetched>;
 
 /// What comes in while a pass is under way.
 enum PassEvent {
@@ -95,14 +97,15 @@ struct Loop {
 impl Engine {
     pub fn new(
         hub: Arc<dyn Hub>,
-        source: Source,
+        source: impl SourceReader,
         options: EngineOptions,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let id = source.config().id.clone();
-        let state = State::new(id.clone(), options.policy.clone(), Instant::now());
+        let id = source.id().clone();
+        let state = State::new(id.clone(), options.policy.clone(), clock());
         let cancel = Arc::new(AtomicBool::new(false));
-        let (source, told, told_held) = (Some(source), BTreeMap::new(), None);
+        let source: Option<Box<dyn SourceReader>> = Some(Box::new(source));
+        let (told, told_held) = (BTreeMap::new(), None);
         let (bulletin, on_ready) = (None, None);
         Self {
             id,
@@ -141,13 +144,13 @@ impl Engine {
         let mut looped = Loop {
             fetch: None,
             pass: None,
-            next_fetch: Instant::now(),
+            next_fetch: clock(),
             failed_fetches: 0,
             hinted: false,
             reach: self.bulletin.as_ref().map(Bulletin::reach),
         };
         while !*stop.borrow() {
-            let now = Instant::now();
+            let now = clock();
             if self.state.is_ready()
                 && let Some(call) = self.on_ready.take()
             {
@@ -161,10 +164,13 @@ impl Engine {
                 looped.pass = self.begin_pass(now).await?;
             }
             if let Some(bulletin) = &mut self.bulletin {
-                bulletin.publish(&self.state, Instant::now());
+                bulletin.publish(&self.state, clock());
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
+                // In this order, so that a simulation can replay what happened. A pass comes to its end, and bursts
+                // of events are taken whole: none of them keeps the others waiting for long.
+                biased;
                 _ = stop.changed() => break,
                 fetched = finished(&mut looped.fetch) => self.end_fetch(fetched?, &mut looped),
                 event = next_event(&mut looped.pass) => self.on_pass_event(event, &mut looped),
@@ -176,7 +182,7 @@ impl Engine {
                     }
                 }
                 Some(()) = hints.recv() => {
-                    looped.next_fetch = Instant::now();
+                    looped.next_fetch = clock();
                     looped.hinted = true;
                 }
                 () = reach_changed(&mut looped.reach) => {}
@@ -188,7 +194,7 @@ impl Engine {
     }
 
     fn next_wake(&self, looped: &Loop) -> Instant {
-        let far = Instant::now() + Duration::from_secs(3_600);
+        let far = clock() + Duration::from_secs(3_600);
         // What is under way ends by an event of its own.
         let fetch = if looped.fetch.is_none() { looped.next_fetch } else { far };
         let retry = if looped.pass.is_none() { self.state.next_due() } else { None };
@@ -213,15 +219,12 @@ impl Engine {
     }
 
     fn begin_fetch(&mut self) -> Option<Fetch> {
-        let mut source = self.source.take()?;
+        let source = self.source.take()?;
         let cancel = self.cancel.clone();
-        Some(tokio::task::spawn_blocking(move || {
-            let read = source.read(&cancel);
-            (source, read)
-        }))
+        Some(on_source(source, move |source| source.read(&cancel)))
     }
 
-    fn end_fetch(&mut self, (source, read): (Source, Result<Read, ReadError>), looped: &mut Loop) {
+    fn end_fetch(&mut self, (source, read): Fetched, looped: &mut Loop) {
         looped.fetch = None;
         self.source = Some(source);
         // A plan that needed the source in the meantime went without it.
@@ -239,7 +242,7 @@ impl Engine {
             }
         }
         let wait = backoff::next_fetch(self.options.interval, looped.failed_fetches, seed);
-        looped.next_fetch = Instant::now() + if looped.hinted { Duration::ZERO } else { wait };
+        looped.next_fetch = clock() + if looped.hinted { Duration::ZERO } else { wait };
     }
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
@@ -277,7 +280,7 @@ impl Engine {
     }
 
     fn take_pass_event(&mut self, event: PassEvent) {
-        let (now, seed) = (Instant::now(), fastrand::u64(..));
+        let (now, seed) = (clock(), fastrand::u64(..));
         match event {
             PassEvent::LookedUp(key, found) => {
                 self.state.set_looked_up(&key, *found, now, seed);
@@ -402,13 +405,10 @@ impl Engine {
     /// Does something with the source on a thread that may block; `None` while a fetch has it.
     async fn with_source<T: Send + 'static>(
         &mut self,
-        act: impl FnOnce(&mut Source) -> T + Send + 'static,
+        act: impl FnOnce(&mut dyn SourceReader) -> T + Send + 'static,
     ) -> Result<Option<T>, EngineError> {
-        let Some(mut source) = self.source.take() else { return Ok(None) };
-        let joined = tokio::task::spawn_blocking(move || {
-            let result = act(&mut source);
-            (source, result)
-        });
+        let Some(source) = self.source.take() else { return Ok(None) };
+        let joined = on_source(source, act);
         let (source, result) = joined.await.map_err(|_| EngineError::Panic)?;
         self.source = Some(source);
         Ok(Some(result))
@@ -424,7 +424,7 @@ impl Engine {
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
         // Once to act, once more where a name turned out to be taken or an object to be newer.
         for _ in 0..2 {
-            let now = Instant::now();
+            let now = clock();
             let lookups = self.state.take_lookups(now);
             let mut events = look_up(&self.hub, lookups);
             while let Some(event) = events.next().await {
@@ -496,6 +496,11 @@ impl Engine {
     }
 }
 
+/// The time by tokio's clock, which stands still in a simulation until nothing is left to do.
+fn clock() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// Tells of a commit, and of what in it cannot be read.
 fn tell_read(source: &SourceId, read: &Read) {
     let desired = &read.desired;
@@ -535,7 +540,7 @@ fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> BoxStream<'static, PassEve
 /// The end of a fetch that is under way; never where there is none.
 async fn finished(
     fetch: &mut Option<Fetch>,
-) -> Result<(Source, Result<Read, ReadError>), EngineError> {
+) -> Result<Fetched, EngineError> {
     match fetch {
         Some(fetch) => fetch.await.map_err(|_| EngineError::Panic),
         None => std::future::pending().await,

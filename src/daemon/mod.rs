@@ -4,5 +4,6 @@ pub mod bulletin;
 pub mod engine;
 pub mod http;
 pub mod metrics;
+pub mod reader;
 pub mod reporters;
 pub mod state;

@@ -49,7 +49,7 @@ impl Agents {
 
     /// Lets an agent act on one work once.
     pub fn step(&mut self, hub: &SimulatedHub, key: &WorkKey) {
-        let Some(work) = hub.objects().remove(key) else { return };
+        let Some(work) = hub.object(key) else { return };
         let uid = work["metadata"]["uid"].as_str().unwrap().to_owned();
         let finalizers = work["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let seen = finalizers.contains(&AGENT_FINALIZER.into());

@@ -2,7 +2,7 @@
 //! kube-apiserver passes the same list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 // Not tokio's channels: those stand still for a task that never yields to the runtime.
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -18,6 +18,9 @@ use gitwork::hub::{Hub, HubError, HubEvent};
 use serde_json::{Value, json};
 
 use super::patch::{json_patch, merge_patch};
+
+/// The schema of a ManifestWork's spec, for its defaults.
+static SCHEMA: LazyLock<Value> = LazyLock::new(manifest_work_spec_schema);
 
 /// How often each fault strikes, in percent of the calls that it may strike.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,7 +47,6 @@ pub(super) struct State {
     /// etcd's revision: the source of resourceVersions and uids.
     revision: u64,
     watchers: Vec<(SourceId, UnboundedSender<HubEvent>)>,
-    schema: Value,
     /// Fields of the spec that this hub's CRD does not have: they are dropped when an object is stored.
     unknown_fields: Vec<String>,
     /// What somebody has approved.
@@ -63,7 +65,6 @@ impl SimulatedHub {
             works: BTreeMap::new(),
             revision: 0,
             watchers: Vec::new(),
-            schema: manifest_work_spec_schema(),
             unknown_fields: Vec::new(),
             approved: Approved::new(),
             faults: Faults::default(),
@@ -95,6 +96,25 @@ impl SimulatedHub {
     /// All raw objects.
     pub fn objects(&self) -> BTreeMap<WorkKey, Value> {
         self.lock().works.clone()
+    }
+
+    /// One raw object.
+    pub fn object(&self, key: &WorkKey) -> Option<Value> {
+        self.lock().works.get(key).cloned()
+    }
+
+    /// All objects, as a backup has them.
+    pub fn back_up(&self) -> BTreeMap<WorkKey, Value> {
+        self.objects()
+    }
+
+    /// The hub's etcd is restored from a backup, with its revision moved on (`etcdutl snapshot restore
+    /// --bump-revision`), and all watches break.
+    pub fn restore(&self, backup: BTreeMap<WorkKey, Value>) {
+        let mut state = self.lock();
+        state.works = backup;
+        state.revision += 1_000;
+        state.watchers.clear();
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -266,7 +286,7 @@ impl State {
         for field in &self.unknown_fields {
             put_or_remove(&mut work["spec"], field, None);
         }
-        fill_in_defaults(&mut work["spec"], &self.schema);
+        fill_in_defaults(&mut work["spec"], &SCHEMA);
         write_numbers_as_go(&mut work["spec"]);
         let manifests = work.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut);
         for manifest in manifests.into_iter().flatten() {
