@@ -538,9 +538,7 @@ fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> BoxStream<'static, PassEve
 }
 
 /// The end of a fetch that is under way; never where there is none.
-async fn finished(
-    fetch: &mut Option<Fetch>,
-) -> Result<Fetched, EngineError> {
+async fn finished(fetch: &mut Option<Fetch>) -> Result<Fetched, EngineError> {
     match fetch {
         Some(fetch) => fetch.await.map_err(|_| EngineError::Panic),
         None => std::future::pending().await,

@@ -103,6 +103,11 @@ impl SimulatedHub {
         self.lock().works.get(key).cloned()
     }
 
+    /// The names of all objects.
+    pub fn keys(&self) -> Vec<WorkKey> {
+        self.lock().works.keys().cloned().collect()
+    }
+
     /// All objects, as a backup has them.
     pub fn back_up(&self) -> BTreeMap<WorkKey, Value> {
         self.objects()
@@ -153,7 +158,13 @@ impl SimulatedHub {
         self.lock().delete(key, None).map(drop)
     }
 
-    fn call(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Answer {
+    /// The works of one source, or all of them.
+    pub fn works_of(&self, source: Option<&SourceId>) -> Vec<ObservedWork> {
+        self.lock().listed(source)
+    }
+
+    /// One write, at once.
+    pub fn call(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Answer {
         let mut state = self.lock();
         state.fail_at_random()?;
         let refused = state.faults.refused;

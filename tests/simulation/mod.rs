@@ -9,6 +9,7 @@ use crate::contract::{self, Fixture};
 
 mod agents;
 mod budget;
+pub mod fleet;
 pub mod hub;
 mod patch;
 mod properties;
