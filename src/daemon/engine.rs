@@ -354,7 +354,7 @@ impl Engine {
         desired: &Arc<Desired>,
         now: Instant,
     ) -> Result<(), EngineError> {
-        let candidates = self.state.unknown_departed(now);
+        let candidates = self.state.take_unknown_departed(now);
         if candidates.is_empty() {
             return Ok(());
         }

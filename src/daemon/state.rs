@@ -209,14 +209,17 @@ impl State {
         keys.into_iter().collect()
     }
 
-    /// Works whose history in Git has to be asked for before the next plan.
-    pub fn unknown_departed(&self, now: Instant) -> Vec<(WorkKey, Option<RepoPath>)> {
-        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else {
-            return Vec::new();
-        };
+    /// Works whose history in Git is to be asked for now, before the next plan. Nothing wakes the loop for the time
+    /// that history was left alone until: while a fetch has the source, or where nothing is to be asked any more,
+    /// it would wake for ever.
+    pub fn take_unknown_departed(&mut self, now: Instant) -> Vec<(WorkKey, Option<RepoPath>)> {
         if self.history_due.is_some_and(|due| due > now) {
             return Vec::new();
         }
+        self.history_due = None;
+        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else {
+            return Vec::new();
+        };
         let mut candidates = plan::departed_candidates(desired, observed);
         candidates.retain(|(key, _)| !self.asked.contains(key));
         candidates

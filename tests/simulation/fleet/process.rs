@@ -1,6 +1,7 @@
 //! A gitwork process: the engine's real loop with a line to the hub and a source of its own.
 
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use gitwork::core::config::Budgets;
@@ -11,6 +12,7 @@ use gitwork::daemon::metrics::Metrics;
 use gitwork::hub::execute::ExecuteOptions;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::bugs::Bug;
 use super::check::Checker;
@@ -29,6 +31,9 @@ pub struct Process {
     net: Arc<Mutex<Net>>,
 }
 
+/// An engine is asked to go on so often at one moment, at most; tokio has it pause after 128 timers that are due.
+const POLLS_MAX: u32 = 500;
+
 /// What a process is made with.
 pub struct Setting<'a> {
     pub id: &'a SourceId,
@@ -40,6 +45,24 @@ pub struct Setting<'a> {
     pub weather: Weather,
     pub bug: Option<Bug>,
     pub seed: u64,
+}
+
+/// A loop that goes on and on while no time passes is busy with nothing.
+async fn counted<T>(run: impl Future<Output = T>, checker: Checker) -> T {
+    let mut run = Box::pin(run);
+    let (mut at, mut polls) = (Instant::now(), 0_u32);
+    std::future::poll_fn(move |context| {
+        if at != Instant::now() {
+            (at, polls) = (Instant::now(), 0);
+        }
+        polls += 1;
+        if polls > POLLS_MAX {
+            checker.fail(|| "an engine is busy with nothing".into());
+            return Poll::Pending;
+        }
+        run.as_mut().poll(context)
+    })
+    .await
 }
 
 impl Process {
@@ -67,7 +90,7 @@ impl Process {
         let engine = Engine::new(Arc::new(line), source, options, Arc::new(Metrics::default()));
         let (hint, hints) = mpsc::channel(1);
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(engine.run(hints, stopped));
+        let task = tokio::spawn(counted(engine.run(hints, stopped), setting.checker.clone()));
         Self { task, hint, stop, cut, net }
     }
 
