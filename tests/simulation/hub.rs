@@ -44,6 +44,8 @@ pub struct SimulatedHub {
 pub(super) struct State {
     clusters: BTreeSet<ClusterName>,
     pub(super) works: BTreeMap<WorkKey, Value>,
+    /// What was read off each of them: it takes long, and every resourceVersion stands for one content.
+    read: BTreeMap<WorkKey, ObservedWork>,
     /// etcd's revision: the source of resourceVersions and uids.
     revision: u64,
     watchers: Vec<(SourceId, UnboundedSender<HubEvent>)>,
@@ -63,6 +65,7 @@ impl SimulatedHub {
         let state = State {
             clusters: clusters.iter().map(|name| ClusterName::parse(name).unwrap()).collect(),
             works: BTreeMap::new(),
+            read: BTreeMap::new(),
             revision: 0,
             watchers: Vec::new(),
             unknown_fields: Vec::new(),
@@ -101,6 +104,17 @@ impl SimulatedHub {
     /// One raw object.
     pub fn object(&self, key: &WorkKey) -> Option<Value> {
         self.lock().works.get(key).cloned()
+    }
+
+    /// One object as gitwork reads it.
+    pub fn observed(&self, key: &WorkKey) -> Option<ObservedWork> {
+        self.lock().observed(key)
+    }
+
+    /// The resourceVersion of an object.
+    pub fn version(&self, key: &WorkKey) -> Option<String> {
+        let state = self.lock();
+        state.works.get(key)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
     }
 
     /// The names of all objects.
@@ -194,7 +208,7 @@ impl SimulatedHub {
         if state.strikes(lost) {
             return Err(unavailable("the answer was lost"));
         }
-        Ok(stored.map(|object| ObservedWork::from_manifest_work(object).unwrap()))
+        Ok(stored.and_then(|_| state.observed(key)))
     }
 }
 
@@ -325,7 +339,7 @@ impl State {
         self.writes += 1;
         work["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let old = self.works.insert(key.clone(), work.clone());
-        self.tell(key, old.as_ref(), Some(&work));
+        self.tell(key, old.as_ref());
         work
     }
 
@@ -333,27 +347,40 @@ impl State {
         self.revision += 1;
         self.writes += 1;
         let old = self.works.remove(key);
-        self.tell(key, old.as_ref(), None);
+        self.tell(key, old.as_ref());
     }
 
-    fn tell(&mut self, key: &WorkKey, old: Option<&Value>, new: Option<&Value>) {
-        self.watchers.retain(|(source, events)| {
+    fn tell(&mut self, key: &WorkKey, old: Option<&Value>) {
+        let mut watchers = std::mem::take(&mut self.watchers);
+        watchers.retain(|(source, events)| {
             let was = old.is_some_and(|work| is_of(work, source));
-            let event = match new.filter(|work| is_of(work, source)) {
-                Some(work) => {
-                    let work = ObservedWork::from_manifest_work(work.clone()).unwrap();
-                    HubEvent::Changed(Box::new(work))
-                }
+            let is = self.works.get(key).is_some_and(|work| is_of(work, source));
+            let event = match self.observed(key).filter(|_| is) {
+                Some(work) => HubEvent::Changed(Box::new(work)),
                 None if was => HubEvent::Gone(key.clone()),
                 None => return !events.is_closed(),
             };
             events.unbounded_send(event).is_ok()
         });
+        self.watchers = watchers;
     }
 
-    fn listed(&self, source: Option<&SourceId>) -> Vec<ObservedWork> {
-        let works = self.works.values().filter(|work| source.is_none_or(|s| is_of(work, s)));
-        works.map(|work| ObservedWork::from_manifest_work(work.clone()).unwrap()).collect()
+    fn listed(&mut self, source: Option<&SourceId>) -> Vec<ObservedWork> {
+        let works = self.works.iter().filter(|(_, work)| source.is_none_or(|s| is_of(work, s)));
+        let keys: Vec<WorkKey> = works.map(|(key, _)| key.clone()).collect();
+        keys.iter().filter_map(|key| self.observed(key)).collect()
+    }
+
+    /// One work as gitwork reads it.
+    fn observed(&mut self, key: &WorkKey) -> Option<ObservedWork> {
+        let work = self.works.get(key)?;
+        let version = &work["metadata"]["resourceVersion"];
+        if let Some(read) = self.read.get(key).filter(|read| *version == *read.resource_version) {
+            return Some(read.clone());
+        }
+        let read = ObservedWork::from_manifest_work(work.clone()).unwrap();
+        self.read.insert(key.clone(), read.clone());
+        Some(read)
     }
 
     fn subscribe(&mut self, source: &SourceId) -> (HubEvent, UnboundedReceiver<HubEvent>) {
@@ -401,10 +428,7 @@ impl Hub for SimulatedHub {
 
     fn get<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, Answer> {
         let mut state = self.lock();
-        let answer = state.fail_at_random().map(|()| {
-            let work = state.works.get(key).cloned();
-            work.map(|work| ObservedWork::from_manifest_work(work).unwrap())
-        });
+        let answer = state.fail_at_random().map(|()| state.observed(key));
         Box::pin(std::future::ready(answer))
     }
 

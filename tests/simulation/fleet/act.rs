@@ -29,14 +29,8 @@ impl World {
     }
 
     pub(super) fn first_commit(&mut self) {
-        let mut wanted = Wanted::default();
-        for cluster in CLUSTERS {
-            for work in WORKS {
-                if self.chance(70) {
-                    wanted.works.insert(key(cluster, work), GitWork::default());
-                }
-            }
-        }
+        let mut wanted = Wanted::all();
+        wanted.works.retain(|_, _| self.random.u8(..10) < 7);
         self.push(wanted, "first works");
     }
 
@@ -167,12 +161,12 @@ impl World {
     /// Lets every agent act until it has nothing to do.
     pub(super) fn settle(&mut self) {
         for key in self.hub.keys() {
-            let before = self.hub.object(&key);
+            let before = self.hub.version(&key);
             if before.is_some() && before.as_ref() == self.stepped.get(&key) {
                 continue;
             }
             self.agent_step(&key);
-            match self.hub.object(&key) {
+            match self.hub.version(&key) {
                 Some(after) => drop(self.stepped.insert(key, after)),
                 None => drop(self.stepped.remove(&key)),
             }
@@ -275,6 +269,10 @@ impl World {
     }
 
     fn held(&mut self) -> Option<Approved> {
+        let (_, wanted) = self.git.head();
+        if self.hub.keys().iter().all(|key| wanted.works.contains_key(key)) {
+            return None;
+        }
         let desired = self.operator.look().ok()?.desired;
         let mut observed = Observed::default();
         observed.listed(&self.id, self.hub.works_of(Some(&self.id)));

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use super::bugs::Bug;
 use crate::memory::{File, MemoryObjects};
-use crate::simulation::world::{GitWork, folder, manifest};
+use crate::simulation::key;
+use crate::simulation::world::{CLUSTERS, GitWork, WORKS, folder, manifest};
 
 /// What one commit is meant to say.
 #[derive(Debug, Clone, Default)]
@@ -97,6 +98,12 @@ pub fn manifests(key: &WorkKey, work: &GitWork) -> Vec<Value> {
 }
 
 impl Wanted {
+    /// Every work that a world may have.
+    pub fn all() -> Self {
+        let keys = CLUSTERS.into_iter().flat_map(|cluster| WORKS.map(|work| key(cluster, work)));
+        Self { works: keys.map(|key| (key, GitWork::default())).collect(), ..Self::default() }
+    }
+
     fn files(&self) -> BTreeMap<String, File> {
         let mut files = BTreeMap::new();
         let mut add = |path: String, text: &str| drop(files.insert(path, File::from(text)));
@@ -133,8 +140,8 @@ impl Wanted {
     pub fn freezes(&self, key: &WorkKey) -> bool {
         self.broken_source
             || self.broken_clusters.contains(&key.cluster)
-            || self.broken.contains(key)
-            || (self.huge.contains(key) && self.works.contains_key(key))
+            || (self.works.contains_key(key)
+                && (self.broken.contains(key) || self.huge.contains(key)))
     }
 
     /// The work, where it is there and can be read.
@@ -205,12 +212,18 @@ impl Git {
         look(&state.commits, &state.heads)
     }
 
-    /// A source that reads this repository.
-    pub fn source(&self, id: &SourceId, seed: u64, bug: Option<Bug>) -> SimulatedSource {
+    /// A source that reads this repository. What the renderer has seen already it does not read again.
+    pub fn source(
+        &self,
+        id: &SourceId,
+        seed: u64,
+        bug: Option<Bug>,
+        renderer: &Renderer,
+    ) -> SimulatedSource {
         SimulatedSource {
             id: id.clone(),
             git: self.clone(),
-            renderer: Renderer::new(id.clone()),
+            renderer: renderer.clone(),
             last: None,
             random: fastrand::Rng::with_seed(seed),
             reads: Arc::default(),
@@ -240,6 +253,10 @@ fn missing(id: CommitId) -> ReadError {
 }
 
 impl SimulatedSource {
+    pub fn renderer(&self) -> &Renderer {
+        &self.renderer
+    }
+
     /// A look at the branch, with the objects whose history is asked for.
     pub fn look(&mut self) -> Result<Read, ReadError> {
         let git = self.git.clone();

@@ -191,7 +191,7 @@ impl Line {
     }
 
     fn there(&self, key: &WorkKey) -> Option<ObservedWork> {
-        ObservedWork::from_manifest_work(self.hub.object(key)?).ok()
+        self.hub.observed(key)
     }
 
     fn spoiled(&self, mut work: ObservedWork) -> ObservedWork {

@@ -18,9 +18,9 @@ use crate::simulation::world::{SOURCE, manifest};
 
 /// The longest wait after a refusal is 15 minutes and a quarter; then a deletion takes an option, an agent, a
 /// deletion and an agent again.
-const TO_REST: [u64; 10] = [60, 60, 300, 400, 400, 60, 60, 60, 60, 60];
+const TO_REST: [u64; 8] = [60, 300, 400, 450, 60, 60, 60, 60];
 /// So long nothing may be written then.
-const REST: Duration = Duration::from_secs(1_500);
+const REST: Duration = Duration::from_secs(700);
 
 impl World {
     pub(super) async fn come_to_rest(&mut self) {

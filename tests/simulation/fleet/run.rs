@@ -1,10 +1,12 @@
 //! One world from its seed: what is in it, and how its time goes by.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork::core::config::Budgets;
+use gitwork::core::desired::Renderer;
 use gitwork::core::name::{SourceId, WorkKey};
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -13,14 +15,14 @@ use tokio::time::{Instant, sleep};
 use super::Tally;
 use super::bugs::Bug;
 use super::check::Checker;
-use super::git::{Git, SimulatedSource};
+use super::git::{Git, SimulatedSource, Wanted};
 use super::line::Weather;
 use super::process::{Process, Setting};
 use crate::simulation::hub::SimulatedHub;
 use crate::simulation::world::{CLUSTERS, SOURCE};
 
 /// How much happens before the faults stop.
-const ACTIONS: u64 = 24;
+const ACTIONS: u64 = 16;
 
 pub struct World {
     pub(super) id: SourceId,
@@ -34,7 +36,7 @@ pub struct World {
     pub(super) weather: Weather,
     pub(super) backup: Option<BTreeMap<WorkKey, Value>>,
     /// What the agents have acted on last.
-    pub(super) stepped: BTreeMap<WorkKey, Value>,
+    pub(super) stepped: BTreeMap<WorkKey, String>,
     /// The operator's own look at Git.
     pub(super) operator: SimulatedSource,
     budgets: Budgets,
@@ -68,6 +70,24 @@ fn budgets(random: &mut fastrand::Rng) -> Budgets {
     }
 }
 
+thread_local! {
+    /// It has rendered what every world begins with: rendering is what costs most.
+    static WARM: RefCell<Option<Renderer>> = const { RefCell::new(None) };
+}
+
+fn warm_renderer(id: &SourceId) -> Renderer {
+    WARM.with_borrow_mut(|warm| {
+        let renderer = warm.get_or_insert_with(|| {
+            let git = Git::new();
+            git.push(Wanted::all());
+            let mut source = git.source(id, 0, None, &Renderer::new(id.clone()));
+            source.look().unwrap();
+            source.renderer().clone()
+        });
+        renderer.clone()
+    })
+}
+
 impl World {
     pub fn new(seed: u64, bug: Option<Bug>, traced: bool) -> Self {
         let id = SourceId::parse(SOURCE).unwrap();
@@ -75,7 +95,7 @@ impl World {
         let (git, hub) = (Git::new(), SimulatedHub::new(&CLUSTERS, seed));
         let budgets = budgets(&mut random);
         let checker = Checker::new(&hub, &git, budgets.clone(), traced);
-        let mut operator = git.source(&id, seed, None);
+        let mut operator = git.source(&id, seed, None, &warm_renderer(&id));
         operator.patient = false;
         let weather = weather(&mut random);
         Self {
@@ -124,6 +144,7 @@ impl World {
             id: &self.id,
             hub: &self.hub,
             git: &self.git,
+            renderer: self.operator.renderer(),
             checker: &self.checker,
             budgets: &self.budgets,
             crashed: &self.crashed,
