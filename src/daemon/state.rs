@@ -269,10 +269,20 @@ impl State {
             .map(|(step, _)| &step.key)
             .collect();
         self.backoffs.retain(|key| can_act.contains(key));
-        let taken = plan.steps.iter().filter(|step| matches!(step.reason, Reason::Conflict { .. }));
-        let open: BTreeSet<&WorkKey> =
-            taken.chain(plan.effects().map(|(step, _)| step)).map(|step| &step.key).collect();
+        let taken: Vec<&WorkKey> = plan
+            .steps
+            .iter()
+            .filter(|step| matches!(step.reason, Reason::Conflict { .. }))
+            .map(|step| &step.key)
+            .collect();
+        let acts = plan.effects().map(|(step, _)| &step.key);
+        let open: BTreeSet<&WorkKey> = taken.iter().copied().chain(acts).collect();
         self.looks_again.retain(|key, _| open.contains(key));
+        // A name that was taken before its work was frozen or dropped for a while may be free by now.
+        for key in taken.into_iter().filter(|key| !self.looks_again.contains_key(*key)) {
+            self.lookups.insert(key.clone());
+            self.dirty = true;
+        }
         Some(plan)
     }
 

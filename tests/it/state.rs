@@ -146,7 +146,10 @@ fn nothing_is_deleted_before_git_was_asked_for_its_last_word() {
     assert_eq!(asked.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), ["a/web"]);
 
     state.postpone_history(now);
-    assert!(state.take_unknown_departed(now).is_empty(), "history that cannot be read is left alone");
+    assert!(
+        state.take_unknown_departed(now).is_empty(),
+        "history that cannot be read is left alone"
+    );
     let later = state.next_due().unwrap();
     assert_eq!(state.take_unknown_departed(later), asked);
     state.set_departed(&asked, [].into());

@@ -362,6 +362,8 @@ impl Checker {
         let Some(last) = dropped.iter().filter_map(|key| gone_at(key)).max() else {
             return Ok(());
         };
+        // What no commit before this one had was not dropped by it: a second process has read a newer one.
+        let never = last == 0;
         let before = last.checked_sub(1).map(|index| &commits[heads[index].commit].wanted);
         let mut ours: BTreeSet<&WorkKey> = BTreeSet::new();
         let mut kept: BTreeSet<&WorkKey> = BTreeSet::new();
@@ -373,7 +375,8 @@ impl Checker {
                 }
                 ours.insert(other);
                 let stays = wanted.works.contains_key(other) || wanted.freezes(other);
-                let old = state.ours_since.get(&seen.uid).is_some_and(|at| *at < heads[last].at)
+                let old = never
+                    || state.ours_since.get(&seen.uid).is_some_and(|at| *at < heads[last].at)
                     || before.is_some_and(|before| {
                         before.works.contains_key(other) || before.freezes(other)
                     });

@@ -42,6 +42,8 @@ pub struct Commit {
     pub parent: Option<usize>,
     pub wanted: Wanted,
     root: ObjectId,
+    /// What the real renderer makes of it, once somebody has read it.
+    desired: Option<Arc<Desired>>,
 }
 
 /// A state of the branch.
@@ -50,8 +52,9 @@ pub struct Head {
     pub commit: usize,
 }
 
-#[derive(Default)]
 struct State {
+    /// One for all who read: it is pure, and it is what costs most.
+    renderer: Renderer,
     objects: MemoryObjects,
     commits: Vec<Commit>,
     heads: Vec<Head>,
@@ -165,8 +168,16 @@ fn commit_id(number: usize) -> CommitId {
 }
 
 impl Git {
-    pub fn new() -> Self {
-        let git = Self(Arc::default());
+    pub fn new(renderer: Renderer) -> Self {
+        let state = State {
+            renderer,
+            objects: MemoryObjects::default(),
+            commits: Vec::new(),
+            heads: Vec::new(),
+            away: false,
+            damaged: false,
+        };
+        let git = Self(Arc::new(Mutex::new(state)));
         git.push(Wanted::default());
         git
     }
@@ -188,7 +199,7 @@ impl Git {
         let parent = state.heads.last().map(|head| head.commit);
         let root = state.objects.add(&wanted.files());
         let id = commit_id(state.commits.len());
-        state.commits.push(Commit { id, parent, wanted, root });
+        state.commits.push(Commit { id, parent, wanted, root, desired: None });
         let commit = state.commits.len() - 1;
         state.heads.push(Head { at: Instant::now(), commit });
     }
@@ -212,24 +223,34 @@ impl Git {
         look(&state.commits, &state.heads)
     }
 
-    /// A source that reads this repository. What the renderer has seen already it does not read again.
-    pub fn source(
-        &self,
-        id: &SourceId,
-        seed: u64,
-        bug: Option<Bug>,
-        renderer: &Renderer,
-    ) -> SimulatedSource {
+    /// A source that reads this repository.
+    pub fn source(&self, id: &SourceId, seed: u64, bug: Option<Bug>) -> SimulatedSource {
         SimulatedSource {
             id: id.clone(),
             git: self.clone(),
-            renderer: renderer.clone(),
             last: None,
             random: fastrand::Rng::with_seed(seed),
             reads: Arc::default(),
             patient: true,
             bug,
         }
+    }
+
+    /// The renderer with all that it has seen.
+    pub fn renderer(&self) -> Renderer {
+        self.lock().renderer.clone()
+    }
+}
+
+impl State {
+    fn render(&mut self, number: usize) -> Result<Arc<Desired>, ObjectError> {
+        let commit = &mut self.commits[number];
+        if let Some(desired) = &commit.desired {
+            return Ok(desired.clone());
+        }
+        let (id, root, objects) = (commit.id, commit.root, &self.objects);
+        let desired = self.renderer.render(&Snapshot { commit: Some(id), root, objects })?;
+        Ok(commit.desired.insert(Arc::new(desired)).clone())
     }
 }
 
@@ -239,7 +260,6 @@ pub type Reads = Arc<Mutex<Vec<(Instant, usize)>>>;
 pub struct SimulatedSource {
     id: SourceId,
     git: Git,
-    renderer: Renderer,
     last: Option<(usize, Read)>,
     random: fastrand::Rng,
     pub reads: Reads,
@@ -253,18 +273,14 @@ fn missing(id: CommitId) -> ReadError {
 }
 
 impl SimulatedSource {
-    pub fn renderer(&self) -> &Renderer {
-        &self.renderer
-    }
-
     /// A look at the branch, with the objects whose history is asked for.
     pub fn look(&mut self) -> Result<Read, ReadError> {
         let git = self.git.clone();
-        let state = git.lock();
+        let mut state = git.lock();
         let head = state.heads.last().map_or(0, |head| head.commit);
-        let commit = &state.commits[head];
+        let (id, root) = (state.commits[head].id, state.commits[head].root);
         if state.away {
-            return Err(missing(commit.id));
+            return Err(missing(id));
         }
         if let Some((last, read)) = &self.last
             && *last == head
@@ -273,24 +289,17 @@ impl SimulatedSource {
             return Ok(Read { rewound_from: None, ..read.clone() });
         }
         if state.damaged {
-            return Err(missing(commit.id));
+            return Err(missing(id));
         }
-        let snapshot =
-            Snapshot { commit: Some(commit.id), root: commit.root, objects: &state.objects };
-        let mut desired = self.renderer.render(&snapshot)?;
+        let mut desired = state.render(head)?;
         if let Some(bug) = self.bug {
-            bug.spoil_desired(&mut desired);
+            bug.spoil_desired(Arc::make_mut(&mut desired));
         }
         let before = self.last.as_ref().map(|(before, _)| *before);
         let rewound_from = before
             .filter(|before| !is_ancestor(&state.commits, *before, head))
             .map(|before| state.commits[before].id);
-        let read = Read {
-            desired: Arc::new(desired),
-            name: "main".into(),
-            rewound_from,
-            root: commit.root,
-        };
+        let read = Read { desired, name: "main".into(), rewound_from, root };
         self.last = Some((head, read.clone()));
         self.reads.lock().unwrap().push((Instant::now(), head));
         Ok(read)

@@ -5,7 +5,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use gitwork::core::config::Budgets;
-use gitwork::core::desired::Renderer;
 use gitwork::core::name::SourceId;
 use gitwork::core::plan::Policy;
 use gitwork::daemon::engine::{Engine, EngineError, EngineOptions};
@@ -40,7 +39,6 @@ pub struct Setting<'a> {
     pub id: &'a SourceId,
     pub hub: &'a SimulatedHub,
     pub git: &'a Git,
-    pub renderer: &'a Renderer,
     pub checker: &'a Checker,
     pub budgets: &'a Budgets,
     pub crashed: &'a Arc<Notify>,
@@ -69,7 +67,7 @@ async fn counted<T>(run: impl Future<Output = T>, checker: Checker) -> T {
 
 impl Process {
     pub fn start(setting: &Setting<'_>) -> Self {
-        let source = setting.git.source(setting.id, setting.seed, setting.bug, setting.renderer);
+        let source = setting.git.source(setting.id, setting.seed, setting.bug);
         let net = Net::new(setting.seed, setting.weather);
         let (cut, is_cut) = watch::channel(false);
         let line = Line {

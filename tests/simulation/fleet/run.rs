@@ -22,7 +22,7 @@ use crate::simulation::hub::SimulatedHub;
 use crate::simulation::world::{CLUSTERS, SOURCE};
 
 /// How much happens before the faults stop.
-const ACTIONS: u64 = 16;
+const ACTIONS: u64 = 14;
 
 pub struct World {
     pub(super) id: SourceId,
@@ -78,11 +78,10 @@ thread_local! {
 fn warm_renderer(id: &SourceId) -> Renderer {
     WARM.with_borrow_mut(|warm| {
         let renderer = warm.get_or_insert_with(|| {
-            let git = Git::new();
+            let git = Git::new(Renderer::new(id.clone()));
             git.push(Wanted::all());
-            let mut source = git.source(id, 0, None, &Renderer::new(id.clone()));
-            source.look().unwrap();
-            source.renderer().clone()
+            git.source(id, 0, None).look().unwrap();
+            git.renderer()
         });
         renderer.clone()
     })
@@ -92,10 +91,10 @@ impl World {
     pub fn new(seed: u64, bug: Option<Bug>, traced: bool) -> Self {
         let id = SourceId::parse(SOURCE).unwrap();
         let mut random = fastrand::Rng::with_seed(seed);
-        let (git, hub) = (Git::new(), SimulatedHub::new(&CLUSTERS, seed));
+        let (git, hub) = (Git::new(warm_renderer(&id)), SimulatedHub::new(&CLUSTERS, seed));
         let budgets = budgets(&mut random);
         let checker = Checker::new(&hub, &git, budgets.clone(), traced);
-        let mut operator = git.source(&id, seed, None, &warm_renderer(&id));
+        let mut operator = git.source(&id, seed, None);
         operator.patient = false;
         let weather = weather(&mut random);
         Self {
@@ -144,7 +143,6 @@ impl World {
             id: &self.id,
             hub: &self.hub,
             git: &self.git,
-            renderer: self.operator.renderer(),
             checker: &self.checker,
             budgets: &self.budgets,
             crashed: &self.crashed,
