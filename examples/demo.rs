@@ -239,7 +239,9 @@ impl Demo {
     async fn show(&mut self, what: &str, done: impl Fn(&[WorkStatus]) -> bool) -> Result<()> {
         let client = self.hub.client();
         let works = eventually(what, DEADLINE, || async {
-            let works = fleet::status(&client, None).await.map_err(|error| error.to_string())?;
+            let fleet = fleet::fleet(&client, &fleet::Selection::default()).await;
+            let fleet = fleet.map_err(|error| error.to_string())?;
+            let works: Vec<_> = fleet.works.into_iter().map(|tree| tree.work).collect();
             if done(&works) { Ok(works) } else { Err(open(&works)) }
         })
         .await?;

@@ -30,7 +30,7 @@ pub const WORKS_MAX: usize = 200_000;
 pub const PATH_BYTES_MAX: usize = 4_096;
 /// Diagnostics reported for one repository; past it, a last one says how many were left out.
 pub const DIAGNOSTICS_MAX: usize = 10_000;
-/// Files in `approvals`: each is for one plan, and of no use once that is carried out.
+/// Files in `approvals`: each is for one hold, and of no use once that is carried out.
 pub const APPROVALS_MAX: usize = 200;
 /// One approval: a line of some 100 bytes for each of `WORKS_MAX` works.
 pub const APPROVAL_BYTES_MAX: usize = 24 * 1024 * 1024;
@@ -39,8 +39,19 @@ pub const UID_BYTES_MAX: usize = 128;
 /// All of one ConfigMap: the API server takes 1 MiB (Kubernetes: `MaxSecretSize`, for both kinds), and the rest is
 /// for names and metadata.
 pub const CONFIG_MAP_BYTES_MAX: usize = 1000 * 1024;
-/// While deletions are held, how often the hub is asked whether they have been approved.
-pub const APPROVAL_POLL: Duration = Duration::from_secs(10);
+/// How often the hub is asked what operators say there: whether something is approved, suspended or to be synced now.
+/// One request of some 100 bytes for each source.
+pub const DIRECTIVES_POLL: Duration = Duration::from_secs(10);
+/// How long the hub is left alone before it is asked again for what nothing can be planned without.
+pub const DIRECTIVES_RETRY: Duration = Duration::from_secs(2);
+/// A source's record on the hub: an annotation, of which all of an object's have 256 KiB at most.
+pub const RECORD_BYTES_MAX: usize = 200 * 1024;
+/// Applied commits that one record says were left behind: 43 bytes each.
+pub const ABANDONED_MAX: usize = 4_000;
+/// Change windows of one file. A calendar that needs more is better kept as a list of days.
+pub const WINDOWS_MAX: usize = 50;
+/// Characters of the reason that an operator gives for a suspension: a line in a table.
+pub const REASON_CHARS_MAX: usize = 200;
 /// ManifestWork names: OCM's AppliedManifestWork name is a 64-digit hash, a dash and this name,
 /// within 253 characters (OCM work agent).
 pub const WORK_NAME_CHARS_MAX: usize = 188;
@@ -159,3 +170,40 @@ pub const STATUS_PUSH_ATTEMPTS_MAX: usize = 5;
 /// Pushes after which the status branch's repository here is made anew: libgit2 cannot collect garbage, and each push
 /// leaves some six loose objects.
 pub const STATUS_PUSHES_MAX: usize = 2_000;
+/// Browsers that follow the status page at once. Each holds a connection; a team and its screens are some dozens.
+pub const PAGE_FOLLOWERS_MAX: usize = 128;
+/// Connections to the status page at once: a browser opens up to six.
+pub const PAGE_CONNECTIONS_MAX: usize = 512;
+/// A connection to the status page on which nothing moves for so long is closed. A browser that follows gets a beat
+/// every `PAGE_BEAT`.
+pub const PAGE_IDLE: Duration = Duration::from_secs(30);
+/// Between two beats. The page calls itself out of date after two and a half of them.
+pub const PAGE_BEAT: Duration = Duration::from_secs(10);
+/// Changes of the status page that are kept for browsers which are behind: at two a second, a minute's worth.
+pub const PAGE_CHANGES_MAX: usize = 128;
+/// Bytes of those: more than the whole of 10,000 works has, which is sent instead past it.
+pub const PAGE_CHANGES_BYTES_MAX: usize = 128 * 1024;
+/// Characters of the line that sums a source up on the status page.
+pub const PAGE_LINE_CHARS_MAX: usize = 400;
+/// A webhook's body. GitHub sends none above 25 MB; it is hashed as it comes and not kept.
+pub const WEBHOOK_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+/// One webhook, from its head to its end: GitHub gives up on an answer after 10 s.
+pub const WEBHOOK_CALL: Duration = Duration::from_secs(10);
+/// Connections for webhooks at once: forges send some in a second, and each costs a socket and some memory.
+pub const WEBHOOK_CONNECTIONS_MAX: usize = 64;
+/// Clusters and groups with a commit status of their own, of one source: a forge shows each on every commit's page.
+pub const FORGE_CONTEXTS_MAX: usize = 50;
+/// Errors and warnings that are shown at their lines: four requests to GitHub, and more than a person reads.
+pub const STATUS_FINDINGS_MAX: usize = 200;
+/// The text of an Event: the API server takes 1 KiB (Kubernetes: `NoteLengthLimit`).
+pub const EVENT_NOTE_BYTES_MAX: usize = 1_024;
+/// Events that are written at once over all works of a source, and how often one more may be: an API server keeps each for
+/// an hour, so that a fleet that flaps leaves some 18,000 of them there.
+pub const EVENTS_AT_ONCE: u32 = 100;
+pub const EVENT_EVERY: Duration = Duration::from_millis(200);
+/// As the two above, for one work: nobody reads more of a work that flaps.
+pub const EVENTS_OF_WORK_AT_ONCE: u32 = 5;
+pub const EVENT_OF_WORK_EVERY: Duration = Duration::from_secs(60);
+/// Works whose Events are remembered. Past it, those are forgotten whose last one no longer counts: 400 works at the most
+/// can have one within `EVENT_OF_WORK_EVERY`, and so no more than 1,600 within five times that.
+pub const EVENT_WORKS_MAX: usize = 2_000;

@@ -6,17 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use crate::core::departed::{self, Removal};
 use crate::core::desired::{Desired, Renderer};
 use crate::core::digest::Digest;
+use crate::core::kinds::KindIndex;
 use crate::core::name::{CommitId, NameError, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::core::plan::{Departed, LastStood};
-use crate::core::snapshot::ObjectError;
+use crate::core::snapshot::{ObjectError, Snapshot};
 use crate::core::work::DesiredWork;
 use crate::git::directory::DirectoryError;
 use crate::git::{
-    self, Ancestry, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
+    self, CommitFacts, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
     MirrorLimits, Reference, Remote, history,
 };
 
@@ -59,10 +61,20 @@ pub struct Read {
     pub desired: Arc<Desired>,
     /// The ref or folder that was read, for people.
     pub name: String,
-    /// The commit read before this one is not among its ancestors: the branch was force-pushed or moved back.
-    pub rewound_from: Option<CommitId>,
+    /// When the commit was made, in seconds since 1970; `None` where the source is a folder on disk.
+    pub committed_seconds: Option<i64>,
+    /// How long it took.
+    pub spent: Spent,
     /// The tree at the source's path.
     pub root: ObjectId,
+}
+
+/// The parts of the time that reading a source took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spent {
+    pub fetch: Duration,
+    /// `None` where nothing had changed.
+    pub render: Option<Duration>,
 }
 
 /// An opened source. Keeps the mirror, and what was rendered last.
@@ -128,37 +140,44 @@ impl Source {
 
     /// Fetches and renders. What did not change since the last time is not read again.
     pub fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<Read, ReadError> {
+        let began = Instant::now();
         let read = match &mut self.origin {
             Origin::Mirror { mirror, reference } => {
                 let fetched = mirror.fetch(reference, cancel)?;
+                let fetch = began.elapsed();
                 if let Some(last) = &self.last
                     && last.desired.commit == Some(fetched.commit)
                 {
-                    return Ok(Read { rewound_from: None, name: fetched.name, ..last.clone() });
+                    let spent = Spent { fetch, render: None };
+                    return Ok(Read { name: fetched.name, spent, ..last.clone() });
                 }
                 let snapshot = mirror.snapshot(fetched.commit, &self.config.path)?;
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
-                let before = self.last.as_ref().and_then(|last| last.desired.commit);
-                let rewound_from = match before {
-                    Some(before)
-                        if mirror.is_ancestor(before, fetched.commit)? != Ancestry::Yes =>
-                    {
-                        Some(before)
-                    }
-                    _ => None,
-                };
-                Read { desired, name: fetched.name, rewound_from, root: snapshot.root }
+                let commit = mirror.repository().commit(fetched.commit)?;
+                Read {
+                    desired,
+                    name: fetched.name,
+                    committed_seconds: Some(commit.committed_seconds),
+                    spent: Spent { fetch, render: Some(began.elapsed().saturating_sub(fetch)) },
+                    root: snapshot.root,
+                }
             }
             Origin::Directory(directory) => {
                 let snapshot = directory.snapshot()?;
+                let fetch = began.elapsed();
                 if let Some(last) = &self.last
                     && last.root == snapshot.root
                 {
-                    return Ok(last.clone());
+                    return Ok(Read { spent: Spent { fetch, render: None }, ..last.clone() });
                 }
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
-                let name = directory.root().display().to_string();
-                Read { desired, name, rewound_from: None, root: snapshot.root }
+                Read {
+                    desired,
+                    name: directory.root().display().to_string(),
+                    committed_seconds: None,
+                    spent: Spent { fetch, render: Some(began.elapsed().saturating_sub(fetch)) },
+                    root: snapshot.root,
+                }
             }
         };
         self.last = Some(read.clone());
@@ -186,6 +205,43 @@ impl Source {
         };
         // What was rendered last is a good start: most works of two revisions are the same.
         Ok(self.renderer.clone().render(&snapshot.snapshot())?)
+    }
+
+    /// Those of `commits` that `head` does not build on; none where the source is a folder.
+    pub fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, ReadError> {
+        match &self.origin {
+            Origin::Mirror { mirror, .. } => {
+                Ok(mirror.repository().unreached(head, commits, cancel)?)
+            }
+            Origin::Directory(_) => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// The count of moves that the source's record on the hub had when this machine last saw it; 0 where it never has.
+    pub fn known_moves(&self) -> u64 {
+        let text = self.moves_file().and_then(|file| std::fs::read_to_string(file).ok());
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+    }
+
+    /// Keeps it beside the mirror: a hub that has a lower one was restored from a backup.
+    pub fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
+        let Some(file) = self.moves_file().filter(|_| moves != self.known_moves()) else {
+            return Ok(());
+        };
+        // Another file in its place, so that no half of one is ever read.
+        let new = file.with_extension("new");
+        std::fs::write(&new, format!("{moves}\n"))?;
+        std::fs::rename(&new, &file)
+    }
+
+    fn moves_file(&self) -> Option<PathBuf> {
+        let Repository::Git { remote, cache, .. } = &self.config.repository else { return None };
+        Some(mirror_folder(cache, &remote.url).join(format!("{}.moves", self.config.id)))
     }
 
     /// Git's last word on works that `desired` does not have. Works without known history are left out.
@@ -247,6 +303,43 @@ impl Source {
         Ok(found)
     }
 
+    /// Does something with the snapshot that was read last, and with the kinds that its CRDs define.
+    pub fn with_snapshot<T>(
+        &mut self,
+        read: &Read,
+        act: impl FnOnce(&Snapshot<'_>, &KindIndex) -> Result<T, ObjectError>,
+    ) -> Result<T, ReadError> {
+        let kinds = self.renderer.kinds();
+        match &mut self.origin {
+            Origin::Mirror { mirror, .. } => {
+                let commit = read.desired.commit.map_or_else(|| mirror.resolve("HEAD"), Ok)?;
+                let snapshot = mirror.snapshot(commit, &self.config.path)?;
+                Ok(act(&snapshot.snapshot(), kinds)?)
+            }
+            Origin::Directory(directory) => Ok(act(&directory.snapshot()?.snapshot(), kinds)?),
+        }
+    }
+
+    /// Where a path of the source stands in Git's history; empty where it is in no repository.
+    pub fn history_of(&self, path: &RepoPath, cancel: &AtomicBool) -> Result<History, ReadError> {
+        match (&self.origin, self.last.as_ref().and_then(|last| last.desired.commit)) {
+            (Origin::Mirror { mirror, .. }, Some(head)) => {
+                history(mirror.repository(), head, &self.config.path.join_path(path), cancel)
+            }
+            (Origin::Mirror { .. }, None) => Ok(History::default()),
+            (Origin::Directory(directory), _) => {
+                // A folder that is in no repository, or in one without a commit, has no history.
+                let Ok(local) = LocalRepository::discover(directory.root()) else {
+                    return Ok(History::default());
+                };
+                let Ok(head) = local.repository().resolve("HEAD") else {
+                    return Ok(History::default());
+                };
+                history(local.repository(), head, &local.path().join_path(path), cancel)
+            }
+        }
+    }
+
     /// The source's path in a commit; `None` where the commit has no such folder. What cannot be read is an error,
     /// never taken for absent.
     fn snapshot(
@@ -281,6 +374,35 @@ impl Source {
         }
         Ok(found)
     }
+}
+
+/// How a path came to be as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    /// The commit that last changed it, where it is there.
+    pub last_change: Option<CommitFacts>,
+    /// The commit that removed it, where it is not there and once was.
+    pub removed_by: Option<CommitFacts>,
+    /// What the commit that was asked about has there.
+    pub committed: Option<ObjectId>,
+}
+
+fn history(
+    repository: &git::Repository,
+    head: CommitId,
+    path: &RepoPath,
+    cancel: &AtomicBool,
+) -> Result<History, ReadError> {
+    let committed = repository.entry(head, path)?;
+    let paths = BTreeSet::from([path.clone()]);
+    if committed.is_some() {
+        let changed = history::last_changed(repository, head, &paths, cancel)?;
+        let last_change = changed.get(path).map(|id| repository.commit(*id)).transpose()?;
+        return Ok(History { last_change, removed_by: None, committed });
+    }
+    let removed = history::last_stood(repository, head, &paths, cancel)?;
+    let removed = removed.get(path).map(|departed| repository.commit(departed.removed_by));
+    Ok(History { last_change: None, removed_by: removed.transpose()?, committed })
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ pub struct AgentFlags {
     #[arg(long, value_delimiter = ',', value_parser = gate)]
     pub feature_gates: Vec<(String, bool)>,
     /// Work without a Lease
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = go_flag!(), action = ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = go_flag!(), value_parser = go_bool, action = ArgAction::Set)]
     pub disable_leader_election: bool,
     #[arg(long, value_parser = go_duration, default_value = "137s")]
     pub leader_election_lease_duration: Duration,
@@ -90,9 +90,12 @@ pub struct AgentFlags {
     pub hub_kube_api_qps: Option<f64>,
     #[arg(long)]
     pub hub_kube_api_burst: Option<f64>,
-    /// Where /healthz, /readyz and /metrics are served, over TLS with a certificate of its own
-    #[arg(long, default_value = "0.0.0.0:8443", value_parser = listen)]
-    pub listen: std::net::SocketAddr,
+    /// Where /healthz, /readyz and /metrics are served over TLS; without it, what --config says, or :8443
+    #[arg(long, value_parser = listen)]
+    pub listen: Option<std::net::SocketAddr>,
+    /// A GenericOperatorConfig: servingInfo, and name and namespace of the Lease
+    #[arg(long)]
+    pub config: Option<PathBuf>,
     /// End when one of these files changes (the hub's kubeconfig is read anew instead)
     #[arg(long)]
     pub terminate_on_files: Vec<PathBuf>,
@@ -125,8 +128,6 @@ pub struct WithoutEffect {
     #[arg(long)]
     tls_cipher_suites: Vec<String>,
     #[arg(long)]
-    config: Option<String>,
-    #[arg(long)]
     vmodule: Option<String>,
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = go_flag!())]
     logtostderr: Option<String>,
@@ -152,7 +153,6 @@ impl WithoutEffect {
             ("--hub-kubeconfig", self.hub_kubeconfig.is_some(), unread),
             ("--tls-min-version", self.tls_min_version.is_some(), tls),
             ("--tls-cipher-suites", !self.tls_cipher_suites.is_empty(), tls),
-            ("--config", self.config.is_some(), "there is nothing that only a file could say"),
             ("--vmodule", self.vmodule.is_some(), "set RUST_LOG instead"),
             ("--logtostderr", self.logtostderr.is_some(), logs),
             ("--alsologtostderr", self.alsologtostderr.is_some(), logs),
@@ -187,8 +187,16 @@ fn gate(text: &str) -> Result<(String, bool), String> {
     if !GATES.contains(&name) && !GATES_OF_OTHERS.contains(&name) {
         return Err(format!("there is no feature gate {name}; there are {}", GATES.join(", ")));
     }
-    let value = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
-    Ok((name.to_owned(), value))
+    Ok((name.to_owned(), go_bool(value)?))
+}
+
+/// A boolean as Go reads it.
+fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
+    }
 }
 
 impl AgentFlags {
@@ -198,7 +206,7 @@ impl AgentFlags {
 }
 
 /// Go's `host:port`, where the host may be missing.
-fn listen(text: &str) -> Result<std::net::SocketAddr, String> {
+pub(super) fn listen(text: &str) -> Result<std::net::SocketAddr, String> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     full.parse().map_err(|_| format!("{text:?} is no address and port"))
 }
@@ -273,11 +281,93 @@ mod tests {
         assert!(!flags.disable_leader_election && flags.spoke_cluster_name == "a");
     }
 
+    /// Every flag of OCM's agent, with a value, and whether it is said to be without effect.
+    const FLAGS: &[(&str, bool)] = &[
+        ("--max-json-raw-length=2048", false),
+        ("--status-sync-interval=30s", false),
+        ("--appliedmanifestwork-eviction-grace-period=876000h", false),
+        ("--workload-source-driver=kube", false),
+        ("--workload-source-config=/spoke/hub-kubeconfig/kubeconfig", false),
+        ("--cloudevents-client-id=a", true),
+        ("--cloudevents-client-codecs=manifest", true),
+        ("--workload-agent-workers=5", false),
+        ("--max-feedback-watch=50", true),
+        ("--spoke-kubeconfig=/spoke/kubeconfig", false),
+        ("--hub-kubeconfig-dir=/spoke/hub-kubeconfig", true),
+        ("--hub-kubeconfig=/spoke/hub-kubeconfig/kubeconfig", true),
+        ("--agent-id=a", false),
+        ("--hub-kube-api-qps=50", false),
+        ("--hub-kube-api-burst=100", false),
+        ("--kube-api-qps=50", false),
+        ("--kube-api-burst=100", false),
+        ("--tls-min-version=VersionTLS12", true),
+        ("--tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384", true),
+        ("--disable-leader-election", false),
+        ("--disable-leader-election=t", false),
+        ("--leader-election-lease-duration=137s", false),
+        ("--leader-election-renew-deadline=107s", false),
+        ("--leader-election-retry-period=26s", false),
+        ("--config=/etc/agent/config.yaml", false),
+        ("--kubeconfig=/etc/agent/kubeconfig", false),
+        ("--namespace=open-cluster-management-agent", false),
+        ("--listen=:8443", false),
+        ("--terminate-on-files=/a", false),
+        ("--feature-gates=RawFeedbackJsonString=true,ExecutorValidatingCaches=True", false),
+        ("--feature-gates=NilExecutorValidating=1", false),
+        ("--feature-gates=ManifestWorkReplicaSet=false", false),
+        ("--feature-gates=CloudEventsDrivers=true", false),
+        ("--feature-gates=CleanUpCompletedManifestWork=true", false),
+        ("-v=2", false),
+        ("--vmodule=a=2", true),
+        ("--logtostderr", true),
+        ("--alsologtostderr=true", true),
+        ("--log-flush-frequency=5s", true),
+    ];
+
+    #[test]
+    fn every_flag_of_ocms_agent_is_taken_and_what_has_no_effect_is_said_once() {
+        for (flag, is_without_effect) in FLAGS {
+            let flags = parse(&["--spoke-cluster-name=a", flag]);
+            let notes = flags.unwrap_or_else(|e| panic!("{flag}: {e}")).without_effect.notes();
+            assert_eq!(notes.len(), usize::from(*is_without_effect), "{flag}: {notes:?}");
+            let name = flag.split('=').next().unwrap();
+            assert!(notes.iter().all(|note| note.starts_with(name)), "{notes:?}");
+        }
+        // All of them at once, each name but one time.
+        let mut seen = std::collections::HashSet::new();
+        let once = FLAGS.iter().map(|(flag, _)| *flag);
+        let mut all: Vec<&str> =
+            once.filter(|flag| seen.insert(flag.split('=').next().unwrap())).collect();
+        all.push("--spoke-cluster-name=a");
+        let expected = FLAGS.iter().filter(|(_, is_without_effect)| *is_without_effect).count();
+        assert_eq!(parse(&all).unwrap().without_effect.notes().len(), expected);
+    }
+
+    #[test]
+    fn defaults_are_those_of_ocms_agent() {
+        let flags = parse(&["--spoke-cluster-name=a"]).unwrap();
+        let seconds = |flag: Duration| flag.as_secs();
+        assert_eq!(flags.workload_source_driver, "kube");
+        assert_eq!(flags.workload_source_config.to_str(), Some("/spoke/hub-kubeconfig/kubeconfig"));
+        assert_eq!((flags.max_json_raw_length, flags.workload_agent_workers), (1024, 10));
+        assert_eq!(seconds(flags.status_sync_interval), 10);
+        assert_eq!(seconds(flags.appliedmanifestwork_eviction_grace_period), 3600);
+        assert_eq!(seconds(flags.leader_election_lease_duration), 137);
+        assert_eq!(seconds(flags.leader_election_renew_deadline), 107);
+        assert_eq!(seconds(flags.leader_election_retry_period), 26);
+        assert!(!flags.disable_leader_election && flags.without_effect.notes().is_empty());
+        for gate in GATES {
+            assert!(!flags.is_enabled(gate), "{gate}");
+        }
+    }
+
     #[test]
     fn what_is_unknown_is_an_error() {
         for arguments in [
             &["--spoke-cluster-name=a", "--no-such-flag"][..],
             &["--spoke-cluster-name=a", "--feature-gates=NoSuch=true"],
+            &["--spoke-cluster-name=a", "--feature-gates=RawFeedbackJsonString=yes"],
+            &["--spoke-cluster-name=a", "--listen=here"],
             &["--spoke-cluster-name=a", "--status-sync-interval=10"],
             &["--spoke-cluster-name=a", "--workload-agent-workers=0"],
             &[],

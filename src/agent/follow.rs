@@ -104,7 +104,7 @@ impl Agent {
         }
     }
 
-    /// Something that works may have waited for is there.
+    /// Something that works may have waited for is there, or an API server is back.
     fn retry_failed(&self) {
         let failed: Vec<Arc<str>> = self
             .state()
@@ -115,6 +115,10 @@ impl Agent {
             .collect();
         for name in failed {
             self.queue.add(Key::Work(name));
+        }
+        let failed: Vec<Arc<str>> = self.applied_failures().keys().cloned().collect();
+        for name in failed {
+            self.queue.add(Key::Applied(name));
         }
     }
 
@@ -179,6 +183,9 @@ impl Follower for Works {
         warn!(cluster = self.agent.settings.cluster_name, %error, "cannot follow the ManifestWorks on the hub");
         Duration::ZERO
     }
+    fn recovered(&mut self) {
+        self.agent.retry_failed();
+    }
 }
 
 /// The AppliedManifestWorks of all hubs.
@@ -240,6 +247,9 @@ impl Follower for AppliedWorks {
     fn failed(&mut self, error: &ApiError) -> Duration {
         warn!(%error, "cannot follow the AppliedManifestWorks on the cluster");
         Duration::ZERO
+    }
+    fn recovered(&mut self) {
+        self.agent.retry_failed();
     }
 }
 

@@ -5,6 +5,7 @@
 //! work at a time, read the latest state and act.
 
 mod apply;
+mod config;
 pub mod core;
 mod discovery;
 mod executor;

@@ -157,7 +157,11 @@ impl Agent {
 
     async fn run_job(self: &Arc<Self>, name: &Arc<str>, job: &mut Job) -> Result<Ended, PassError> {
         if job.work.deleting {
-            return self.finish_work(&job.work, job.applied.as_deref()).await;
+            let ended = self.finish_work(&job.work, job.applied.as_deref()).await?;
+            if job.applied.is_some() {
+                self.watch_end(name, job).await?;
+            }
+            return Ok(ended);
         }
         if !job.work.has_finalizer() {
             let Some(work) = self.add_finalizer(&job.work).await? else {
@@ -291,14 +295,14 @@ impl Agent {
         Ok(is_pending)
     }
 
-    /// A work that is complete is not applied any more; its objects are still looked at.
-    async fn watch_complete(
+    /// Looks at the objects of a work that is not applied any more, and goes on following them.
+    async fn look_at_all(
         self: &Arc<Self>,
         name: &Arc<str>,
         job: &mut Job,
         spec: &WorkSpec,
         status: &WorkStatus,
-    ) -> Result<Ended, PassError> {
+    ) -> Vec<(usize, Seen)> {
         let key = Key::Work(name.clone());
         let mut seen = Vec::new();
         let old = std::mem::take(&mut job.memory.outcomes);
@@ -320,6 +324,18 @@ impl Agent {
         }
         self.release_old(&key, &old, &outcomes);
         job.memory.outcomes = outcomes;
+        seen
+    }
+
+    /// A work that is complete is not applied any more; its objects are still looked at.
+    async fn watch_complete(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        job: &mut Job,
+        spec: &WorkSpec,
+        status: &WorkStatus,
+    ) -> Result<Ended, PassError> {
+        let seen = self.look_at_all(name, job, spec, status).await;
         let changed = self.write_status(&job.work, None, &seen).await?;
         // No longer complete: it is to be applied again.
         let is_over = self.state().works.get(name).is_some_and(|entry| {
@@ -329,6 +345,38 @@ impl Agent {
         let places = if is_over { vec![NO_PLACE] } else { vec![] };
         job.memory.generation = 0;
         Ok(Ended { again: is_over.then_some(Duration::ZERO), places, changed, ..Ended::default() })
+    }
+
+    /// Says of a work that is being deleted which of its objects are still there, once its deletion is told.
+    async fn watch_end(self: &Arc<Self>, name: &Arc<str>, job: &mut Job) -> Result<(), PassError> {
+        let Some(work) = self.state().works.get(name).map(|entry| entry.work.clone()) else {
+            return Ok(());
+        };
+        let (Ok(spec), Ok(status)) = (
+            serde_json::from_str::<WorkSpec>(&work.spec),
+            serde_json::from_str::<WorkStatus>(&work.status),
+        ) else {
+            return Ok(());
+        };
+        let manifests = &status.resource_status.manifests;
+        let mut seen = Vec::new();
+        if job.memory.outcomes.len() == manifests.len() {
+            for (place, manifest) in manifests.iter().enumerate() {
+                if job.to_do.places.contains_key(&place_number(place)) {
+                    let (key, options) =
+                        (Key::Work(name.clone()), spec.options(&manifest.resource_meta));
+                    let meta = &manifest.resource_meta;
+                    seen.push((place, self.look_at(&key, place, meta, &options).await.0));
+                }
+            }
+        } else {
+            // This process did not apply it.
+            seen = self.look_at_all(name, job, &spec, &status).await;
+        }
+        if !seen.is_empty() {
+            self.write_status(&work, None, &seen).await?;
+        }
+        Ok(())
     }
 
     async fn add_finalizer(&self, work: &HubWork) -> Result<Option<Arc<HubWork>>, PassError> {

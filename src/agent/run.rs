@@ -1,5 +1,6 @@
 //! `gitwork-agent agent`: from flags to a running agent, and to its end.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
+use super::config::{Config, ConfigError};
 use super::core::feedback::RawJson;
 use super::flags::AgentFlags;
 use super::kubeconfig::{
@@ -25,6 +27,8 @@ use super::{Agent, Settings};
 const FILES: Duration = Duration::from_secs(10);
 /// For the Lease to be given up.
 const RELEASE: Duration = Duration::from_secs(2);
+/// Where OCM's agent serves.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
 const LEASE: &str = "work-agent-lock";
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 const DEFAULT_NAMESPACE: &str = "open-cluster-management-agent";
@@ -38,6 +42,8 @@ pub enum RunError {
     Driver(String),
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error("cannot wait for signals: {0}")]
@@ -60,6 +66,10 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     if flags.workload_source_driver != "kube" {
         return Err(RunError::Driver(flags.workload_source_driver));
     }
+    let config = flags.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    for note in config.notes() {
+        warn!("{note}");
+    }
     let hub = connect(&flags.workload_source_config).await?;
     let management = match &flags.kubeconfig {
         Some(file) => Some(connect(file).await?),
@@ -74,7 +84,8 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     };
     let metrics = Arc::new(Metrics::new());
     let current = Current::default();
-    let listener = bind(flags.listen).await?;
+    let address = flags.listen.or(config.listen()).unwrap_or(LISTEN);
+    let listener = bind(address, config.certificate()).await?;
     info!(address = %listener.address(), "serving health and metrics");
     tokio::spawn(serve(listener, current.clone(), metrics.clone()));
 
@@ -85,8 +96,8 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     };
     let lease_client = management.map_or_else(|| cluster.client.clone(), |one| one.client);
     let lease_server = Server::new(lease_client, "lease", None, metrics.clone());
-    let mut candidate =
-        (!flags.disable_leader_election).then(|| Candidate::new(lease_server, election(&flags)));
+    let mut candidate = (!flags.disable_leader_election)
+        .then(|| Candidate::new(lease_server, election(&flags, &config)));
     let ended = lead(&flags, (hub, cluster), metrics, current, candidate.as_mut(), signalled).await;
     // Only now, when nothing is written any more, may another process lead.
     if let Some(candidate) = &mut candidate {
@@ -95,15 +106,16 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     Ok(ended)
 }
 
-fn election(flags: &AgentFlags) -> Election {
-    let namespace = flags.namespace.clone().or_else(|| {
+fn election(flags: &AgentFlags, config: &Config) -> Election {
+    let given = config.lease_namespace().map(str::to_owned).or_else(|| flags.namespace.clone());
+    let namespace = given.or_else(|| {
         let read = std::fs::read_to_string(POD_NAMESPACE_FILE).ok()?;
         Some(read.trim().to_owned()).filter(|name| !name.is_empty())
     });
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     Election {
         namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
-        name: LEASE.into(),
+        name: config.lease_name().unwrap_or(LEASE).into(),
         identity: format!("{}_{:016x}", host.trim(), fastrand::u64(..)),
         duration: flags.leader_election_lease_duration,
         renew_deadline: flags.leader_election_renew_deadline,
@@ -181,7 +193,7 @@ async fn lead(
         }
         () = signalled => Ended::Signal,
         () = follow_kubeconfig(&agent, &files, &hub.host) => Ended::Restart,
-        () = wait_for_change(&flags.terminate_on_files, &files) => Ended::Restart,
+        () = wait_for_change(flags, &files) => Ended::Restart,
     };
     drop(stop);
     working.await;
@@ -213,15 +225,16 @@ async fn follow_kubeconfig(agent: &Arc<Agent>, file: &Path, host: &str) {
     }
 }
 
-/// Waits until one of the files changes.
-async fn wait_for_change(files: &[PathBuf], kubeconfig: &Path) {
-    let files: Vec<&PathBuf> = files.iter().filter(|file| *file != kubeconfig).collect();
+/// Waits until one of the files changes that only a new start takes in.
+async fn wait_for_change(flags: &AgentFlags, kubeconfig: &Path) {
+    let files = flags.terminate_on_files.iter().chain(&flags.config);
+    let files: Vec<&PathBuf> = files.filter(|file| *file != kubeconfig).collect();
     let before: Vec<u64> = files.iter().map(|file| digest(file)).collect();
     loop {
         sleep(FILES).await;
         let changed = files.iter().zip(&before).find(|(file, before)| digest(file) != **before);
         if let Some((file, _)) = changed {
-            warn!(file = %file.display(), "a file of --terminate-on-files has changed: starting anew");
+            warn!(file = %file.display(), "a file of --terminate-on-files or --config has changed: starting anew");
             return;
         }
     }

@@ -2,6 +2,7 @@
 //! klusterlet's work agent expect.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -34,14 +36,20 @@ pub enum ServeError {
     Listen { address: SocketAddr, error: std::io::Error },
     #[error("cannot make a certificate to serve with: {0}")]
     Certificate(String),
+    #[error("cannot serve with the certificate {path}: {problem}")]
+    CertificateFile { path: PathBuf, problem: String },
 }
 
 /// Whether the agent is there yet: it is made once this process leads.
 pub type Current = Arc<std::sync::Mutex<Option<Arc<Agent>>>>;
 
-/// Binds the address. What is served from then on is told by `current`.
-pub async fn bind(address: SocketAddr) -> Result<TlsListener, ServeError> {
-    let acceptor = acceptor()?;
+/// Binds the address, to serve with a certificate and key of files or, without, of its own. What is served from then on
+/// is told by `current`.
+pub async fn bind(
+    address: SocketAddr,
+    files: Option<(&Path, &Path)>,
+) -> Result<TlsListener, ServeError> {
+    let acceptor = acceptor(files)?;
     let listener =
         TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })?;
     let local = listener.local_addr().map_err(|error| ServeError::Listen { address, error })?;
@@ -79,19 +87,40 @@ async fn scrape(metrics: Arc<Metrics>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, content_type)], metrics.text())
 }
 
-fn acceptor() -> Result<TlsAcceptor, ServeError> {
+fn acceptor(files: Option<(&Path, &Path)>) -> Result<TlsAcceptor, ServeError> {
     let failed = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
-    let made =
-        rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| failed(&e))?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let (chain, key) = match files {
+        Some((certificate, key)) => from_files(certificate, key)?,
+        None => own_certificate().map_err(|e| failed(&e))?,
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| failed(&e))?
         .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
+        .with_single_cert(chain, key)
         .map_err(|e| failed(&e))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn own_certificate() -> Result<Identity, rcgen::Error> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    Ok((vec![made.cert.der().clone()], key))
+}
+
+fn from_files(certificate: &Path, key: &Path) -> Result<Identity, ServeError> {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| ServeError::CertificateFile {
+        path: path.to_path_buf(),
+        problem: error.to_string(),
+    };
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect)
+        .map_err(|error| failed(certificate, &error))?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, &error))?;
+    Ok((chain, key))
 }
 
 async fn accept(

@@ -22,7 +22,8 @@ const RELIST: Duration = Duration::from_secs(6 * 3600);
 /// A watch that ends sooner was cut.
 const SHORT: Duration = Duration::from_secs(1);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
-const RETRY_LONGEST: Duration = Duration::from_secs(30);
+/// How long an API server may be back before it is noticed.
+const RETRY_LONGEST: Duration = Duration::from_secs(10);
 
 /// Who is told of a collection.
 pub trait Follower: Send {
@@ -35,6 +36,8 @@ pub trait Follower: Send {
     fn list_ended(&mut self, revision: u64);
     /// The collection cannot be followed for now. Gives how long to wait at least.
     fn failed(&mut self, error: &ApiError) -> Duration;
+    /// It can be followed again.
+    fn recovered(&mut self) {}
 }
 
 /// A resourceVersion as a number. API servers promise since Kubernetes 1.35 that they compare so, and did before.
@@ -70,10 +73,12 @@ pub async fn follow<F: Follower>(
     loop {
         let begun = Instant::now();
         let step = match from.take().filter(|(_, listed)| listed.elapsed() < RELIST) {
-            Some((version, listed)) => watch(server, path, metadata_only, &version, follower)
-                .await
-                .map(|version| (version, listed))
-                .map_err(|(error, version)| (error, Some((version, listed)))),
+            Some((version, listed)) => {
+                watch(server, path, metadata_only, &version, follower, &mut failures)
+                    .await
+                    .map(|version| (version, listed))
+                    .map_err(|(error, version)| (error, Some((version, listed))))
+            }
             None => list(server, path, metadata_only, follower)
                 .await
                 .map(|version| (version, Instant::now()))
@@ -81,7 +86,9 @@ pub async fn follow<F: Follower>(
         };
         match step {
             Ok(next) => {
-                failures = 0;
+                if std::mem::take(&mut failures) > 0 {
+                    follower.recovered();
+                }
                 let is_watch = next.1 < begun;
                 from = Some(next);
                 if is_watch && begun.elapsed() < SHORT {
@@ -93,6 +100,10 @@ pub async fn follow<F: Follower>(
                 debug!(path, %error, "cannot follow");
                 if !error.is_expired() {
                     from = next;
+                    if begun.elapsed() > RETRY_LONGEST {
+                        // It was well for a while: this is no failure in a row.
+                        failures = 0;
+                    }
                     let wait = RETRY_FIRST
                         .saturating_mul(2_u32.saturating_pow(failures))
                         .min(RETRY_LONGEST);
@@ -129,13 +140,14 @@ async fn list<F: Follower>(
     }
 }
 
-/// Watches until the API server ends it. With an error comes the version to go on from.
+/// Watches until the API server ends it. With an error comes the version to go on from. `failures` came before it.
 async fn watch<F: Follower>(
     server: &Server,
     path: &str,
     metadata_only: bool,
     version: &str,
     follower: &mut F,
+    failures: &mut u32,
 ) -> Result<String, (ApiError, String)> {
     let mut version = version.to_owned();
     let open_for = WATCH.mul_f64(1.0 + fastrand::f64() / 2.0);
@@ -157,6 +169,10 @@ async fn watch<F: Follower>(
         Ok(Err(error)) => return Err((error.into(), version)),
         Err(_) => return Err((ApiError::Timeout, version)),
     };
+    let opened = Instant::now();
+    if *failures > 0 {
+        follower.recovered();
+    }
     loop {
         let event = match timeout_at(deadline, events.next()).await {
             Ok(Some(Ok(event))) => event,
@@ -164,6 +180,9 @@ async fn watch<F: Follower>(
             Ok(None) => return Ok(version),
             Err(_) => return Err((ApiError::Timeout, version)),
         };
+        if opened.elapsed() > SHORT {
+            *failures = 0;
+        }
         let told = match event {
             WatchEvent::Added(event) | WatchEvent::Modified(event) => {
                 follower.present(event.item);
@@ -199,5 +218,97 @@ impl<'de, T: Deserialize<'de> + Versioned> Deserialize<'de> for Event<T> {
         let item = T::deserialize(deserializer)?;
         let version = item.version();
         Ok(Self { item, version })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::agent::items::MetadataItem;
+    use crate::agent::metrics::Metrics;
+
+    /// When the API server is away, from the start on.
+    const AWAY: std::ops::Range<u64> = 30..90;
+
+    #[derive(Default)]
+    struct Told {
+        lists: Vec<u64>,
+        failures: u32,
+        recoveries: Vec<u64>,
+    }
+
+    struct Notes {
+        begun: Instant,
+        told: Arc<Mutex<Told>>,
+    }
+
+    impl Follower for Notes {
+        type Item = MetadataItem;
+        fn list_started(&mut self) {}
+        fn present(&mut self, _: MetadataItem) {}
+        fn gone(&mut self, _: MetadataItem) {}
+        fn list_ended(&mut self, _: u64) {
+            self.told.lock().unwrap().lists.push(self.begun.elapsed().as_secs());
+        }
+        fn failed(&mut self, _: &ApiError) -> Duration {
+            self.told.lock().unwrap().failures += 1;
+            Duration::ZERO
+        }
+        fn recovered(&mut self) {
+            self.told.lock().unwrap().recoveries.push(self.begun.elapsed().as_secs());
+        }
+    }
+
+    /// Lists at once; breaks all connections while it is away, and lets watches wait otherwise.
+    async fn answer(begun: Instant, request: Request<Body>) -> Result<Response<Body>, io::Error> {
+        let broken = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        if AWAY.contains(&begun.elapsed().as_secs()) {
+            return Err(broken());
+        }
+        if request.uri().query().is_some_and(|query| query.contains("watch=1")) {
+            // It ends when the API server goes away.
+            tokio::time::sleep_until(begun + Duration::from_secs(AWAY.start)).await;
+            if begun.elapsed().as_secs() < AWAY.end {
+                return Err(broken());
+            }
+            let bookmark = r#"{"type":"BOOKMARK","object":{"kind":"X","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}"#;
+            return Ok(Response::new(Body::from(bookmark.as_bytes().to_vec())));
+        }
+        let list = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
+        Ok(Response::new(Body::from(list.as_bytes().to_vec())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_is_away_for_60_s_is_asked_seldom_and_found_again_soon() {
+        for round in 0..20 {
+            let begun = Instant::now();
+            let asked = Arc::new(AtomicU32::new(0));
+            let counted = asked.clone();
+            let service = service_fn(move |request| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                answer(begun, request)
+            });
+            let client = Client::new(service, "default");
+            let server = Server::new(client, "cluster", None, Arc::new(Metrics::new()));
+            let told = Arc::new(Mutex::new(Told::default()));
+            let mut notes = Notes { begun, told: told.clone() };
+            let follows = follow(&server, "/api/v1/namespaces", true, &mut notes);
+            let until = begun + Duration::from_secs(AWAY.end + 14);
+            assert!(timeout_at(until, follows).await.is_err(), "it follows for ever");
+            let told = told.lock().unwrap();
+            assert_eq!(told.lists, [0], "it goes on from where it was, round {round}");
+            assert!((8..=16).contains(&told.failures), "{} tries in a minute", told.failures);
+            assert_eq!(told.recoveries.len(), 1, "round {round}");
+            assert!((90..=103).contains(&told.recoveries[0]), "{:?}", told.recoveries);
+        }
     }
 }

@@ -1,4 +1,6 @@
-//! `approve`: lets the held deletions of one plan through, and no other.
+//! `approve`: lets through one thing that is held, and no other.
+
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use jiff::Timestamp;
@@ -6,15 +8,17 @@ use jiff::Timestamp;
 use super::compare::{HubPlan, plan_against_hub};
 use super::source_args::{HubArgs, SourceArgs};
 use super::{Exit, Failure, output, runtime};
-use crate::core::budget;
 use crate::core::config::Budgets;
 use crate::core::digest::Digest;
-use crate::core::plan::Policy;
-use crate::hub::approvals;
+use crate::core::plan::{Hold, Policy};
+use crate::core::rewind::RewindPolicy;
+use crate::core::window::{ChangeWindow, ChangeWindows};
+use crate::daemon::guards::GuardOptions;
+use crate::hub::directives::{Operator, object_name};
 
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
-    /// The plan's hash, as the log and `gitwork plan` tell it
+    /// The hash of what is held, as the log, the status and `gitwork plan` tell it
     #[arg(value_name = "HASH", value_parser = hash)]
     hash: Digest,
     #[command(flatten)]
@@ -27,44 +31,73 @@ pub struct ApproveArgs {
 }
 
 fn hash(text: &str) -> Result<Digest, String> {
-    Digest::parse(text).ok_or_else(|| "a plan's hash has 64 hexadecimal digits".into())
+    Digest::parse(text).ok_or_else(|| "a hash has 64 hexadecimal digits".into())
+}
+
+/// Whatever the daemon is told to hold: with one of these it is held.
+fn strictest() -> [GuardOptions; 2] {
+    let budgets = Budgets { works: Some(0), percent: Some(0), cluster: Some(0) };
+    let policy = Policy { budgets, ..Policy::default() };
+    let always = vec![ChangeWindow::default()];
+    let windows = ChangeWindows { deny: always, ..ChangeWindows::default() };
+    [
+        GuardOptions { policy, rewind: RewindPolicy::Hold, ..GuardOptions::default() },
+        GuardOptions { windows, rewind: RewindPolicy::Follow, ..GuardOptions::default() },
+    ]
 }
 
 pub fn approve(args: &ApproveArgs) -> Result<Exit, Failure> {
-    // Whatever budget the daemon has: with this one every deletion that is not approved is held.
-    let budgets = Budgets { works: Some(0), percent: Some(0), cluster: Some(0) };
-    let policy = Policy { budgets, ..Policy::default() };
-    let HubPlan { plan, desired, observed } = plan_against_hub(&args.source, &args.hub, policy)?;
-    let Some(held) = plan.held() else {
-        return Err(Failure::new("the plan deletes nothing that is not approved already"));
-    };
-    if held.hash != args.hash {
-        return Err(Failure::new(format!(
-            "the plan has changed: it would delete {} works now, and its hash is {}; look at it with `gitwork plan`, \
-             and approve that one if it is meant",
-            held.works.len(),
-            held.hash
-        )));
+    let cancel = AtomicBool::new(false);
+    let HubPlan { plan, desired, mut state, .. } =
+        plan_against_hub(&args.source, &args.hub, GuardOptions::default(), &cancel)?;
+    let mut holds: Vec<Hold> = plan.holds(&desired.source);
+    for options in strictest() {
+        state.set_options(options);
+        let plan = super::compare::plan_now(&mut state);
+        holds.extend(plan.holds(&desired.source));
     }
-    let listing = budget::listing(&held.works);
+    let Some(hold) = holds.iter().find(|hold| hold.approval.hash() == args.hash) else {
+        return Err(Failure::new(nothing_like_it(&holds)));
+    };
+    let text = hold.approval.text();
     if args.print {
-        output::print(&listing)?;
+        output::print(&text)?;
         return Ok(Exit::Done);
     }
-    let is_there = |uid: &str| observed.works.values().any(|work| work.uid == uid);
-    let at = Timestamp::now().to_string();
+    let is_there = |uid: &str| state.is_on_hub(uid);
     let namespace = args.hub.namespace();
-    let (source, works) = (&desired.source, &held.works);
+    let source = &desired.source;
     let who = runtime()?.block_on(async {
         let client = super::run::client(&args.hub).await?;
-        let stored = approvals::approve(&client, namespace, source, works, &at, is_there);
-        stored.await.map_err(Failure::new)
+        let at = Timestamp::now().to_string();
+        let operator = Operator { client: &client, namespace, source, at };
+        operator.approve(&hold.approval, is_there).await.map_err(Failure::new)
     })?;
-    output::print(&listing)?;
+    output::print(&text)?;
     output::note(&format!(
-        "{who} approved of {} deletions; they are in the ConfigMap {namespace}/{}",
-        held.works.len(),
-        approvals::config_map_name(&desired.source)
+        "{who} approved: {}; it is in the ConfigMap {namespace}/{}",
+        hold.reason,
+        object_name(source)
     ));
     Ok(Exit::Done)
+}
+
+/// What there is to approve instead.
+fn nothing_like_it(holds: &[Hold]) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for hold in holds {
+        let (hash, guard) = (hold.approval.hash(), hold.guard.as_str());
+        let line = format!("\n  {hash} ({guard}, {} works: {})", hold.works, hold.reason);
+        if !told.contains(&line) {
+            told.push(line);
+        }
+    }
+    if told.is_empty() {
+        return "nothing is held that is not approved already".into();
+    }
+    format!(
+        "the plan has changed, and nothing that it holds has this hash; look at it with `gitwork plan`, and approve what \
+         is meant:{}",
+        told.concat()
+    )
 }

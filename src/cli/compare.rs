@@ -2,18 +2,25 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
-use super::source_args::{Filter, FilterArgs, HubArgs, SourceArgs};
+use super::source_args::{Filter, FilterArgs, HubArgs, SourceArgs, rewind};
 use super::{Exit, Failure, output, runtime};
 use crate::core::desired::Desired;
-use crate::core::name::RepoPath;
-use crate::core::observed::Observed;
+use crate::core::directives::Directives;
+use crate::core::name::{RepoPath, SourceId};
+use crate::core::observed::ObservedWork;
 use crate::core::plan::{self, Plan, Policy};
 use crate::core::report::Style;
 use crate::core::review::{self, Review};
-use crate::hub::{Hub, KubeHub};
+use crate::core::rewind::RewindPolicy;
+use crate::daemon::guards::GuardOptions;
+use crate::daemon::state::State;
+use crate::hub::{Hub, KubeHub, StoredRecord};
 use crate::source::Source;
 
 #[derive(Debug, Args)]
@@ -39,6 +46,9 @@ pub struct PlanArgs {
     /// Plan as if a commit may delete every work of the source
     #[arg(long, conflicts_with = "base")]
     allow_delete_all: bool,
+    /// Plan with this policy for a commit that does not build on what was applied: hold, warn, follow
+    #[arg(long, value_name = "POLICY", value_parser = rewind, default_value = "warn", conflicts_with = "base")]
+    rewind: RewindPolicy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -103,54 +113,111 @@ fn narrowed(mut desired: Desired, path: &RepoPath, filter: &Filter) -> Desired {
 pub(super) struct HubPlan {
     pub plan: Plan,
     pub desired: Arc<Desired>,
-    pub observed: Observed,
+    pub state: State,
 }
 
 pub(super) fn plan_against_hub(
     source: &SourceArgs,
     hub: &HubArgs,
-    mut policy: Policy,
+    options: GuardOptions,
+    cancel: &AtomicBool,
 ) -> Result<HubPlan, Failure> {
     let mut source = Source::open(source.config()?).map_err(Failure::new)?;
-    let cancel = Arc::new(AtomicBool::new(false));
-    let desired = source.read(&cancel).map_err(Failure::new)?.desired;
+    let read = source.read(&Arc::new(AtomicBool::new(false))).map_err(Failure::new)?;
+    let desired = read.desired.clone();
     output::diagnostics(&desired.diagnostics);
-    let (works, approved) = runtime()?.block_on(async {
-        let client = super::run::client(hub).await?;
-        let hub = KubeHub::new(client).in_namespace(hub.namespace());
+    let on_hub = runtime()?.block_on(async {
+        let hub = KubeHub::new(super::run::client(hub).await?).in_namespace(hub.namespace());
         // All works: one of somebody else may have a name that Git wants.
         let works = hub.list(None).await.map_err(Failure::new)?;
-        Ok((works, hub.approvals(&desired.source).await))
+        Ok(OnHub::of(&hub, &desired.source, works).await)
     })?;
-    match approved {
-        Ok(approved) => policy.approved = approved,
-        Err(why) => output::note(&format!("approvals on the hub are not known: {why}")),
+    let (plan, state) = plan_of(&source, &desired, on_hub, options, cancel)?;
+    Ok(HubPlan { plan, desired, state })
+}
+
+/// All of the hub that a plan is made from.
+pub(super) struct OnHub {
+    works: Vec<ObservedWork>,
+    /// What operators say; `None` where it could not be read.
+    said: Option<Directives>,
+    /// What was applied, as far as it could be read.
+    record: Option<Option<StoredRecord>>,
+}
+
+impl OnHub {
+    pub(super) async fn of(hub: &KubeHub, source: &SourceId, works: Vec<ObservedWork>) -> Self {
+        let said = hub.directives(source).await.inspect_err(|why| {
+            output::note(&format!("what operators say on the hub is not known: {why}"));
+        });
+        let record = hub.record(source).await.inspect_err(|why| {
+            output::note(&format!("the source's record on the hub is not known: {why}"));
+        });
+        Self { works, said: said.ok(), record: record.ok() }
     }
-    let mut observed = Observed::default();
-    for work in works {
-        if work.is_ours(&desired.source) || desired.works.contains_key(&work.key) {
-            observed.works.insert(work.key.clone(), work);
-        }
+}
+
+/// The plan for what Git wants and what the hub has, with Git's last word on what it no longer has.
+pub(super) fn plan_of(
+    source: &Source,
+    desired: &Arc<Desired>,
+    on_hub: OnHub,
+    options: GuardOptions,
+    cancel: &AtomicBool,
+) -> Result<(Plan, State), Failure> {
+    let (id, now) = (desired.source.clone(), Instant::now());
+    let mut state = State::new(id, options, source.known_moves(), now);
+    state.set_desired(desired);
+    let (ours, others): (Vec<_>, Vec<_>) =
+        on_hub.works.into_iter().partition(|work| work.is_ours(&desired.source));
+    state.set_listed(ours);
+    for work in others.into_iter().filter(|work| desired.works.contains_key(&work.key)) {
+        let key = work.key.clone();
+        state.set_looked_up(&key, Ok(Some(work)), now, 0);
     }
-    let candidates = plan::departed_candidates(&desired, &observed);
-    let departed = source.departed(&desired, &candidates, &cancel).map_err(Failure::new)?;
-    let plan = plan::plan(&desired, &observed, &departed, &policy);
-    Ok(HubPlan { plan, desired, observed })
+    if on_hub.said.is_some() {
+        state.set_directives(on_hub.said, now);
+    }
+    on_hub.record.into_iter().for_each(|record| state.set_record(record));
+    // One question about what was applied, one about what an approval names.
+    for _ in 0..2 {
+        let (Some(head), commits) = (desired.commit, state.take_unknown_ancestry(now)) else {
+            break;
+        };
+        let unreached = source.unreached(head, &commits, cancel).map_err(Failure::new)?;
+        state.set_ancestry(head, &commits, &unreached);
+    }
+    let candidates = state.take_unknown_departed(now);
+    let departed = source.departed(desired, &candidates, cancel).map_err(Failure::new)?;
+    state.set_departed(&candidates, departed);
+    Ok((plan_now(&mut state), state))
+}
+
+/// The plan as things are.
+pub(super) fn plan_now(state: &mut State) -> Plan {
+    state.set_time(Timestamp::now(), &|name| TimeZone::get(name).ok());
+    state.plan().unwrap_or_default()
 }
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool), Failure> {
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
-    let HubPlan { mut plan, desired, .. } = plan_against_hub(&args.source, &args.hub, policy)?;
-    plan.steps.retain(|step| filter.admits(&step.key));
+    let options = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
+    let cancel = AtomicBool::new(false);
+    let HubPlan { mut plan, desired, .. } =
+        plan_against_hub(&args.source, &args.hub, options, &cancel)?;
     let failed =
         desired.diagnostics.iter().any(super::super::core::diagnostic::Diagnostic::is_error);
-    Ok((plan_text(&plan, args.output), !plan.is_empty(), failed))
-}
-
-fn plan_text(plan: &Plan, format: PlanFormat) -> String {
-    match format {
-        PlanFormat::Text => plan::text(plan, Style::Coloured),
-        PlanFormat::Markdown => plan::markdown(plan),
-        PlanFormat::Json => format!("{:#}\n", serde_json::json!(plan.summary())),
+    let is_empty = !plan.steps.iter().any(|step| filter.admits(&step.key) && step.effect.is_some());
+    if args.output == PlanFormat::Json {
+        // What is approved is the whole of what is held, whatever is shown.
+        let mut summary = plan.summary(&desired.source);
+        summary.steps.retain(|step| filter.admits(&step.key));
+        return Ok((format!("{:#}\n", serde_json::json!(summary)), !is_empty, failed));
     }
+    plan.steps.retain(|step| filter.admits(&step.key));
+    let text = match args.output {
+        PlanFormat::Markdown => plan::markdown(&plan),
+        PlanFormat::Text | PlanFormat::Json => plan::text(&plan, Style::Coloured),
+    };
+    Ok((text, !is_empty, failed))
 }

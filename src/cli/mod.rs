@@ -6,15 +6,20 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod adopt;
 mod approve;
 mod compare;
 mod documents;
+mod explain;
 mod output;
 mod render;
 mod report_args;
 mod run;
 mod source_args;
 mod status;
+mod suspend;
+mod view_args;
+mod watch;
 
 /// Push YAML to Git, get ManifestWorks on an Open Cluster Management hub.
 #[derive(Debug, Parser)]
@@ -31,6 +36,8 @@ Examples:
   gitwork plan --base origin/main                   what this branch changes, without any cluster
   gitwork run --repo https://git.example/fleet.git  keep the hub in step with Git
   gitwork status                                    clusters x works, as the hub has them
+  gitwork tree edge-7/web                           one work down to its objects
+  gitwork explain edge-7/web/deployment/shop/web    where it comes from, and why it is not there
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there are changes (`plan --exit-code`)";
 
@@ -44,10 +51,22 @@ enum Command {
     Validate(Box<render::ValidateArgs>),
     /// Show what would change: between two commits, or between Git and the hub
     Plan(Box<compare::PlanArgs>),
-    /// Let the held deletions of one plan through, and no other
+    /// Let one thing through that is held, and no other
     Approve(Box<approve::ApproveArgs>),
+    /// Leave a source, a cluster or a work as it is, until it is resumed
+    Suspend(suspend::SuspendArgs),
+    /// End a suspension
+    Resume(suspend::ResumeArgs),
+    /// Have the daemon fetch and sync a source now
+    Reconcile(suspend::ReconcileArgs),
+    /// Take over a ManifestWork that somebody else made
+    Adopt(Box<adopt::AdoptArgs>),
     /// Show what the hub has, and how far the clusters are with it
-    Status(status::StatusArgs),
+    Status(Box<status::StatusArgs>),
+    /// Show each work down to its objects, with feedback values and conditions
+    Tree(Box<status::TreeArgs>),
+    /// Tell where a work or an object comes from, and why it is (not) on its cluster
+    Explain(Box<explain::ExplainArgs>),
     /// Print the JSON Schema of a configuration file
     Schema(documents::SchemaArgs),
     /// Print the CRDs of the OCM kinds that gitwork uses
@@ -119,7 +138,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Validate(args) => render::validate(&args),
         Command::Plan(args) => compare::plan(&args),
         Command::Approve(args) => approve::approve(&args),
+        Command::Suspend(args) => suspend::suspend(&args),
+        Command::Resume(args) => suspend::resume(&args),
+        Command::Reconcile(args) => suspend::reconcile(&args),
+        Command::Adopt(args) => adopt::adopt(&args),
         Command::Status(args) => status::status(&args),
+        Command::Tree(args) => status::tree(*args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),
         Command::Completions(args) => documents::completions(&args),

@@ -52,7 +52,9 @@ impl ReportArgs {
         Reporting {
             commit_status: commit_status.map(|(provider, token_file)| CommitStatusConfig {
                 provider,
-                token_file,
+                token_file: Some(token_file),
+                app: None,
+                contexts: Vec::new(),
                 repository: self.commit_status_repository.clone(),
                 context: self.commit_status_context.clone(),
                 target_url: self.commit_status_target_url.clone(),

@@ -1,5 +1,6 @@
 //! `run`: the daemon, and its single pass.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,24 +8,33 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
+use jiff::tz::TimeZone;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::report_args::ReportArgs;
-use super::source_args::{Credentials, HubArgs, SourceArgs};
+use super::source_args::{Credentials, HubArgs, SourceArgs, rewind};
 use super::{Exit, Failure, output, runtime};
 use crate::core::config::{DaemonFile, DaemonSource, FileKind};
 use crate::core::configfile;
 use crate::core::diagnostic::Scope;
-use crate::core::name::{RepoPath, check_label};
+use crate::core::name::{RepoPath, SourceId, check_label};
 use crate::core::plan::Policy;
+use crate::core::rewind::RewindPolicy;
+use crate::core::window::ChangeWindows;
 use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineOptions};
+use crate::daemon::guards::GuardOptions;
 use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
+use crate::daemon::page::{self, Page};
 use crate::daemon::reporters::{self, Reporting};
+use crate::daemon::transitions::TransitionReporter;
+use crate::daemon::webhook::Webhooks;
 use crate::git::watch::Watch;
+use crate::hub::count::Told;
 use crate::hub::execute::ExecuteOptions;
 use crate::hub::fleet::{self, FleetError};
 use crate::hub::{Hub, KubeHub, client as hub_client};
@@ -54,9 +64,30 @@ pub struct RunArgs {
     /// Let a commit delete every work of the source
     #[arg(long)]
     allow_delete_all: bool,
+    /// What to do about a commit that does not build on what was applied, after a forced push for one: hold, warn,
+    /// follow
+    #[arg(long, value_name = "POLICY", value_parser = rewind, default_value = "warn", conflicts_with = "config")]
+    rewind: RewindPolicy,
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Address of the status page, as in 127.0.0.1:8081; everybody who can reach it can read it
+    #[arg(long, value_name = "ADDRESS")]
+    page_bind: Option<SocketAddr>,
+    /// Name under which the page answers, besides addresses and names within a cluster (can be repeated)
+    #[arg(long, value_name = "NAME")]
+    page_host: Vec<String>,
+    /// Address of POST /hook, where webhooks have the sources fetched at once; not that of --listen
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "webhook_secret_file",
+        conflicts_with = "config"
+    )]
+    webhook_listen: Option<SocketAddr>,
+    /// File with the secret that webhooks are signed with; read anew at every webhook
+    #[arg(long, value_name = "FILE", requires = "webhook_listen")]
+    webhook_secret_file: Option<PathBuf>,
     /// Form of the log on stderr; GITWORK_LOG sets its level
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -73,6 +104,15 @@ struct Setup {
     sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
+    page: Option<PageSetup>,
+    /// Where webhooks come in, and the file of their secret.
+    webhook: Option<(SocketAddr, PathBuf)>,
+}
+
+/// Where the status page is served.
+struct PageSetup {
+    bind: SocketAddr,
+    hosts: Vec<String>,
 }
 
 pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
@@ -83,15 +123,18 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
     };
     let runtime = runtime()?;
     let exit = runtime.block_on(async {
-        let connect =
-            hub_client::connector(setup.hub.kubeconfig.clone(), setup.hub.context.clone());
-        let hub: Arc<dyn Hub> = Arc::new(
-            KubeHub::connect(connect)
-                .await
-                .map_err(Failure::new)?
-                .in_namespace(setup.hub.namespace()),
-        );
-        if args.once { once(setup, hub).await } else { serve(setup, hub).await }
+        let metrics = Arc::new(Metrics::default());
+        let counted = metrics.clone();
+        let told: Told = Arc::new(move |verb, outcome| counted.hub_request(verb, outcome));
+        let (kubeconfig, context) = (setup.hub.kubeconfig.clone(), setup.hub.context.clone());
+        let connect = hub_client::counted_connector(kubeconfig, context, &told);
+        let hub = KubeHub::connect(connect).await.map_err(Failure::new)?;
+        let hub = hub.in_namespace(setup.hub.namespace());
+        if args.once {
+            once(setup, Arc::new(hub), metrics).await
+        } else {
+            serve(setup, hub, metrics).await
+        }
     });
     // A fetch that hangs in the network must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -121,17 +164,24 @@ fn start_log(format: LogFormat) {
     };
 }
 
-fn engine_options(interval: u64, policy: Policy, concurrency: usize) -> EngineOptions {
+fn engine_options(interval: u64, guards: GuardOptions, concurrency: usize) -> EngineOptions {
     let execute = ExecuteOptions { concurrency, ..ExecuteOptions::default() };
-    EngineOptions { interval: Duration::from_secs(interval), policy, execute }
+    EngineOptions { interval: Duration::from_secs(interval), guards, execute }
 }
 
 fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let concurrency = ExecuteOptions::default().concurrency;
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
-    let options = engine_options(args.interval, policy, concurrency);
+    let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
+    let options = engine_options(args.interval, guards, concurrency);
     let sources = vec![(args.source.config()?, options, args.report.reporting())];
-    Ok(Setup { sources, hub: args.hub.clone(), listen: args.listen })
+    Ok(Setup {
+        sources,
+        hub: args.hub.clone(),
+        listen: args.listen,
+        page: args.page_bind.map(|bind| PageSetup { bind, hosts: args.page_host.clone() }),
+        webhook: args.webhook_listen.zip(args.webhook_secret_file.clone()),
+    })
 }
 
 fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
@@ -146,7 +196,10 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             budgets: source.budgets.clone(),
             ..Policy::default()
         };
-        let options = engine_options(source.interval_seconds, policy, file.concurrency);
+        check_windows(path, index, &source.windows)?;
+        let (rewind, windows) = (source.rewind, source.windows.clone());
+        let guards = GuardOptions { policy, rewind, windows };
+        let options = engine_options(source.interval_seconds, guards, file.concurrency);
         let reporting = Reporting {
             commit_status: source.commit_status.clone(),
             status_branch: source.status_branch.clone(),
@@ -162,12 +215,22 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             return Err(in_file(path, &format!("sources[{index}].id"), &message));
         }
     }
-    let listen = match &file.listen {
-        Some(address) => Some(address.parse().map_err(|_| {
-            in_file(path, "listen", &format!("{address:?} is no address as in 0.0.0.0:8080"))
-        })?),
+    let address = |text: &String, field: &str| {
+        text.parse::<SocketAddr>().map_err(|_| {
+            in_file(path, field, &format!("{text:?} is no address as in 0.0.0.0:8080"))
+        })
+    };
+    let listen = file.listen.as_ref().map(|text| address(text, "listen")).transpose()?;
+    let webhook = match &file.webhook {
+        Some(webhook) => {
+            let address = address(&webhook.listen, "webhook.listen")?;
+            Some((address, PathBuf::from(&webhook.secret_file)))
+        }
         None => None,
     };
+    let bound = file.page.as_ref().map(|page| address(&page.bind, "page.bind")).transpose()?;
+    let hosts = [file.page.map(|page| page.hosts).unwrap_or_default(), args.page_host.clone()];
+    let hosts = hosts.concat();
     let kubeconfig = args.hub.kubeconfig.clone().or(file.kubeconfig.map(PathBuf::from));
     let context = args.hub.context.clone().or(file.context);
     let namespace = args.hub.namespace.clone().or(file.namespace);
@@ -178,7 +241,26 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         sources,
         hub: HubArgs { kubeconfig, context, namespace },
         listen: args.listen.or(listen),
+        page: args.page_bind.or(bound).map(|bind| PageSetup { bind, hosts }),
+        webhook,
     })
+}
+
+/// Says what is wrong with the windows of a source of the file.
+fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(), Failure> {
+    let field = format!("sources[{index}].windows");
+    if let Some(problem) = windows.problems().first() {
+        let at = problem.pointer.replace('/', ".");
+        return Err(in_file(path, &format!("{field}{at}"), &problem.message));
+    }
+    match &windows.time_zone {
+        Some(zone) if TimeZone::get(zone).is_err() => Err(in_file(
+            path,
+            &format!("{field}.timeZone"),
+            &format!("{zone:?} is no time zone that this system knows, as in Europe/Berlin"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn in_file(path: &Path, field: &str, message: &str) -> Failure {
@@ -226,8 +308,7 @@ fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
     }
 }
 
-async fn once(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
-    let metrics = Arc::new(Metrics::default());
+async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     for (config, options, _) in setup.sources {
         let source = Source::open(config).map_err(Failure::new)?;
@@ -246,16 +327,17 @@ async fn once(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
-    let metrics = Arc::new(Metrics::default());
+async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+    let hub: Arc<dyn Hub> = Arc::new(kube.clone());
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
-    let mut hints = Vec::new();
+    let mut hints = BTreeMap::new();
     let mut engines = JoinSet::new();
     let mut watches = Vec::new();
     let mut reporters = JoinSet::new();
     let reach = watch_reach(&setup, &stop, &mut reporters);
-    for (config, options, reporting) in setup.sources {
+    let page = new_page(&setup);
+    for (number, (config, options, reporting)) in setup.sources.into_iter().enumerate() {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
             let hint = hint.clone();
@@ -266,22 +348,32 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
             let folder = folder.join(config.path.as_str());
             watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
-        hints.push(hint);
+        hints.insert(config.id.clone(), hint);
         let source = Source::open(config.clone()).map_err(Failure::new)?;
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
-        if !reporting.is_empty() {
-            let feed = engine.listen(reach.clone());
-            reporting.start(&config, &feed, &stop, &mut reporters).map_err(Failure::new)?;
+        let feed = engine.listen(reach.clone());
+        reporting.start(&config, &feed, &stop, &mut reporters, &metrics).map_err(Failure::new)?;
+        if let Some((_, page)) = &page {
+            let (feed, trouble) = (feed.clone(), engine.trouble());
+            reporters.spawn(page.clone().follow(number, feed, trouble, stop.clone()));
         }
+        let transitions = TransitionReporter::new(kube.clone(), instance());
+        reporters.spawn(transitions.run(feed, stop.clone()));
         engines.spawn(engine.run(hinted, stop.clone()));
     }
+    if let Some((address, page)) = page {
+        let listener = listen(address, "listening for browsers: the status page").await?;
+        reporters.spawn(page.serve(listener, stop.clone()).map(drop));
+    }
+    if let Some((address, secret_file)) = setup.webhook {
+        let listener = listen(address, "listening for webhooks").await?;
+        let webhooks = Webhooks::new(secret_file, hints.clone(), metrics.clone());
+        tokio::spawn(webhooks.serve(listener, stop.clone()));
+    }
     if let Some(address) = setup.listen {
-        let listener = http::bind(address)
-            .await
-            .map_err(|why| Failure::new(format!("cannot listen on {address}: {why}")))?;
-        tracing::info!(address = %listener.local_addr().map_err(Failure::new)?, "listening");
+        let listener = listen(address, "listening for probes and scrapes").await?;
         tokio::spawn(http::serve(listener, metrics, health, stop));
     }
     let ended = tokio::select! {
@@ -306,15 +398,40 @@ async fn serve(setup: Setup, hub: Arc<dyn Hub>) -> Result<Exit, Failure> {
     }
 }
 
+/// A listener, and a line in the log that says where it is.
+async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, Failure> {
+    let listener = http::bind(address)
+        .await
+        .map_err(|why| Failure::new(format!("cannot listen on {address}: {why}")))?;
+    tracing::info!(address = %listener.local_addr().map_err(Failure::new)?, "{told}");
+    Ok(listener)
+}
+
+/// Which of several daemons this is: in a pod, its name.
+fn instance() -> String {
+    let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
+}
+
+/// The status page and its address, where it is asked for.
+fn new_page(setup: &Setup) -> Option<(SocketAddr, Page)> {
+    let PageSetup { bind, hosts } = setup.page.as_ref()?;
+    let namespace = setup.hub.namespace.as_deref();
+    let sources = setup.sources.iter();
+    let sources = sources.map(|(config, _, told)| page::source_info(config, told, namespace));
+    Some((*bind, Page::new(sources.collect(), hosts.clone())))
+}
+
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
-    if setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty()) {
+    let is_told = setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty());
+    if is_told || setup.listen.is_some() || setup.page.is_some() {
         let hub = setup.hub.clone();
         let read = move || {
             let hub = hub.clone();
             async move {
-                let client = client(&hub).await.map_err(|why| FleetError::Other(why.message))?;
+                let client = client(&hub).await.map_err(|why| FleetError::NoHub(why.message))?;
                 fleet::unreachable(&client).await
             }
             .boxed()
@@ -325,7 +442,7 @@ fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<
 }
 
 /// Ends with SIGTERM or SIGINT. SIGHUP makes every source fetch now.
-async fn until_signal(hints: &[mpsc::Sender<()>]) -> Result<(), Failure> {
+async fn until_signal(hints: &BTreeMap<SourceId, mpsc::Sender<()>>) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(Failure::new)?;
@@ -336,7 +453,7 @@ async fn until_signal(hints: &[mpsc::Sender<()>]) -> Result<(), Failure> {
             _ = hang_up.recv() => {
                 tracing::info!("SIGHUP: fetching now");
                 // A full channel means that a hint is waiting already.
-                for hint in hints {
+                for hint in hints.values() {
                     let _sent = hint.try_send(());
                 }
                 continue;

@@ -7,6 +7,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::Failure;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey, check_label};
+use crate::core::rewind::RewindPolicy;
 use crate::git::{Auth, ClientCertificate, Reference, Remote};
 use crate::source::{Repository, SourceConfig, default_id};
 
@@ -94,6 +95,12 @@ pub struct HubArgs {
     /// Namespace on the hub with gitwork's own objects [default: gitwork]
     #[arg(long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
+}
+
+/// What to do about a commit that does not build on what was applied.
+pub fn rewind(text: &str) -> Result<RewindPolicy, String> {
+    let found = RewindPolicy::ALL.into_iter().find(|(_, word)| *word == text);
+    found.map(|(policy, _)| policy).ok_or_else(|| "name one of hold, warn, follow".into())
 }
 
 fn namespace(text: &str) -> Result<String, String> {

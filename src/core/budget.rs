@@ -1,12 +1,10 @@
-//! How much of what a source has on the hub one plan may delete, and what an operator has let through. Pure.
+//! How much of what a source has on the hub one plan may delete. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::config::Budgets;
-use super::digest::Digest;
-use super::name::{ClusterName, WorkKey, WorkName};
-use crate::limits;
+use super::name::ClusterName;
 
 /// A budget with all of its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,63 +117,6 @@ pub fn excess(budget: Budget, clusters: &BTreeMap<ClusterName, Toll>) -> Option<
     emptied.map(|(cluster, _)| Excess::Cluster(cluster.clone()))
 }
 
-/// One ManifestWork on the hub. Made anew under the same name it is another one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Target {
-    pub key: WorkKey,
-    pub uid: String,
-}
-
-/// Works whose deletion was approved. Every part of what was approved is, so that a deletion that takes several passes
-/// needs one approval.
-pub type Approved = BTreeSet<Target>;
-
-/// Why a text approves nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ApprovalError {
-    #[error("its name is not the 64 digits of a plan's hash")]
-    Name,
-    #[error("line {line} is not of the form CLUSTER/WORK UID")]
-    Line { line: usize },
-    #[error("it lists other works than those of the plan that it is named after")]
-    OtherWorks,
-}
-
-/// The works as an approval lists them: sorted, one a line.
-pub fn listing(works: &Approved) -> String {
-    works.iter().map(|Target { key, uid }| format!("{key} {uid}\n")).collect()
-}
-
-/// The hash of a plan: SHA-256 over exactly what it would delete, which is its `listing`.
-pub fn plan_hash(works: &Approved) -> Digest {
-    Digest::of(listing(works).as_bytes())
-}
-
-/// Reads an approval: the listing whose hash is its name. Empty lines and those that begin with `#` say nothing.
-pub fn read_approval(name: &str, text: &str) -> Result<Approved, ApprovalError> {
-    let hash = Digest::parse(name).ok_or(ApprovalError::Name)?;
-    let mut works = Approved::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        works.insert(read_target(line).ok_or(ApprovalError::Line { line: index + 1 })?);
-    }
-    if plan_hash(&works) == hash { Ok(works) } else { Err(ApprovalError::OtherWorks) }
-}
-
-fn read_target(line: &str) -> Option<Target> {
-    let (key, uid) = line.split_once(' ')?;
-    let (cluster, work) = key.split_once('/')?;
-    let key =
-        WorkKey { cluster: ClusterName::parse(cluster).ok()?, work: WorkName::parse(work).ok()? };
-    let fits = !uid.is_empty()
-        && uid.len() <= limits::UID_BYTES_MAX
-        && uid.chars().all(|c| c.is_ascii_graphic());
-    fits.then(|| Target { key, uid: uid.to_owned() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,28 +172,5 @@ mod tests {
         }
         let (a, b) = (Budget { works: 1, percent: 90, cluster: 5 }, Budget::default());
         assert_eq!(a.stricter(b), Budget { works: 1, percent: 10, cluster: 1 });
-    }
-
-    fn target(work: &str, uid: &str) -> Target {
-        let key = WorkKey {
-            cluster: ClusterName::parse("edge-1").unwrap(),
-            work: WorkName::parse(work).unwrap(),
-        };
-        Target { key, uid: uid.into() }
-    }
-
-    #[test]
-    fn an_approval_is_the_list_that_its_name_is_the_hash_of() {
-        let works: Approved = [target("web", "u-2"), target("api", "u-1")].into();
-        assert_eq!(listing(&works), "edge-1/api u-1\nedge-1/web u-2\n");
-        let name = plan_hash(&works).to_string();
-        let read = |text: &str| read_approval(&name, text);
-        assert_eq!(read("# by me\r\nedge-1/web u-2\r\n\r\nedge-1/api u-1"), Ok(works.clone()));
-        assert_eq!(read("edge-1/api u-1\n"), Err(ApprovalError::OtherWorks));
-        assert_eq!(read("edge-1/api u-1\nedge-1/web u-3\n"), Err(ApprovalError::OtherWorks));
-        assert_eq!(read(""), Err(ApprovalError::OtherWorks));
-        assert_eq!(read("edge-1/api u-1\n../web x\n"), Err(ApprovalError::Line { line: 2 }));
-        assert_eq!(read("edge-1/api\n"), Err(ApprovalError::Line { line: 1 }));
-        assert_eq!(read_approval("README", &listing(&works)), Err(ApprovalError::Name));
     }
 }

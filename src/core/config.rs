@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
+use super::rewind::RewindPolicy;
+use super::window::ChangeWindows;
 use crate::api;
 
 /// The rule fields of a `manifestConfigs` entry (OCM: ManifestConfigOption), which a manifest sidecar has too.
@@ -39,11 +41,17 @@ pub struct SourceFile {
     pub secrets: SecretPolicy,
     /// How much of the source one plan may delete without approval.
     pub budgets: Budgets,
+    /// When changes may be made. Of these and the operator's the stricter count.
+    pub windows: ChangeWindows,
+    /// `true`: nothing of the source is written or deleted while this is set.
+    pub suspend: bool,
 }
 
 /// The deletion budget: a plan that would delete more is held until it is approved. Of what the operator and the
 /// repository set, the lower number counts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Budgets {
     /// A plan may always delete so many works; 10 where nobody sets it.
@@ -75,6 +83,8 @@ pub struct ClusterFile {
     pub values: BTreeMap<String, Scalar>,
     /// Settings for every work of this cluster that does not set them itself.
     pub defaults: WorkSettings,
+    /// `true`: nothing of the source is written or deleted on this cluster while this is set.
+    pub suspend: bool,
 }
 
 /// `work.yaml` in a work folder.
@@ -201,6 +211,10 @@ pub struct DaemonFile {
     pub cache: Option<String>,
     /// Address of /healthz, /readyz and /metrics, as in `0.0.0.0:8080`; off where it is absent.
     pub listen: Option<String>,
+    /// The status page; off where it is absent.
+    pub page: Option<PageConfig>,
+    /// Webhooks of forges: each has the sources fetched at once.
+    pub webhook: Option<WebhookConfig>,
     /// Writes to the hub that are under way at once.
     #[schemars(range(min = 1, max = 256))]
     pub concurrency: usize,
@@ -215,9 +229,32 @@ impl Default for DaemonFile {
             namespace: None,
             cache: None,
             listen: None,
+            page: None,
+            webhook: None,
             concurrency: 32,
         }
     }
+}
+
+/// Where the status page is served.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PageConfig {
+    /// Its address, as in `127.0.0.1:8081`. Everybody who can reach it can read it.
+    pub bind: String,
+    /// Names under which it answers, besides addresses and names within a cluster: those of an ingress or a proxy.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+}
+
+/// Where webhooks come in, and the secret that they share with the forge.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WebhookConfig {
+    /// Address of `POST /hook` and `POST /hook/<source id>`, as in `0.0.0.0:9292`; not the one of `listen`.
+    pub listen: String,
+    /// File with the secret that is set at the forge. Read anew at every request.
+    pub secret_file: String,
 }
 
 /// One repository, ref and path that the daemon syncs.
@@ -245,6 +282,10 @@ pub struct DaemonSource {
     pub budgets: Budgets,
     /// `true`: a commit may delete every work of the source, whatever the budgets.
     pub allow_delete_all: bool,
+    /// What to do about a commit that does not build on those that were applied.
+    pub rewind: RewindPolicy,
+    /// When changes may be made. Of these and those of `gitwork.yaml` the stricter count.
+    pub windows: ChangeWindows,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
     /// Commit statuses on the repository's forge.
@@ -266,6 +307,8 @@ impl Default for DaemonSource {
             interval_seconds: 60,
             budgets: Budgets::default(),
             allow_delete_all: false,
+            rewind: RewindPolicy::default(),
+            windows: ChangeWindows::default(),
             credentials: DaemonCredentials::default(),
             commit_status: None,
             status_branch: None,

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::budget::{self, Approved};
-use super::config::{Budgets, ClusterFile, FileKind, SourceFile};
+use super::approval::{Approval, Approvals};
+use super::config::{ClusterFile, FileKind, SourceFile};
 use super::configfile;
 use super::diagnostic::{Code, Diagnostic, Location, Scope};
 use super::kinds::{CrdNames, KindIndex};
 use super::layout::{self, IgnoreRules};
 use super::manifest::{Identity, Origin};
 use super::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use super::record::Rules;
 use super::render::{self, Inherited, Rendered};
 use super::snapshot::{ObjectError, Objects, Snapshot};
 use super::substitute::{CLUSTER_NAME, is_name};
@@ -31,10 +32,12 @@ pub struct Desired {
     pub works: BTreeMap<WorkKey, DesiredWork>,
     /// What could not be read, and so is neither changed nor deleted.
     pub frozen: Frozen,
-    /// What the repository says of deletion budgets.
-    pub budgets: Budgets,
-    /// Deletions that the repository approves of.
-    pub approved: Approved,
+    /// What the repository says of budgets and windows.
+    pub rules: Rules,
+    /// What the repository approves of.
+    pub approved: Approvals,
+    /// What the repository says is to be left as it is.
+    pub suspended: Suspended,
     /// Sorted; errors, warnings and notes of the whole source.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -43,6 +46,19 @@ impl Desired {
     /// Has every place told from the repository's root, for a source whose files start at `path`.
     pub fn tell_from_root(&mut self, path: &RepoPath) {
         self.diagnostics.iter_mut().for_each(|found| found.below(path));
+    }
+}
+
+/// What Git says is neither written nor deleted. Single works say so of themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Suspended {
+    pub source: bool,
+    pub clusters: BTreeSet<ClusterName>,
+}
+
+impl Suspended {
+    pub fn covers(&self, key: &WorkKey) -> bool {
+        self.source || self.clusters.contains(&key.cluster)
     }
 }
 
@@ -80,8 +96,9 @@ pub struct Renderer {
     source: SourceId,
     clusters: BTreeMap<ClusterName, Arc<Cluster>>,
     kinds: KindIndex,
-    budgets: Budgets,
-    approved: Approved,
+    rules: Rules,
+    approved: Approvals,
+    suspended: bool,
 }
 
 /// One rendered cluster.
@@ -126,9 +143,15 @@ impl Renderer {
             source,
             clusters: BTreeMap::new(),
             kinds: KindIndex::default(),
-            budgets: Budgets::default(),
-            approved: Approved::new(),
+            rules: Rules::default(),
+            approved: Approvals::default(),
+            suspended: false,
         }
+    }
+
+    /// The kinds that the CRDs of the last snapshot define.
+    pub fn kinds(&self) -> &KindIndex {
+        &self.kinds
     }
 
     /// Renders a snapshot. An error is one of the object database: nothing is known of this commit then, and
@@ -138,8 +161,10 @@ impl Renderer {
         let mut diagnostics = top.diagnostics;
         let source =
             Arc::new(SourceInputs::read(top.source_file, snapshot.objects, &mut diagnostics)?);
-        self.budgets = source.file.budgets.clone();
-        self.approved = approvals(top.approvals, snapshot.objects, &mut diagnostics)?;
+        self.rules =
+            Rules { budgets: source.file.budgets.clone(), windows: source.file.windows.clone() };
+        self.suspended = source.file.suspend;
+        self.approved = self.approvals(top.approvals, snapshot.objects, &mut diagnostics)?;
         let pass = Pass { source: &self.source, objects: snapshot.objects };
         let mut clusters = BTreeMap::new();
         let mut works_left = limits::WORKS_MAX;
@@ -197,16 +222,46 @@ impl Renderer {
         works.retain(|key, _| !frozen.covers(key));
         diagnostics.sort();
         diagnostics.dedup();
-        let (budgets, approved) = (self.budgets.clone(), self.approved.clone());
+        let suspends = |cluster: &&Arc<Cluster>| cluster.inherited.cluster_file.suspend;
+        let clusters = self.clusters.iter().filter(|(_, cluster)| suspends(cluster));
+        let clusters = clusters.map(|(name, _)| name.clone()).collect();
         Desired {
             source: self.source.clone(),
             commit,
             works,
             frozen,
-            budgets,
-            approved,
+            rules: self.rules.clone(),
+            approved: self.approved.clone(),
+            suspended: Suspended { source: self.suspended, clusters },
             diagnostics,
         }
+    }
+
+    /// Reads the files of `approvals`. One that cannot be used approves nothing, and stops nothing.
+    fn approvals(
+        &self,
+        files: BTreeMap<String, ObjectId>,
+        objects: &dyn Objects,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<Approvals, ObjectError> {
+        let mut approved = Approvals::default();
+        for (name, id) in files {
+            let why = match objects.blob(id, limits::APPROVAL_BYTES_MAX) {
+                Ok(bytes) => match Approval::read(&name, &String::from_utf8_lossy(&bytes)) {
+                    Ok(approval) => {
+                        approved.add(&self.source, approval);
+                        continue;
+                    }
+                    Err(why) => why.to_string(),
+                },
+                Err(why @ ObjectError::TooLarge { .. }) => why.to_string(),
+                Err(why) => return Err(why),
+            };
+            let at = Location::file(&RepoPath::root().join(layout::APPROVALS).join(&name));
+            let message = format!("this file approves nothing: {why}");
+            diagnostics.push(Diagnostic::new(Code::BadApproval, at, Scope::Source, message));
+        }
+        Ok(approved)
     }
 }
 
@@ -382,6 +437,14 @@ impl SourceInputs {
                 });
             }
         };
+        for problem in config.value.windows.problems() {
+            let at = config.location(&format!("/windows{}", problem.pointer));
+            let field = format!("windows{}", problem.pointer.replace('/', "."));
+            let message = format!("{field} {}", problem.message);
+            diagnostics.push(
+                Diagnostic::new(Code::BadValue, at, Scope::Source, message).with_field(field),
+            );
+        }
         let (ignore, bad) = IgnoreRules::new(&config.value.ignore);
         for (index, why) in bad {
             let at = config.location(&format!("/ignore/{index}"));
@@ -397,32 +460,6 @@ impl SourceInputs {
         }
         Ok(Self { blob, file: config.value, ignore })
     }
-}
-
-/// Reads the files of `approvals`. One that cannot be used approves nothing, and stops nothing.
-fn approvals(
-    files: BTreeMap<String, ObjectId>,
-    objects: &dyn Objects,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Approved, ObjectError> {
-    let mut approved = Approved::new();
-    for (name, id) in files {
-        let why = match objects.blob(id, limits::APPROVAL_BYTES_MAX) {
-            Ok(bytes) => match budget::read_approval(&name, &String::from_utf8_lossy(&bytes)) {
-                Ok(works) => {
-                    approved.extend(works);
-                    continue;
-                }
-                Err(why) => why.to_string(),
-            },
-            Err(why @ ObjectError::TooLarge { .. }) => why.to_string(),
-            Err(why) => return Err(why),
-        };
-        let at = Location::file(&RepoPath::root().join(layout::APPROVALS).join(&name));
-        let message = format!("this file approves nothing: {why}");
-        diagnostics.push(Diagnostic::new(Code::BadApproval, at, Scope::Source, message));
-    }
-    Ok(approved)
 }
 
 impl ClusterInputs {

@@ -3,6 +3,7 @@
 //! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
+pub mod approval;
 pub mod backoff;
 pub mod budget;
 pub mod cel;
@@ -13,7 +14,9 @@ pub mod desired;
 pub mod diagnostic;
 pub mod diff;
 pub mod digest;
+pub mod directives;
 pub mod effect;
+pub mod explain;
 pub mod forge;
 pub mod jsonpath;
 pub mod kinds;
@@ -22,10 +25,13 @@ pub mod manifest;
 pub mod manifests;
 pub mod name;
 pub mod observed;
+pub mod page;
 pub mod plan;
+pub mod record;
 pub mod render;
 pub mod report;
 pub mod review;
+pub mod rewind;
 pub mod rules;
 pub mod sarif;
 pub mod schema;
@@ -33,5 +39,7 @@ pub mod snapshot;
 pub mod status;
 pub mod statusbranch;
 pub mod substitute;
+pub mod table;
+pub mod window;
 pub mod work;
 pub mod yaml;

@@ -10,13 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::budget::{Approved, Excess, Target};
+use super::approval::{Approval, Approvals, Approved, Rewind, Target};
+use super::budget::Excess;
 use super::config::Budgets;
 use super::digest::Digest;
-use super::name::{CommitId, RepoPath, WorkKey};
+use super::directives::{Suspension, Suspensions};
+use super::name::{CommitId, RepoPath, SourceId, WorkKey};
+use super::window::Closed;
 use super::work::{DeleteOption, WorkBody};
 
 mod decide;
+mod guards;
 mod hold;
 mod print;
 mod summary;
@@ -51,8 +55,16 @@ pub struct Policy {
     pub budgets: Budgets,
     /// The repository's budgets as of the last commit that left no deletion held, where that is known.
     pub budgets_before: Option<Budgets>,
-    /// Deletions that were approved on the hub.
-    pub approved: Approved,
+    /// What was approved on the hub.
+    pub approved: Approvals,
+    /// What operators have suspended on the hub.
+    pub suspensions: Suspensions,
+    /// Applied commits that Git's head leaves behind, where that is to be held and nobody has approved of it.
+    pub held_rewind: Option<Arc<Rewind>>,
+    /// What confirms that the hub may be pruned after it was restored from a backup; `None` where it was not.
+    pub restored: Option<Arc<Approval>>,
+    /// No window is open for changes.
+    pub closed: Option<Closed>,
 }
 
 /// Deletions that wait for approval, all of one plan.
@@ -62,6 +74,44 @@ pub struct Held {
     pub hash: Digest,
     pub works: Approved,
     pub excess: Excess,
+}
+
+/// What keeps steps of a plan back until somebody approves, or time goes by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hold {
+    /// What would let it through; its hash is what `gitwork approve` takes.
+    pub approval: Approval,
+    pub guard: Guard,
+    /// How many works it keeps back.
+    pub works: usize,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// What holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Guard {
+    Budget,
+    Rewind,
+    Restore,
+    Window,
+    Suspension,
+}
+
+impl Guard {
+    pub const ALL: [Guard; 5] =
+        [Self::Budget, Self::Rewind, Self::Restore, Self::Window, Self::Suspension];
+
+    /// In one word, as metrics and outputs have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Budget => "budget",
+            Self::Rewind => "rewind",
+            Self::Restore => "restore",
+            Self::Window => "window",
+            Self::Suspension => "suspension",
+        }
+    }
 }
 
 /// What a rewrite of labels and annotations has to know of those that are there.
@@ -170,6 +220,28 @@ pub enum Reason {
     },
     /// Made while deletions were held, and marked for it; they are no more, and the mark is taken off.
     DeletesNoLongerHeld,
+    /// An operator has suspended it on the hub.
+    SuspendedOnHub {
+        suspension: Arc<Suspension>,
+    },
+    /// Git's head does not build on what was applied, and nobody has approved of it.
+    HeldByRewind {
+        rewind: Arc<Rewind>,
+        hash: Digest,
+    },
+    /// The hub was restored from a backup, and nobody has confirmed that its works may be deleted.
+    HeldByRestore {
+        approval: Arc<Approval>,
+        hash: Digest,
+    },
+    /// No window is open for changes.
+    HeldByWindow {
+        /// What would be written, or the uid of what would be taken away.
+        version: String,
+        /// The hash of all that the window holds.
+        hash: Digest,
+        closed: Closed,
+    },
 }
 
 /// All steps, sorted by key; one for each work of desired and of this source on the hub.
@@ -196,6 +268,13 @@ impl Effect {
     }
 }
 
+impl Effect {
+    /// Whether it leaves content of Git's on the hub, with the commit that it is of.
+    pub fn writes_content(&self) -> bool {
+        matches!(self, Self::Create { .. } | Self::Update { .. } | Self::Adopt { .. })
+    }
+}
+
 impl Plan {
     /// The steps that do something, with what they do.
     pub fn effects(&self) -> impl Iterator<Item = (&Step, &Effect)> {
@@ -216,6 +295,51 @@ impl Plan {
             }
         }
         found.map(|(hash, excess)| Held { hash, works, excess })
+    }
+    /// All that waits for approval, each thing with what would let it through. Suspensions end with `gitwork resume`.
+    pub fn holds(&self, source: &SourceId) -> Vec<Hold> {
+        let mut found: Vec<Hold> = Vec::new();
+        let mut changes = Approved::new();
+        for step in &self.steps {
+            let (guard, approval) = match &step.reason {
+                Reason::HeldByRewind { rewind, .. } => {
+                    (Guard::Rewind, Approval::Rewind(Arc::unwrap_or_clone(rewind.clone())))
+                }
+                Reason::HeldByRestore { approval, .. } => {
+                    (Guard::Restore, Arc::unwrap_or_clone(approval.clone()))
+                }
+                Reason::HeldByWindow { version, .. } => {
+                    changes.insert(Target { key: step.key.clone(), uid: version.clone() });
+                    let nothing = Approved::new();
+                    (Guard::Window, Approval::Changes { source: source.clone(), works: nothing })
+                }
+                _ => continue,
+            };
+            match found.iter_mut().find(|hold| hold.guard == guard) {
+                Some(hold) => hold.works += 1,
+                None => {
+                    let reason = step.reason.cause().unwrap_or_default();
+                    found.push(Hold { approval, guard, works: 1, reason });
+                }
+            }
+        }
+        for hold in &mut found {
+            if let Approval::Changes { works, .. } = &mut hold.approval {
+                *works = std::mem::take(&mut changes);
+            }
+        }
+        found.extend(self.held().map(|held| Hold {
+            works: held.works.len(),
+            reason: held.excess.to_string(),
+            approval: Approval::Deletions(held.works),
+            guard: Guard::Budget,
+        }));
+        found.sort_by_key(|hold| hold.guard);
+        found
+    }
+    /// How many works each guard keeps back.
+    pub fn held_by(&self, guard: Guard) -> usize {
+        self.steps.iter().filter(|step| step.reason.guard() == Some(guard)).count()
     }
     /// The hub has what Git wants, as far as Git could be read, and nothing more.
     pub fn is_settled(&self) -> bool {
@@ -264,7 +388,59 @@ impl Reason {
             Self::Suspended => "Suspended",
             Self::HeldByBudget { .. } => "HeldByBudget",
             Self::DeletesNoLongerHeld => "DeletesNoLongerHeld",
+            Self::SuspendedOnHub { .. } => "SuspendedOnHub",
+            Self::HeldByRewind { .. } => "HeldByRewind",
+            Self::HeldByRestore { .. } => "HeldByRestore",
+            Self::HeldByWindow { .. } => "HeldByWindow",
         }
+    }
+
+    /// The guard that holds the step.
+    pub fn guard(&self) -> Option<Guard> {
+        match self {
+            Self::HeldByBudget { .. } => Some(Guard::Budget),
+            Self::HeldByRewind { .. } => Some(Guard::Rewind),
+            Self::HeldByRestore { .. } => Some(Guard::Restore),
+            Self::HeldByWindow { .. } => Some(Guard::Window),
+            Self::SuspendedOnHub { .. } | Self::Suspended => Some(Guard::Suspension),
+            _ => None,
+        }
+    }
+
+    /// Why a guard holds, without what to do about it.
+    fn cause(&self) -> Option<String> {
+        match self {
+            Self::HeldByRewind { rewind, .. } => Some(rewind_text(rewind)),
+            Self::HeldByRestore { .. } => Some(
+                "the hub was restored from a backup, so that what it has may be what Git once deleted".into(),
+            ),
+            Self::HeldByWindow { closed, .. } => Some(closed_text(closed)),
+            _ => None,
+        }
+    }
+}
+
+fn rewind_text(rewind: &Rewind) -> String {
+    let some: Vec<String> = rewind.from.iter().take(3).map(CommitId::short).collect();
+    let more = rewind.from.len().saturating_sub(some.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "commit {} does not build on {}{more}, which the hub has",
+        rewind.to.short(),
+        some.join(", ")
+    )
+}
+
+fn closed_text(closed: &Closed) -> String {
+    match closed {
+        Closed { until: Some(until), .. } => format!("no window is open for changes until {until}"),
+        Closed { unknown_zone: Some(zone), .. } => {
+            format!(
+                "the windows for changes are in the time zone {:?}, which is not known here",
+                zone
+            )
+        }
+        Closed { .. } => "no window is open for changes, nor will one be within a year".into(),
     }
 }
 
@@ -327,6 +503,19 @@ impl fmt::Display for Reason {
                 f,
                 "removed from Git; held with all {works} deletions of this plan: {excess}; check the source's ref and \
                  path, or let just these through with `gitwork approve {hash}`"
+            ),
+            Self::SuspendedOnHub { suspension } => {
+                write!(f, "suspended on the hub by {suspension}; `gitwork resume` ends it")
+            }
+            Self::HeldByRewind { hash, .. } | Self::HeldByRestore { hash, .. } => write!(
+                f,
+                "held: {}; if that is meant: `gitwork approve {hash}`",
+                self.cause().unwrap_or_default()
+            ),
+            Self::HeldByWindow { hash, .. } => write!(
+                f,
+                "held: {}; to let just these changes through now: `gitwork approve {hash}`",
+                self.cause().unwrap_or_default()
             ),
             Self::DeletesNoLongerHeld => {
                 f.write_str("made while deletions were held, which they are no more; its mark is taken off")

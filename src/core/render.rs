@@ -240,13 +240,14 @@ impl Files<'_> {
 }
 
 /// One document of a manifest sidecar.
-struct Sidecar {
-    config: Config<ManifestFile>,
-    manifest_file: RepoPath,
+pub struct Sidecar {
+    pub config: Config<ManifestFile>,
+    /// The file that it is about.
+    pub manifest_file: RepoPath,
 }
 
 impl Sidecar {
-    fn covers(&self, manifest: &Manifest) -> bool {
+    pub fn covers(&self, manifest: &Manifest) -> bool {
         manifest.origin.file == self.manifest_file
             && self.config.value.select.as_ref().is_none_or(|select| matches(select, manifest))
     }
@@ -443,7 +444,8 @@ fn two_sidecars(sidecar: &Sidecar, field: &str, manifest: &Manifest, scope: &Sco
     .with_hint("narrow one of the `match`es")
 }
 
-fn sidecar_fields(file: &ManifestFile) -> impl Iterator<Item = (&'static str, &Value)> {
+/// The rules that a sidecar sets.
+pub fn sidecar_fields(file: &ManifestFile) -> impl Iterator<Item = (&'static str, &Value)> {
     [&file.feedback_rules, &file.update_strategy, &file.condition_rules, &file.feedback_scrape_type]
         .into_iter()
         .zip(RULE_FIELDS)
@@ -461,7 +463,8 @@ fn fill(fields: &mut Map<String, Value>, entry: &Value) {
     }
 }
 
-fn is_about(entry: &Value, identity: &Identity) -> bool {
+/// Whether an entry of `manifestConfigs` is about this object.
+pub fn is_about(entry: &Value, identity: &Identity) -> bool {
     let part = |name| {
         entry
             .pointer(&format!("/resourceIdentifier/{name}"))
@@ -476,7 +479,7 @@ fn is_about(entry: &Value, identity: &Identity) -> bool {
 
 /// Takes the plurals that sidecars name in the place of guessed ones. What Kubernetes or a CRD of the repository
 /// says of a kind stands: another plural for it is an error.
-fn name_resources(
+pub fn name_resources(
     manifests: &mut [Manifest],
     sidecars: &[Sidecar],
     kinds: &KindIndex,

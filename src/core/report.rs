@@ -230,6 +230,20 @@ pub fn harmless(text: &str) -> String {
     out
 }
 
+/// JSON text without what [`is_dangerous`], as escapes: a program reads the same value.
+pub fn harmless_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        // A line feed can only stand between values.
+        if character != '\n' && is_dangerous(character) {
+            out.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
 /// Control characters, the line and paragraph separators, byte order marks and bidirectional controls.
 pub fn is_dangerous(character: char) -> bool {
     character.is_control()

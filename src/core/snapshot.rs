@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::name::{CommitId, ObjectId};
+use super::name::{CommitId, ObjectId, RepoPath};
 
 /// What a tree entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,4 +52,20 @@ pub struct Snapshot<'a> {
     /// The tree at the source's path.
     pub root: ObjectId,
     pub objects: &'a dyn Objects,
+}
+
+impl Snapshot<'_> {
+    /// The tree or blob at a path; `None` where there is nothing.
+    pub fn entry(&self, path: &RepoPath) -> Result<Option<ObjectId>, ObjectError> {
+        let (mut at, mut kind) = (self.root, EntryKind::Tree);
+        for part in path.parts() {
+            if kind != EntryKind::Tree {
+                return Ok(None);
+            }
+            let tree = self.objects.tree(at)?;
+            let Some(entry) = tree.get(part) else { return Ok(None) };
+            (at, kind) = (entry.id, entry.kind);
+        }
+        Ok(Some(at))
+    }
 }

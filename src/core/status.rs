@@ -1,10 +1,16 @@
 //! How far a cluster is with a ManifestWork, read from what its agent reports. Pure.
 //!
 //! - [`view`]: what is kept of each work's status for the daemon, bounded.
+//! - [`tree`]: a work down to its objects; [`live`]: works that are followed; [`print`]: both for people.
+//! - [`turn`]: what has changed between two states of a source, for logs and Events.
 //! - [`source`]: the state of all works of a source, with the plan and Git's errors.
 //! - here: the states, the line that sums them up, and single works for `gitwork status`.
 
+pub mod live;
+pub mod print;
 pub mod source;
+pub mod tree;
+pub mod turn;
 pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,6 +113,9 @@ pub struct WorkStatus {
     /// What the agent says where it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The reason of the condition that the state was read from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Manifests of the work, and how many of them the agent has applied.
     pub manifests: usize,
     pub manifests_applied: usize,
@@ -153,7 +162,7 @@ impl<'a> Conditions<'a> {
 }
 
 /// Reads one ManifestWork as the API server answers it.
-pub fn of_work(object: &Value, unreachable: &BTreeSet<ClusterName>) -> WorkStatus {
+pub fn of_work(object: &Value, is_unreachable: impl Fn(&ClusterName) -> bool) -> WorkStatus {
     let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
     let conditions = Conditions::of(object.get("status"), generation);
     let deleted = text(object, "/metadata/deletionTimestamp");
@@ -177,6 +186,7 @@ pub fn of_work(object: &Value, unreachable: &BTreeSet<ClusterName>) -> WorkStatu
         message: matches!(state, State::Failed | State::Degraded)
             .then(|| failure(object).or_else(|| field(condition, "/message")))
             .flatten(),
+        reason: field(condition, "/reason"),
         manifests,
         manifests_applied,
         source: object
@@ -186,7 +196,7 @@ pub fn of_work(object: &Value, unreachable: &BTreeSet<ClusterName>) -> WorkStatu
             .map(owned),
         commit: annotation(ANNOTATION_COMMIT),
         path: annotation(ANNOTATION_PATH),
-        unreachable: unreachable.iter().any(|name| name.as_str() == cluster),
+        unreachable: ClusterName::parse(cluster).is_ok_and(|name| is_unreachable(&name)),
     }
 }
 
@@ -271,8 +281,8 @@ pub fn unreachable(managed_clusters: &[Value]) -> BTreeSet<ClusterName> {
 }
 
 /// The whole in one line: `97/100 clusters applied, 2 progressing, 1 failed: edge-7`.
-pub fn aggregate(works: &[WorkStatus]) -> String {
-    let works = works.iter().map(|work| (work.cluster.as_str(), work.state, work.unreachable));
+pub fn aggregate<'a>(works: impl IntoIterator<Item = &'a WorkStatus>) -> String {
+    let works = works.into_iter().map(|work| (work.cluster.as_str(), work.state, work.unreachable));
     Clusters::new(works).line(NAMES_SHOWN)
 }
 
@@ -342,8 +352,13 @@ impl<'a> Clusters<'a> {
 
     /// One line. It names up to `names` of the clusters that somebody should look at, of each kind.
     pub fn line(&self, names: usize) -> String {
+        self.line_of("cluster", names)
+    }
+
+    /// The same of other things than clusters, as in "work".
+    pub fn line_of(&self, noun: &str, names: usize) -> String {
         let mut told = format!(
-            "{}/{} cluster{} applied",
+            "{}/{} {noun}{} applied",
             self.applied(),
             self.len(),
             if self.len() == 1 { "" } else { "s" }
@@ -449,7 +464,7 @@ mod tests {
             ),
         ];
         for (conditions, expected) in cases {
-            let status = of_work(&work("edge-1", &conditions), &BTreeSet::new());
+            let status = of_work(&work("edge-1", &conditions), |_| false);
             assert_eq!(status.state, expected, "{conditions}");
         }
     }
@@ -463,7 +478,7 @@ mod tests {
             { "resourceMeta": { "kind": "Deployment", "namespace": "shop", "name": "web" },
               "conditions": [{ "type": "Applied", "status": "False", "message": "no such image" }] },
         ]});
-        let status = of_work(&object, &BTreeSet::new());
+        let status = of_work(&object, |_| false);
         assert_eq!(status.message.as_deref(), Some("Deployment shop/web: no such image"));
         assert_eq!((status.manifests, status.manifests_applied), (2, 1));
     }
@@ -472,13 +487,10 @@ mod tests {
     fn one_line_tells_the_whole() {
         let of = |cluster: &str, kind: &str, status: &str| {
             let conditions = json!([condition("Applied", "True", 2), condition(kind, status, 2)]);
-            of_work(
-                &work(cluster, &conditions),
-                &BTreeSet::from([ClusterName::parse("gone").unwrap()]),
-            )
+            of_work(&work(cluster, &conditions), |name| name.as_str() == "gone")
         };
         let failed =
-            of_work(&work("edge-7", &json!([condition("Applied", "False", 2)])), &BTreeSet::new());
+            of_work(&work("edge-7", &json!([condition("Applied", "False", 2)])), |_| false);
         let works = [
             of("edge-1", "Available", "True"),
             of("edge-2", "Progressing", "True"),
@@ -487,7 +499,7 @@ mod tests {
             failed,
         ];
         assert_eq!(
-            aggregate(&works),
+            aggregate(works.iter()),
             "1/4 clusters applied, 1 progressing, 1 failed: edge-7, 1 unreachable: gone"
         );
     }
@@ -499,7 +511,7 @@ mod tests {
             { "resourceMeta": { "kind": "Secret", "namespace": "shop", "name": "key" },
               "conditions": [{ "type": "Applied", "status": "False", "message": "CANARY" }] },
         ]});
-        let message = of_work(&object, &BTreeSet::new()).message.unwrap();
+        let message = of_work(&object, |_| false).message.unwrap();
         assert!(
             message.starts_with("Secret shop/key: ") && !message.contains("CANARY"),
             "{message}"
@@ -539,7 +551,7 @@ mod tests {
     fn hostile_objects_do_no_harm() {
         for object in [json!(null), json!([]), json!({"status": {"conditions": 7}, "metadata": []})]
         {
-            assert_eq!(of_work(&object, &BTreeSet::new()).state, State::Pending);
+            assert_eq!(of_work(&object, |_| false).state, State::Pending);
         }
     }
 }

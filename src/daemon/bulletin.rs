@@ -18,6 +18,9 @@ use crate::hub::execute::{ExecuteError, Outcome};
 /// Clusters that the hub has lost touch with, as last read.
 pub type Reach = watch::Receiver<Arc<BTreeSet<ClusterName>>>;
 
+/// Why a source cannot be read now; `None` where it can.
+pub type Trouble = watch::Receiver<Option<String>>;
+
 /// Between two states: events come in bursts, and making one costs some milliseconds with 10,000 works.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -70,24 +73,24 @@ impl Bulletin {
         self.touch();
     }
 
-    /// Tells the state as it is, where it is due and differs from the one before.
-    pub fn publish(&mut self, state: &State, now: Instant) {
+    /// Tells the state as it is, where it is due and differs from the one before, and answers it.
+    pub fn publish(&mut self, state: &State, now: Instant) -> Option<Arc<SourceStatus>> {
         if self.reach.has_changed().unwrap_or_default() {
             self.touch();
         }
         if self.due.is_none_or(|due| due > now) {
-            return;
+            return None;
         }
         (self.due, self.last) = (None, now);
         let unreachable = self.reach.borrow_and_update().clone();
         let before = self.sender.borrow().clone();
         let status =
             state.status(&self.refusals, &unreachable, Timestamp::now(), before.as_deref());
-        let Some(status) = status.filter(|status| before.as_deref() != Some(status)) else {
-            return;
-        };
+        let status = status.filter(|status| before.as_deref() != Some(status))?;
         tracing::debug!(source = %status.source, "{}", status.line(1_000));
-        self.sender.send_replace(Some(Arc::new(status)));
+        let status = Arc::new(status);
+        self.sender.send_replace(Some(Arc::clone(&status)));
+        Some(status)
     }
 
     /// Ends when the clusters' reach has changed; never where nobody reads it any more.

@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, BoxStream, StreamExt};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::bulletin::{Bulletin, Reach};
-use super::metrics::Metrics;
+use super::bulletin::{Bulletin, Reach, Trouble};
+use super::guards::GuardOptions;
+use super::metrics::{Metrics, Stage};
 use super::reader::{SourceReader, on_source};
 use super::state::State;
 use crate::core::backoff;
@@ -20,7 +23,7 @@ use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
-use crate::core::plan::{Plan, Policy, Reason};
+use crate::core::plan::{Effect, Plan, Reason};
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
@@ -33,7 +36,7 @@ use crate::source::{Read, ReadError};
 pub struct EngineOptions {
     /// Time between two fetches; spread by a tenth, so that many sources do not fetch at once.
     pub interval: Duration,
-    pub policy: Policy,
+    pub guards: GuardOptions,
     pub execute: ExecuteOptions,
 }
 
@@ -60,10 +63,18 @@ pub struct Engine {
     cancel: Arc<AtomicBool>,
     /// What was last told of each work that something holds back, so that it is told once.
     told: BTreeMap<WorkKey, &'static str>,
-    /// The plan whose held deletions were told.
-    told_held: Option<Digest>,
+    /// What waits for approval and was told.
+    told_held: BTreeSet<Digest>,
+    /// The commits left behind that were told.
+    told_left: BTreeSet<CommitId>,
+    /// The record cannot be kept on the hub, which was told.
+    told_homeless: bool,
+    /// When the commit that was read was made.
+    committed_seconds: Option<i64>,
     /// What is told of the source, where somebody listens.
     bulletin: Option<Bulletin>,
+    /// Why the source cannot be read now.
+    trouble: watch::Sender<Option<String>>,
     /// Called once both sides are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -81,6 +92,32 @@ enum PassEvent {
 struct Pass {
     events: BoxStream<'static, PassEvent>,
     stop: watch::Sender<bool>,
+    began: Instant,
+    /// The last write that was no deletion, and the last that was one.
+    applied: Option<Instant>,
+    pruned: Option<Instant>,
+}
+
+impl Pass {
+    fn new(events: BoxStream<'static, PassEvent>, stop: watch::Sender<bool>) -> Self {
+        Self { events, stop, began: clock(), applied: None, pruned: None }
+    }
+
+    fn note(&mut self, event: &PassEvent) {
+        if let PassEvent::Outcome(outcome) = event {
+            let is_deletion = matches!(outcome.task.effect, Effect::Delete { .. });
+            let last = if is_deletion { &mut self.pruned } else { &mut self.applied };
+            *last = Some(clock());
+        }
+    }
+
+    /// How long writes and deletions took.
+    fn spent(&self) -> impl Iterator<Item = (Stage, Duration)> {
+        let applied = self.applied.map(|end| (Stage::Apply, end - self.began));
+        let from = self.applied.unwrap_or(self.began);
+        let pruned = self.pruned.map(|end| (Stage::Prune, end.saturating_duration_since(from)));
+        applied.into_iter().chain(pruned)
+    }
 }
 
 /// The timers and streams of the loop.
@@ -102,11 +139,13 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> Self {
         let id = source.id().clone();
-        let state = State::new(id.clone(), options.policy.clone(), clock());
+        let state = State::new(id.clone(), options.guards.clone(), source.known_moves(), clock());
         let cancel = Arc::new(AtomicBool::new(false));
         let source: Option<Box<dyn SourceReader>> = Some(Box::new(source));
-        let (told, told_held) = (BTreeMap::new(), None);
+        let (told, told_held) = (BTreeMap::new(), BTreeSet::new());
+        let (told_left, told_homeless) = (BTreeSet::new(), false);
         let (bulletin, on_ready) = (None, None);
+        let trouble = watch::Sender::new(None);
         Self {
             id,
             hub,
@@ -117,9 +156,18 @@ impl Engine {
             cancel,
             told,
             told_held,
+            told_left,
+            told_homeless,
+            committed_seconds: None,
             bulletin,
+            trouble,
             on_ready,
         }
+    }
+
+    /// Why the source cannot be read, for whoever wants to know.
+    pub fn trouble(&self) -> Trouble {
+        self.trouble.subscribe()
     }
 
     /// Has `call` called once the source has been read and its works on the hub are known.
@@ -156,6 +204,7 @@ impl Engine {
             {
                 call();
             }
+            self.ask_hub(&mut looped).await;
             if looped.fetch.is_none() && looped.next_fetch <= now {
                 looped.hinted = false;
                 looped.fetch = self.begin_fetch();
@@ -164,7 +213,9 @@ impl Engine {
                 looped.pass = self.begin_pass(now).await?;
             }
             if let Some(bulletin) = &mut self.bulletin {
-                bulletin.publish(&self.state, clock());
+                if let Some(status) = bulletin.publish(&self.state, clock()) {
+                    self.metrics.told(&status);
+                }
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
@@ -198,8 +249,9 @@ impl Engine {
         // What is under way ends by an event of its own.
         let fetch = if looped.fetch.is_none() { looped.next_fetch } else { far };
         let retry = if looped.pass.is_none() { self.state.next_due() } else { None };
+        let guards = if looped.pass.is_none() { self.state.guards().next_due() } else { None };
         let bulletin = self.bulletin.as_ref().and_then(Bulletin::due);
-        fetch.min(retry.unwrap_or(far)).min(bulletin.unwrap_or(far))
+        [retry, guards, bulletin].into_iter().flatten().fold(fetch, Instant::min)
     }
 
     /// Ends within `limits::SHUTDOWN`.
@@ -233,11 +285,13 @@ impl Engine {
         match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
+                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
                 self.on_read(&read, looped);
             }
             Err(error) => {
                 tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
                 self.metrics.fetched(&self.id, false);
+                self.trouble.send_replace(Some(with_causes(&error)));
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);
             }
         }
@@ -247,6 +301,10 @@ impl Engine {
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
         self.metrics.fetched(&self.id, true);
+        self.metrics.spent(&self.id, Stage::Fetch, read.spent.fetch);
+        if let Some(time) = read.spent.render {
+            self.metrics.spent(&self.id, Stage::Render, time);
+        }
         if !self.state.set_desired(&read.desired) {
             return;
         }
@@ -255,6 +313,10 @@ impl Engine {
             bulletin.touch();
         }
         tell_read(&self.id, read);
+        self.committed_seconds = read.committed_seconds;
+        if let Some(seconds) = read.committed_seconds {
+            self.metrics.commit(&self.id, seconds);
+        }
         self.metrics.rendered(&self.id, &read.desired);
         if let Some(pass) = &looped.pass {
             // What is under way belongs to an older commit: what has not begun is planned anew.
@@ -273,10 +335,16 @@ impl Engine {
     }
 
     fn on_pass_event(&mut self, event: Option<PassEvent>, looped: &mut Loop) {
-        match event {
-            Some(event) => self.take_pass_event(event),
-            None => looped.pass = None,
+        let Some(event) = event else {
+            for (stage, time) in looped.pass.take().iter().flat_map(Pass::spent) {
+                self.metrics.spent(&self.id, stage, time);
+            }
+            return;
+        };
+        if let Some(pass) = &mut looped.pass {
+            pass.note(&event);
         }
+        self.take_pass_event(event);
     }
 
     fn take_pass_event(&mut self, event: PassEvent) {
@@ -303,16 +371,17 @@ impl Engine {
         let (stop, stopped) = watch::channel(false);
         let lookups = self.state.take_lookups(now);
         if !lookups.is_empty() {
-            return Ok(Some(Pass { events: look_up(&self.hub, lookups), stop }));
+            return Ok(Some(Pass::new(look_up(&self.hub, lookups), stop)));
         }
         let Some((plan, tasks)) = self.plan(now).await? else { return Ok(None) };
+        self.metrics.spent(&self.id, Stage::Plan, now.elapsed());
         self.tell_plan(&plan);
         if tasks.is_empty() {
             return Ok(None);
         }
         let outcomes = execute(self.hub.clone(), tasks, self.options.execute, stopped);
         let events = outcomes.map(|outcome| PassEvent::Outcome(Box::new(outcome))).boxed();
-        Ok(Some(Pass { events, stop }))
+        Ok(Some(Pass::new(events, stop)))
     }
 
     /// The plan as things are, and its effects that are due.
@@ -320,11 +389,15 @@ impl Engine {
         let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
             return Ok(None);
         };
+        self.ask_ancestry(&desired, now).await?;
+        if !self.state.knows_ancestry() {
+            return Ok(None);
+        }
         self.ask_history(&desired, now).await?;
-        let Some(mut plan) = self.state.plan() else { return Ok(None) };
-        if self.state.wants_approvals(now) {
-            self.ask_approvals(now).await;
-            plan = self.state.plan().unwrap_or(plan);
+        self.set_time();
+        let Some(plan) = self.state.plan() else { return Ok(None) };
+        if !self.keep_record(&plan, now).await? {
+            return Ok(None);
         }
         let due = self.state.due(&plan, now);
         let mut tasks = Vec::with_capacity(due.len());
@@ -373,13 +446,109 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks the hub what was approved, as the plan has deletions that wait for it.
-    async fn ask_approvals(&mut self, now: Instant) {
-        let found = self.hub.approvals(&self.id).await;
-        if let Err(error) = &found {
-            tracing::warn!(source = %self.id, %error, "approvals on the hub are not known; deletions stay held");
+    /// Asks the hub what operators say, and for the source's record, where that is due and nothing is under way.
+    async fn ask_hub(&mut self, looped: &mut Loop) {
+        let now = clock();
+        if looped.pass.is_some() {
+            return;
         }
-        self.state.set_approvals(found.ok(), now);
+        if self.state.guards().wants_directives(now) {
+            let found = self.hub.directives(&self.id).await;
+            if let Err(error) = &found {
+                tracing::warn!(source = %self.id, %error, "what operators say on the hub is not known");
+            }
+            if self.state.set_directives(found.ok(), now) {
+                tracing::info!(source = %self.id, "somebody wants a sync: fetching now");
+                (looped.next_fetch, looped.hinted) = (now, true);
+            }
+            // Windows open and close, and clocks are set, at times that nothing tells of.
+            self.set_time();
+        }
+        if self.state.guards().wants_record(now) {
+            match self.hub.record(&self.id).await {
+                Ok(found) => self.state.set_record(found),
+                Err(error) => {
+                    tracing::warn!(source = %self.id, %error, "the source's record on the hub is not known");
+                    self.state.ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
+                }
+            }
+        }
+    }
+
+    fn set_time(&mut self) {
+        self.state.set_time(Timestamp::now(), &|name| TimeZone::get(name).ok());
+    }
+
+    /// Asks Git which of the applied commits the head builds on. Without an answer nothing is planned.
+    async fn ask_ancestry(
+        &mut self,
+        desired: &Arc<Desired>,
+        now: Instant,
+    ) -> Result<(), EngineError> {
+        let Some(head) = desired.commit else { return Ok(()) };
+        // One question about the old head, one about all commits, one about those that an approval names.
+        for _ in 0..3 {
+            let commits = self.state.take_unknown_ancestry(now);
+            if commits.is_empty() {
+                return Ok(());
+            }
+            let (asked, cancel) = (commits.clone(), self.cancel.clone());
+            match self.with_source(move |source| source.unreached(head, &asked, &cancel)).await? {
+                Some(Ok(unreached)) => self.state.set_ancestry(head, &commits, &unreached),
+                Some(Err(error)) => {
+                    tracing::error!(source = %self.id, %error, "Git's history cannot be read; nothing is changed");
+                    self.state.postpone_history(now);
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the source's record where the plan needs it. Answers whether the plan may be carried out.
+    async fn keep_record(&mut self, plan: &Plan, now: Instant) -> Result<bool, EngineError> {
+        self.tell_followed(plan);
+        let Some(record) = self.state.record_to_write(plan) else { return Ok(true) };
+        let before = self.state.guards().stored().cloned();
+        match self.hub.set_record(&self.id, &record, before.as_ref()).await {
+            Ok(stored) => {
+                let moves = stored.record.moves;
+                self.state.record_written(stored);
+                let kept = self.with_source(move |source| source.remember_moves(moves)).await?;
+                if let Some(Err(error)) = kept {
+                    tracing::warn!(source = %self.id, %error, "a restored hub may go unnoticed: its record's count cannot be kept");
+                }
+                // What the record says is part of what is planned.
+                self.set_time();
+                Ok(!record.restored || before.is_some_and(|before| before.record.restored))
+            }
+            Err(error @ (HubError::NoHome { .. } | HubError::Forbidden { .. })) => {
+                if !std::mem::replace(&mut self.told_homeless, true) {
+                    tracing::warn!(source = %self.id, %error, "the source has no record on the hub: a new process will not know all that this one does");
+                }
+                Ok(true)
+            }
+            Err(error) => {
+                tracing::warn!(source = %self.id, %error, "the source's record on the hub could not be written; nothing is changed before");
+                self.state.ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Says once which commits are left behind.
+    fn tell_followed(&mut self, plan: &Plan) {
+        let Some(left) = self.state.guards().followed().filter(|left| **left != self.told_left)
+        else {
+            return;
+        };
+        let some: Vec<String> = left.iter().take(10).map(CommitId::to_string).collect();
+        let head = plan.commit.map_or_else(String::new, |commit| commit.to_string());
+        tracing::warn!(
+            source = %self.id, commit = head, left = some.join(" "),
+            "the ref was rewound or force-pushed: it does not build on what was applied; following it"
+        );
+        self.told_left = left.clone();
     }
 
     /// The commit that last changed each work folder. Who last touched a work is good to know, but no reason to
@@ -422,6 +591,9 @@ impl Engine {
         self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
+        let said = self.hub.directives(&self.id).await?;
+        self.state.set_directives(Some(said), clock());
+        self.state.set_record(self.hub.record(&self.id).await?);
         // Once to act, once more where a name turned out to be taken or an object to be newer.
         for _ in 0..2 {
             let now = clock();
@@ -444,13 +616,13 @@ impl Engine {
 
     fn tell_plan(&mut self, plan: &Plan) {
         self.metrics.planned(&self.id, plan);
+        if let Some(seconds) = self.committed_seconds.filter(|_| plan.is_settled()) {
+            self.metrics.synced(&self.id, seconds);
+        }
         let mut told = BTreeMap::new();
         for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
-            // Held deletions are told together.
-            if matches!(
-                step.reason,
-                Reason::UpToDate | Reason::Suspended | Reason::HeldByBudget { .. }
-            ) {
+            // What a guard holds is told together.
+            if step.reason == Reason::UpToDate || step.reason.guard().is_some() {
                 continue;
             }
             let code = step.reason.code();
@@ -470,17 +642,21 @@ impl Engine {
 
     /// Says once what is held and how to let it through.
     fn tell_held(&mut self, plan: &Plan) {
-        let held = plan.held();
-        let hash = held.as_ref().map(|held| held.hash);
-        if let Some(held) = held.filter(|_| self.told_held != hash) {
-            let some: Vec<String> =
-                held.works.iter().take(10).map(|work| work.key.to_string()).collect();
+        let mut hashes = BTreeSet::new();
+        for hold in plan.holds(&self.id) {
+            let (hash, guard) = (hold.approval.hash(), Some(hold.guard));
+            hashes.insert(hash);
+            if self.told_held.contains(&hash) {
+                continue;
+            }
+            let of_guard = plan.steps.iter().filter(|step| step.reason.guard() == guard);
+            let some: Vec<String> = of_guard.take(10).map(|step| step.key.to_string()).collect();
             tracing::warn!(
-                source = %self.id, works = held.works.len(), hash = %held.hash, some = some.join(" "),
-                "deletions are held: {}; if they are meant: gitwork approve {}", held.excess, held.hash
+                source = %self.id, works = hold.works, guard = hold.guard.as_str(), %hash, some = some.join(" "),
+                "works are held: {}; if that is meant: gitwork approve {hash}", hold.reason
             );
         }
-        self.told_held = hash;
+        self.told_held = hashes;
     }
 
     fn tell_outcome(&self, outcome: &Outcome) {
@@ -505,9 +681,6 @@ fn clock() -> Instant {
 fn tell_read(source: &SourceId, read: &Read) {
     let desired = &read.desired;
     let commit = desired.commit.map_or_else(|| "uncommitted".into(), |commit| commit.to_string());
-    if let Some(before) = read.rewound_from {
-        tracing::warn!(%source, %commit, %before, "the ref was rewound or force-pushed; following it");
-    }
     let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
     tracing::info!(%source, at = read.name, %commit, works = desired.works.len(), errors, "read");
     for found in

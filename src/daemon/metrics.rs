@@ -1,16 +1,20 @@
 //! Metrics in the OpenMetrics text format. Labels are bounded: sources, and words of a fixed list.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::core::desired::Desired;
 use crate::core::name::SourceId;
-use crate::core::plan::{Action, Plan};
+use crate::core::plan::{Action, Guard, Plan};
+use crate::core::status::State;
+use crate::core::status::source::SourceStatus;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfSource {
@@ -36,6 +40,71 @@ struct Planned {
     action: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Held {
+    source: String,
+    guard: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Webhook {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfStage {
+    source: String,
+    stage: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfState {
+    source: String,
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HubRequest {
+    verb: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ForgeWrite {
+    source: String,
+    provider: &'static str,
+    outcome: &'static str,
+}
+
+/// A part of a sync.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Fetch,
+    Render,
+    Plan,
+    /// From the first write of a pass to the last that is no deletion.
+    Apply,
+    /// From there to the last deletion.
+    Prune,
+}
+
+impl Stage {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Fetch => "fetch",
+            Self::Render => "render",
+            Self::Plan => "plan",
+            Self::Apply => "apply",
+            Self::Prune => "prune",
+        }
+    }
+}
+
+/// From a plan of a small fleet to the writes of a large one: 1 ms to 4 minutes.
+fn durations() -> Histogram {
+    Histogram::new([0.001, 0.004, 0.016, 0.06, 0.25, 1.0, 4.0, 15.0, 60.0, 240.0])
+}
+
 /// What the daemon counts.
 #[derive(Debug)]
 pub struct Metrics {
@@ -47,6 +116,15 @@ pub struct Metrics {
     writes: Family<Write, Counter>,
     plans: Family<OfSource, Counter>,
     held_deletes: Family<OfSource, Gauge>,
+    held_works: Family<Held, Gauge>,
+    webhooks: Family<Webhook, Counter>,
+    durations: Family<OfStage, Histogram, fn() -> Histogram>,
+    states: Family<OfState, Gauge>,
+    commit: Family<OfSource, Gauge>,
+    synced_commit: Family<OfSource, Gauge>,
+    hub_requests: Family<HubRequest, Counter>,
+    forge_writes: Family<ForgeWrite, Counter>,
+    branch_commits: Family<Result, Counter>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -64,24 +142,72 @@ fn count(number: usize) -> i64 {
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("gitwork");
-        let fetches = Family::default();
-        registry.register("fetches", "Fetches of a source, by result", fetches.clone());
-        let last_fetch = Family::default();
-        let help = "When the source was last fetched, in seconds since 1970";
-        registry.register("last_fetch_timestamp_seconds", help, last_fetch.clone());
-        let works = Family::default();
-        registry.register("works", "Works by what the last plan does with them", works.clone());
-        let errors = Family::default();
-        registry.register("source_errors", "Errors in the source's files", errors.clone());
-        let writes = Family::default();
-        registry.register("hub_writes", "Writes to the hub, by effect and result", writes.clone());
-        let plans = Family::default();
-        registry.register("plans", "Plans made for a source", plans.clone());
-        let held_deletes = Family::default();
-        let help = "Deletions over the budget that wait for approval";
-        registry.register("held_deletes", help, held_deletes.clone());
-        Self { registry, fetches, last_fetch, works, errors, writes, plans, held_deletes }
+        let of = &mut registry;
+        Self {
+            fetches: family(of, "fetches", "Fetches of a source, by result"),
+            last_fetch: family(
+                of,
+                "last_fetch_timestamp_seconds",
+                "When the source was last fetched, in seconds since 1970",
+            ),
+            works: family(of, "works", "Works by what the last plan does with them"),
+            errors: family(of, "source_errors", "Errors in the source's files"),
+            writes: family(of, "hub_writes", "Writes to the hub, by effect and result"),
+            plans: family(of, "plans", "Plans made for a source"),
+            held_deletes: family(
+                of,
+                "held_deletes",
+                "Deletions over the budget that wait for approval",
+            ),
+            held_works: family(
+                of,
+                "held_works",
+                "Works that the last plan holds, by the guard that does",
+            ),
+            webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
+            durations: {
+                let family: Family<OfStage, Histogram, fn() -> Histogram> =
+                    Family::new_with_constructor(durations);
+                let help = "How long each stage of a sync took, in seconds";
+                of.register("sync_duration_seconds", help, family.clone());
+                family
+            },
+            states: family(of, "work_states", "Works by how far their clusters are with them"),
+            commit: family(
+                of,
+                "commit_timestamp_seconds",
+                "When the commit that was read was made, in seconds since 1970",
+            ),
+            synced_commit: family(
+                of,
+                "synced_commit_timestamp_seconds",
+                "When the last commit that the hub has whole was made, in seconds since 1970",
+            ),
+            hub_requests: family(of, "hub_requests", "Requests to the hub, by verb and outcome"),
+            forge_writes: family(
+                of,
+                "forge_writes",
+                "Commit statuses and check runs, by forge and outcome",
+            ),
+            branch_commits: family(
+                of,
+                "status_branch_commits",
+                "Pushes to the status branch, by result",
+            ),
+            registry,
+        }
     }
+}
+
+/// A family of metrics, registered.
+fn family<L, M>(registry: &mut Registry, name: &str, help: &str) -> Family<L, M>
+where
+    L: EncodeLabelSet + Clone + std::hash::Hash + Eq + std::fmt::Debug + Send + Sync + 'static,
+    M: EncodeMetric + TypedMetric + Default + std::fmt::Debug + Send + Sync + 'static,
+{
+    let family = Family::default();
+    registry.register(name, help, family.clone());
+    family
 }
 
 impl Metrics {
@@ -104,6 +230,10 @@ impl Metrics {
         self.plans.get_or_create(&of_source(source)).inc();
         let held = plan.held().map_or(0, |held| held.works.len());
         self.held_deletes.get_or_create(&of_source(source)).set(count(held));
+        for guard in Guard::ALL {
+            let label = Held { source: source.to_string(), guard: guard.as_str() };
+            self.held_works.get_or_create(&label).set(count(plan.held_by(guard)));
+        }
         for action in Action::ALL {
             let works = plan.steps.iter().filter(|step| step.action() == action).count();
             let label = Planned { source: source.to_string(), action: action.as_str() };
@@ -114,6 +244,50 @@ impl Metrics {
     pub fn wrote(&self, source: &SourceId, effect: &'static str, succeeded: bool) {
         let source = source.to_string();
         self.writes.get_or_create(&Write { source, effect, result: word(succeeded) }).inc();
+    }
+
+    /// How long a stage took.
+    pub fn spent(&self, source: &SourceId, stage: Stage, time: Duration) {
+        let label = OfStage { source: source.to_string(), stage: stage.as_str() };
+        self.durations.get_or_create(&label).observe(time.as_secs_f64());
+    }
+
+    /// How far the clusters are.
+    pub fn told(&self, status: &SourceStatus) {
+        for state in State::ALL {
+            let works = status.works.values().filter(|work| work.state == state).count();
+            let label = OfState { source: status.source.to_string(), state: state.as_str() };
+            self.states.get_or_create(&label).set(count(works));
+        }
+    }
+
+    /// A commit was read that was made then, in seconds since 1970.
+    pub fn commit(&self, source: &SourceId, committed_seconds: i64) {
+        self.commit.get_or_create(&of_source(source)).set(committed_seconds);
+    }
+
+    /// The hub has all of a commit that was made then.
+    pub fn synced(&self, source: &SourceId, committed_seconds: i64) {
+        self.synced_commit.get_or_create(&of_source(source)).set(committed_seconds);
+    }
+
+    pub fn hub_request(&self, verb: &'static str, outcome: &'static str) {
+        self.hub_requests.get_or_create(&HubRequest { verb, outcome }).inc();
+    }
+
+    pub fn forge_write(&self, source: &SourceId, provider: &'static str, outcome: &'static str) {
+        let source = source.to_string();
+        self.forge_writes.get_or_create(&ForgeWrite { source, provider, outcome }).inc();
+    }
+
+    /// A push to the status branch: `pushed`, `unchanged` or `failure`.
+    pub fn branch_commit(&self, source: &SourceId, result: &'static str) {
+        self.branch_commits.get_or_create(&Result { source: source.to_string(), result }).inc();
+    }
+
+    pub fn webhook(&self, accepted: bool) {
+        let result = if accepted { "accepted" } else { "refused" };
+        self.webhooks.get_or_create(&Webhook { result }).inc();
     }
 
     /// As a scraper reads them.

@@ -2,8 +2,12 @@
 
 pub mod bulletin;
 pub mod engine;
+pub mod guards;
 pub mod http;
 pub mod metrics;
+pub mod page;
 pub mod reader;
 pub mod reporters;
 pub mod state;
+pub mod transitions;
+pub mod webhook;

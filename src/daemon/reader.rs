@@ -28,6 +28,14 @@ pub trait SourceReader: Send + 'static {
         folders: &BTreeSet<RepoPath>,
         cancel: &AtomicBool,
     ) -> Result<BTreeMap<RepoPath, CommitId>, ReadError>;
+    fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, ReadError>;
+    fn known_moves(&self) -> u64;
+    fn remember_moves(&self, moves: u64) -> std::io::Result<()>;
     /// `None`: the next call may block, and so has to be made on a thread that may. A source in memory never blocks
     /// and says how long the call is to take on tokio's clock, which a simulation moves on by itself.
     fn latency(&mut self) -> Option<Duration> {
@@ -57,6 +65,20 @@ impl SourceReader for Source {
         cancel: &AtomicBool,
     ) -> Result<BTreeMap<RepoPath, CommitId>, ReadError> {
         Self::last_changed(self, head, folders, cancel)
+    }
+    fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, ReadError> {
+        Self::unreached(self, head, commits, cancel)
+    }
+    fn known_moves(&self) -> u64 {
+        Self::known_moves(self)
+    }
+    fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
+        Self::remember_moves(self, moves)
     }
 }
 

@@ -8,10 +8,12 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::metrics::Metrics;
 use crate::core::forge::{AddressError, CommitStatusConfig, StatusBranchConfig};
 use crate::core::name::ClusterName;
+use crate::forge::contexts::ContextsError;
 use crate::forge::reporter::StatusFeed;
-use crate::forge::{CommitStatusReporter, ForgeClient, StatusBranchReporter};
+use crate::forge::{CommitStatusReporter, Contexts, ForgeClient, StatusBranchReporter};
 use crate::git::{PushError, Reference, StatusBranch};
 use crate::hub::fleet::FleetError;
 use crate::source::{Repository, SourceConfig};
@@ -32,6 +34,8 @@ pub enum ReportingError {
     Folder { field: &'static str },
     #[error("commitStatus: {0}")]
     Address(#[from] AddressError),
+    #[error("commitStatus.{0}")]
+    Contexts(#[from] ContextsError),
     #[error("statusBranch: {0}")]
     Branch(#[from] PushError),
     #[error("statusBranch: {branch} is the branch that the source is read from; name another one")]
@@ -51,14 +55,20 @@ impl Reporting {
         feed: &StatusFeed,
         stop: &watch::Receiver<bool>,
         tasks: &mut JoinSet<()>,
+        metrics: &Arc<Metrics>,
     ) -> Result<(), ReportingError> {
         let Repository::Git { remote, reference, cache } = &source.repository else {
             let field = if self.commit_status.is_some() { "commitStatus" } else { "statusBranch" };
             return if self.is_empty() { Ok(()) } else { Err(ReportingError::Folder { field }) };
         };
         if let Some(config) = &self.commit_status {
-            let client = ForgeClient::new(config.target(&remote.url)?, config);
-            tasks.spawn(CommitStatusReporter::new(client).run(feed.clone(), stop.clone()));
+            let client = ForgeClient::new(config.target(&remote.url)?, config, &source.path)?;
+            let contexts = Contexts::new(&config.contexts)?;
+            let (metrics, id, provider) = (metrics.clone(), source.id.clone(), config.provider);
+            let count =
+                Box::new(move |outcome| metrics.forge_write(&id, provider.as_str(), outcome));
+            let reporter = CommitStatusReporter::new(client, contexts).counted(count);
+            tasks.spawn(reporter.run(feed.clone(), stop.clone()));
         }
         if let Some(config) = &self.status_branch {
             if *reference == Reference::Branch(config.branch.clone()) {
@@ -67,7 +77,9 @@ impl Reporting {
             let folder = cache.join(format!("{}-status", source.id));
             let branch = StatusBranch::open(&folder, (**remote).clone(), &config.branch)?;
             let interval = Duration::from_secs(config.interval_seconds);
-            let reporter = StatusBranchReporter::new(branch, interval);
+            let (metrics, id) = (metrics.clone(), source.id.clone());
+            let count = Box::new(move |result| metrics.branch_commit(&id, result));
+            let reporter = StatusBranchReporter::new(branch, interval).counted(count);
             tasks.spawn(reporter.run(feed.clone(), stop.clone()));
         }
         Ok(())

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
+use super::guards::{GuardOptions, Guards};
 use crate::core::backoff::{self, Backoffs, Setback};
-use crate::core::budget::Approved;
 use crate::core::desired::Desired;
+use crate::core::directives::Directives;
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
+use crate::core::record::Record;
 use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
-use crate::hub::{HubError, HubEvent};
-use crate::limits;
+use crate::hub::{HubError, HubEvent, StoredRecord};
 
 /// One source's state.
 #[derive(Debug)]
@@ -39,10 +41,8 @@ pub struct State {
     looks_again: BTreeMap<WorkKey, LookAgain>,
     /// When Git's history may be asked again, after that has failed.
     history_due: Option<Instant>,
-    /// The last plan has held deletions, so that it is worth asking for approvals.
-    held: bool,
-    /// When to ask for them again.
-    approvals_due: Option<Instant>,
+    /// What is known of approvals, suspensions, rewinds and windows.
+    guards: Guards,
     /// Something has changed since the last plan.
     dirty: bool,
 }
@@ -59,10 +59,12 @@ struct LookAgain {
 }
 
 impl State {
-    pub fn new(source: SourceId, policy: Policy, now: Instant) -> Self {
+    /// `known_moves`: what this machine remembers of the source's record on the hub.
+    pub fn new(source: SourceId, options: GuardOptions, known_moves: u64, now: Instant) -> Self {
         Self {
             source,
-            policy,
+            policy: options.policy.clone(),
+            guards: Guards::new(options, known_moves),
             desired: None,
             observed: None,
             departed: Departed::new(),
@@ -72,8 +74,6 @@ impl State {
             lookups: BTreeSet::new(),
             looks_again: BTreeMap::new(),
             history_due: None,
-            held: false,
-            approvals_due: None,
             dirty: false,
         }
     }
@@ -84,7 +84,25 @@ impl State {
 
     /// Both sides are known, so that there is something to plan.
     pub fn is_ready(&self) -> bool {
-        self.desired.is_some() && self.observed.is_some()
+        self.desired.is_some() && self.observed.is_some() && self.guards.is_known()
+    }
+
+    /// Plans as if the operator had set this.
+    pub fn set_options(&mut self, options: GuardOptions) {
+        let before = self.policy.budgets_before.take();
+        self.policy = Policy { budgets_before: before, ..options.policy.clone() };
+        self.guards.set_options(options);
+        self.dirty = true;
+    }
+
+    /// Whether the hub has a work of this uid among those that are known.
+    pub fn is_on_hub(&self, uid: &str) -> bool {
+        let works = self.observed.iter().flat_map(|observed| observed.works.values());
+        works.into_iter().any(|work| work.uid == uid)
+    }
+
+    pub fn guards(&self) -> &Guards {
+        &self.guards
     }
 
     /// Takes over what was read from Git. Answers whether it is another state than before.
@@ -111,6 +129,10 @@ impl State {
 
     /// Takes over a complete list.
     pub fn set_listed(&mut self, works: Vec<ObservedWork>) {
+        if self.observed.is_some() {
+            // The list came after a time of which nothing is known: the hub may be another one now, or an older one.
+            self.guards.ask_record_again(None);
+        }
         self.observed.get_or_insert_default().listed(&self.source, works);
         self.dirty = true;
     }
@@ -256,11 +278,10 @@ impl State {
         let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return None };
         let plan = plan::plan(desired, observed, &self.departed, &self.policy);
         self.dirty = false;
-        self.held = plan.held().is_some();
-        if !self.held {
-            // What Git says of budgets judges the next commit, but never the one that brings it.
-            self.policy.budgets_before = Some(desired.budgets.clone());
-            self.approvals_due = None;
+        if Guards::leaves_nothing_held(&self.policy, desired, &plan) {
+            // What Git says judges the next commit, but never the one that brings it.
+            self.policy.budgets_before = Some(desired.rules.budgets.clone());
+            self.guards.settle_rules(desired);
         }
         // What has nothing to do now has nothing to try again, but for names that are taken.
         let can_act: BTreeSet<&WorkKey> = plan
@@ -291,18 +312,82 @@ impl State {
         effect.body().is_some() || self.asked.contains(&step.key)
     }
 
-    /// Whether approvals should be asked for now.
-    pub fn wants_approvals(&self, now: Instant) -> bool {
-        self.held && self.approvals_due.is_none_or(|due| due <= now)
+    /// Takes over what operators say on the hub. Answers whether somebody wants a sync now.
+    pub fn set_directives(&mut self, found: Option<Directives>, now: Instant) -> bool {
+        let (changed, wanted) = self.guards.set_directives(found, now);
+        self.dirty |= changed;
+        wanted
     }
 
-    /// Takes over what was approved on the hub. Where that could not be read, what is known goes on to count.
-    pub fn set_approvals(&mut self, approved: Option<Approved>, now: Instant) {
-        self.approvals_due = Some(now + limits::APPROVAL_POLL);
-        if let Some(approved) = approved.filter(|approved| *approved != self.policy.approved) {
-            self.policy.approved = approved;
-            self.dirty = true;
+    /// Takes over the source's record on the hub.
+    pub fn set_record(&mut self, found: Option<StoredRecord>) {
+        let ours =
+            |observed: &Observed| observed.works.values().any(|work| work.is_ours(&self.source));
+        let has_works = self.observed.as_ref().is_some_and(ours);
+        if let Some(stored) = &found {
+            self.policy.budgets_before = Some(stored.record.rules.budgets.clone());
         }
+        let before = self.guards.stored().cloned();
+        self.dirty |= before != found || before.is_none();
+        self.guards.set_record(found, has_works);
+    }
+
+    /// The record could not be read or written, or another has written it; it is asked for again, when `due`.
+    pub fn ask_record_again(&mut self, due: Option<Instant>) {
+        self.guards.ask_record_again(due);
+        self.dirty = true;
+    }
+
+    /// The hub has taken the record.
+    pub fn record_written(&mut self, stored: StoredRecord) {
+        self.guards.record_written(stored);
+        self.dirty = true;
+    }
+
+    /// Commits to ask Git about now, before the next plan. As for [`Self::take_unknown_departed`], nothing wakes the
+    /// loop for a time that has come.
+    pub fn take_unknown_ancestry(&mut self, now: Instant) -> BTreeSet<CommitId> {
+        if self.history_due.is_some_and(|due| due > now) {
+            return BTreeSet::new();
+        }
+        self.history_due = None;
+        match (&self.desired, &self.observed) {
+            (Some(desired), Some(observed)) => self.guards.to_ask(desired, observed),
+            _ => BTreeSet::new(),
+        }
+    }
+
+    /// Whether Git has answered all that has to be known of the head.
+    pub fn knows_ancestry(&self) -> bool {
+        match (&self.desired, &self.observed) {
+            (Some(desired), Some(observed)) => self.guards.to_ask(desired, observed).is_empty(),
+            _ => false,
+        }
+    }
+
+    pub fn set_ancestry(
+        &mut self,
+        head: CommitId,
+        asked: &BTreeSet<CommitId>,
+        unreached: &BTreeSet<CommitId>,
+    ) {
+        self.guards.learn(head, asked, unreached);
+        self.history_due = None;
+    }
+
+    /// Has the guards look at the time, and at all that is known by now.
+    pub fn set_time(&mut self, now: Timestamp, zone: &dyn Fn(&str) -> Option<TimeZone>) {
+        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return };
+        let before = self.policy.closed.is_some();
+        self.guards.apply(&mut self.policy, desired, observed, now, zone);
+        self.dirty |= before != self.policy.closed.is_some();
+    }
+
+    /// The record to write before the plan is carried out.
+    pub fn record_to_write(&self, plan: &Plan) -> Option<Record> {
+        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        let free = Guards::leaves_nothing_held(&self.policy, desired, plan);
+        self.guards.record_to_write(desired, observed, plan, free)
     }
 
     /// The steps of a plan that are to be done now: not those that failed just before.
@@ -333,10 +418,9 @@ impl State {
 
     /// When the next retry is due.
     pub fn next_due(&self) -> Option<Instant> {
-        let approvals = self.approvals_due.filter(|_| self.held);
         let effects = self.backoffs.next_due().map(|due| self.start + due);
         let looks = self.looks_again.values().map(|again| again.due);
-        looks.chain(effects).chain(self.history_due).chain(approvals).min()
+        looks.chain(effects).chain(self.history_due).min()
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::reporter::StatusFeed;
+use super::reporter::{Count, StatusFeed};
 use crate::core::backoff::{self, Setback};
 use crate::core::status::source::SourceStatus;
 use crate::error::with_causes;
@@ -25,12 +25,19 @@ pub struct StatusBranchReporter {
     failures: u32,
     /// What was last told of a failure, so that it is told once.
     told: Option<String>,
+    /// Told of each publication's outcome, a word of a fixed list.
+    count: Option<Count>,
 }
 
 impl StatusBranchReporter {
     /// `interval` is the least time between two commits.
     pub fn new(branch: StatusBranch, interval: Duration) -> Self {
-        Self { branch: Some(branch), interval, failures: 0, told: None }
+        Self { branch: Some(branch), interval, failures: 0, told: None, count: None }
+    }
+
+    /// Has the outcome of each publication told.
+    pub fn counted(self, count: Count) -> Self {
+        Self { count: Some(count), ..self }
     }
 
     /// Runs until `stop` is true, or the feed ends.
@@ -76,6 +83,13 @@ impl StatusBranchReporter {
             return NEEDS_SOMEBODY;
         };
         self.branch = Some(branch);
+        if let Some(count) = &self.count {
+            count(match &published {
+                Ok(Published::Pushed { .. }) => "pushed",
+                Ok(Published::Unchanged) => "unchanged",
+                Err(_) => "failure",
+            });
+        }
         match published {
             Ok(published) => {
                 if let Published::Pushed { commit } = published {

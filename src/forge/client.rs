@@ -1,276 +1,179 @@
-//! One commit status as one HTTP exchange. A new connection for each: there are a few in a minute at most, and so
-//! that a token, a CA bundle or an address that has changed is used without a restart.
+//! Writes to one repository's forge: commit statuses, or the check runs of a GitHub App.
 
-use std::error::Error as _;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::body::Bytes;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::header::{HeaderMap, HeaderValue};
-use http::{Request, Uri};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::legacy::connect::{Connect, HttpConnector};
-use hyper_util::client::legacy::{Client, Error as HttpError};
-use hyper_util::rt::TokioExecutor;
+use http::header::HeaderValue;
 use jiff::Timestamp;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 
-use crate::core::forge::answer::{self, Answer, Rejection};
+use super::app::App;
+use super::file::{FileError, read_secret};
+use super::http::{ForgeError, Http, Received};
+use crate::core::forge::answer::{self, Rejection};
+use crate::core::forge::checks::{self, ANNOTATIONS_PER_REQUEST};
+use crate::core::forge::config::Login;
 use crate::core::forge::request::authorization;
-use crate::core::forge::{CommitStatus, CommitStatusConfig, HttpRequest, Target, request};
-use crate::limits;
+use crate::core::forge::{
+    AddressError, CommitState, CommitStatus, CommitStatusConfig, HttpRequest, Target, request,
+};
+use crate::core::name::{CommitId, RepoPath};
+use crate::core::status::source::SourceStatus;
 
-/// Why there was no answer to read. No message holds the token.
-#[derive(Debug, thiserror::Error)]
-pub enum ForgeError {
-    #[error("cannot use the file {file} ({purpose}): {problem}")]
-    File { file: PathBuf, purpose: &'static str, problem: String },
-    #[error("the proxy must be an http URL, as in http://proxy.example:3128")]
-    Proxy,
-    #[error("{url} is no address that a request can be sent to: check `apiUrl`")]
-    Address { url: String },
-    #[error("{host} did not answer within {} s", limits::FORGE_CALL.as_secs())]
-    TimedOut { host: String },
-    #[error("no connection to {host}: {problem}")]
-    Connection { host: String, problem: String },
-    #[error(
-        "the answer of {host} broke off or is longer than {} bytes",
-        limits::FORGE_ANSWER_BYTES_MAX
-    )]
-    HalfAnswer { host: String },
-}
-
-impl From<ForgeError> for Rejection {
-    fn from(error: ForgeError) -> Self {
-        let message = error.to_string();
-        match error {
-            ForgeError::File { .. } | ForgeError::Proxy | ForgeError::Address { .. } => {
-                Self::Blocked { message }
-            }
-            ForgeError::TimedOut { .. }
-            | ForgeError::Connection { .. }
-            | ForgeError::HalfAnswer { .. } => Self::Later { after: None, message },
-        }
-    }
-}
+/// Check runs that are remembered, to be updated; past it the oldest commits' are forgotten.
+const RUNS_MAX: usize = 1_000;
 
 /// Writes the commit statuses of one repository.
 #[derive(Debug, Clone)]
 pub struct ForgeClient {
     target: Target,
-    token_file: PathBuf,
-    ca_file: Option<PathBuf>,
-    proxy: Option<String>,
+    http: Http,
+    how: How,
 }
 
-/// An answer, read whole.
-struct Received {
-    status: u16,
-    headers: HeaderMap,
-    body: Bytes,
+#[derive(Debug, Clone)]
+enum How {
+    /// Commit statuses, with the token of this file.
+    Statuses { token_file: PathBuf },
+    /// Check runs of an App, with annotations in files below `root`.
+    Checks { app: Arc<App>, runs: Arc<Mutex<Runs>>, root: RepoPath },
+}
+
+/// The check runs that this process has made, by commit and name.
+type Runs = BTreeMap<(u64, CommitId, String), Run>;
+
+/// A check run on the forge.
+#[derive(Debug, Clone)]
+struct Run {
+    id: u64,
+    /// A run that is over does not begin again.
+    completed: bool,
+    /// Annotations are only ever added.
+    annotations: usize,
 }
 
 impl ForgeClient {
-    pub fn new(target: Target, config: &CommitStatusConfig) -> Self {
-        Self {
-            target,
-            token_file: PathBuf::from(&config.token_file),
+    /// `root` is where the source's files are in the repository.
+    pub fn new(
+        target: Target,
+        config: &CommitStatusConfig,
+        root: &RepoPath,
+    ) -> Result<Self, AddressError> {
+        let http = Http {
             ca_file: config.ca_file.as_ref().map(PathBuf::from),
             proxy: config.proxy.clone(),
-        }
+        };
+        let how = match config.login()? {
+            Login::Token(file) => How::Statuses { token_file: PathBuf::from(file) },
+            Login::App(app) => How::Checks {
+                app: Arc::new(App::new(app)),
+                runs: Arc::default(),
+                root: root.clone(),
+            },
+        };
+        Ok(Self { target, http, how })
     }
 
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Writes one status, within `limits::FORGE_CALL`.
-    pub async fn write(&self, status: &CommitStatus) -> Result<(), Rejection> {
-        let token = read_token(&self.token_file)?;
-        let request = request(&self.target, status);
-        let received = self.exchange(&request, &token).await?;
-        let header = |name: &str| received.headers.get(name).and_then(|value| value.to_str().ok());
-        let answer = Answer {
-            status: received.status,
-            retry_after: header("retry-after"),
-            limit_remaining: header("x-ratelimit-remaining"),
-            limit_reset: header("x-ratelimit-reset"),
-            body: &received.body,
-        };
-        answer::read(&self.target, &answer, Timestamp::now())
-            .map_err(|rejection| without(rejection, &token))
-    }
-
-    async fn exchange(&self, request: &HttpRequest, token: &str) -> Result<Received, ForgeError> {
-        let (uri, request) = self.http_request(request, token)?;
-        let host = uri.authority().map_or_else(String::new, ToString::to_string);
-        let tls = tls_config(self.ca_file.as_deref()).await?;
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_connect_timeout(Some(limits::HUB_CONNECT));
-        let https =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-        let call = async {
-            match &self.proxy {
-                Some(proxy) => {
-                    let tunnel = tunnel(proxy, http)?;
-                    send(https.wrap_connector(tunnel), request, &host).await
-                }
-                None => send(https.wrap_connector(http), request, &host).await,
+    /// Writes one status. `details` is what is known of the status's commit, where it is that commit's.
+    pub async fn write(
+        &self,
+        status: &CommitStatus,
+        details: Option<&SourceStatus>,
+    ) -> Result<(), Rejection> {
+        match &self.how {
+            How::Statuses { token_file } => {
+                let token = read_secret(token_file, "token").map_err(ForgeError::from)?;
+                let login = |problem| FileError::new(token_file, "token", problem);
+                self.send(&request(&self.target, status), &token, login).await.map(drop)
             }
-        };
-        let answered = tokio::time::timeout(limits::FORGE_CALL, call).await;
-        answered.map_err(|_| ForgeError::TimedOut { host: host.clone() })?
+            How::Checks { app, runs, root } => {
+                let token = app.token(&self.http, &self.target).await?;
+                let details = details.filter(|details| details.commit == Some(status.commit));
+                let written = self.write_check(&token, runs, status, details, root).await;
+                if let Err(Rejection::Blocked { .. }) = &written {
+                    // Whatever was wrong with it: the next write logs in anew.
+                    app.forget();
+                }
+                written
+            }
+        }
     }
 
-    fn http_request(
+    async fn send(
         &self,
         request: &HttpRequest,
         token: &str,
-    ) -> Result<(Uri, Request<Full<Bytes>>), ForgeError> {
-        let address = || ForgeError::Address { url: request.url.clone() };
-        let uri: Uri = request.url.parse().map_err(|_| address())?;
-        let mut built = Request::builder().method(request.method).uri(uri.clone());
-        for (name, value) in &request.headers {
-            built = built.header(*name, value);
-        }
-        let (name, value) = authorization(self.target.provider, token);
-        let mut value = HeaderValue::from_str(&value).map_err(|_| {
-            unusable(&self.token_file, "token", "it has characters that a header must not have")
+        unusable: impl Fn(&'static str) -> FileError,
+    ) -> Result<Received, Rejection> {
+        let login = login(&self.target, token).ok_or_else(|| {
+            ForgeError::from(unusable("it has characters that a header must not have"))
         })?;
-        value.set_sensitive(true);
-        let body = Full::new(Bytes::from(request.body.to_string()));
-        Ok((uri, built.header(name, value).body(body).map_err(|_| address())?))
+        let received = self.http.exchange(request, login).await?;
+        answer::read(&self.target, &received.answer(), Timestamp::now())
+            .map_err(|rejection| rejection.without(token))?;
+        Ok(received)
     }
-}
 
-async fn send<C>(
-    connector: C,
-    request: Request<Full<Bytes>>,
-    host: &str,
-) -> Result<Received, ForgeError>
-where
-    C: Connect + Clone + Send + Sync + 'static,
-{
-    let client = Client::builder(TokioExecutor::new()).build(connector);
-    let failed = |error: HttpError| {
-        let problem = causes(&error);
-        ForgeError::Connection { host: host.to_owned(), problem }
-    };
-    let answer = client.request(request).await.map_err(failed)?;
-    let (head, body) = answer.into_parts();
-    let body = Limited::new(body, limits::FORGE_ANSWER_BYTES_MAX).collect().await;
-    let body = body.map_err(|_| ForgeError::HalfAnswer { host: host.to_owned() })?;
-    Ok(Received { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
-}
-
-/// The innermost cause: hyper's own words say little.
-fn causes(error: &HttpError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = inner.to_string();
-        cause = inner.source();
-    }
-    text
-}
-
-/// A connection through a proxy's CONNECT.
-fn tunnel(proxy: &str, http: HttpConnector) -> Result<Tunnel<HttpConnector>, ForgeError> {
-    let rest = proxy.strip_prefix("http://").ok_or(ForgeError::Proxy)?.trim_end_matches('/');
-    let (credentials, place) = match rest.rsplit_once('@') {
-        Some((credentials, place)) => (Some(credentials), place),
-        None => (None, rest),
-    };
-    let uri: Uri = format!("http://{place}").parse().map_err(|_| ForgeError::Proxy)?;
-    let tunnel = Tunnel::new(uri, http);
-    let Some(credentials) = credentials else { return Ok(tunnel) };
-    let value = format!("Basic {}", STANDARD.encode(credentials));
-    let mut value = HeaderValue::from_str(&value).map_err(|_| ForgeError::Proxy)?;
-    value.set_sensitive(true);
-    Ok(tunnel.with_auth(value))
-}
-
-fn unusable(file: &Path, purpose: &'static str, problem: impl Into<String>) -> ForgeError {
-    ForgeError::File { file: file.to_owned(), purpose, problem: problem.into() }
-}
-
-fn read_token(file: &Path) -> Result<String, ForgeError> {
-    let bytes = read_bounded(file, "token", limits::TOKEN_BYTES_MAX)?;
-    let text = String::from_utf8(bytes).map_err(|_| unusable(file, "token", "it is not text"))?;
-    match text.trim() {
-        "" => Err(unusable(file, "token", "it is empty")),
-        token => Ok(token.to_owned()),
-    }
-}
-
-fn read_bounded(file: &Path, purpose: &'static str, limit: u64) -> Result<Vec<u8>, ForgeError> {
-    use std::io::Read as _;
-    let opened =
-        std::fs::File::open(file).map_err(|error| unusable(file, purpose, error.to_string()))?;
-    let mut bytes = Vec::new();
-    opened
-        .take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unusable(file, purpose, error.to_string()))?;
-    if bytes.len() as u64 > limit {
-        return Err(unusable(file, purpose, format!("it is longer than {limit} bytes")));
-    }
-    Ok(bytes)
-}
-
-/// The trusted authorities: those of the file, or the system's.
-async fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, ForgeError> {
-    let roots = match ca_file {
-        Some(file) => bundle(file)?,
-        None => {
-            // Some 150 files on a usual system.
-            let loaded = tokio::task::spawn_blocking(|| {
-                let mut roots = RootCertStore::empty();
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-                roots
-            });
-            loaded.await.unwrap_or_else(|_| RootCertStore::empty())
+    async fn write_check(
+        &self,
+        token: &str,
+        runs: &Mutex<Runs>,
+        status: &CommitStatus,
+        details: Option<&SourceStatus>,
+        root: &RepoPath,
+    ) -> Result<(), Rejection> {
+        let name = self.target.context_of(status);
+        let key = (status.commit, name);
+        let annotations = details.map_or_else(Vec::new, |it| checks::annotations(it, root));
+        let is_over = status.state != CommitState::Pending;
+        let before = known(runs, &key).filter(|run| is_over || !run.completed);
+        let mut run = before.unwrap_or(Run { id: 0, completed: false, annotations: 0 });
+        loop {
+            let left = annotations.get(run.annotations..).unwrap_or_default();
+            let batch = left.get(..ANNOTATIONS_PER_REQUEST).unwrap_or(left);
+            let id = (run.id > 0).then_some(run.id);
+            let request = checks::request(&self.target, id, status, details, batch);
+            let unusable = |problem| FileError::new("".as_ref(), "token of the App", problem);
+            let received = self.send(&request, token, unusable).await?;
+            if id.is_none() {
+                run.id = checks::id_of(&received.body).ok_or_else(|| Rejection::Later {
+                    after: None,
+                    message: "GitHub's answer has no id of the check run".into(),
+                })?;
+            }
+            run.completed = is_over;
+            run.annotations += batch.len();
+            remember(runs, &key, &run);
+            if batch.len() == left.len() {
+                return Ok(());
+            }
         }
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| ForgeError::Connection {
-        host: "TLS".into(),
-        problem: error.to_string(),
-    })?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    }
 }
 
-fn bundle(file: &Path) -> Result<RootCertStore, ForgeError> {
-    const PURPOSE: &str = "CA bundle";
-    let text = read_bounded(file, PURPOSE, limits::CA_BUNDLE_BYTES_MAX)?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate =
-            certificate.map_err(|error| unusable(file, PURPOSE, error.to_string()))?;
-        roots.add(certificate).map_err(|error| unusable(file, PURPOSE, error.to_string()))?;
-    }
-    if roots.is_empty() {
-        return Err(unusable(file, PURPOSE, "it has no PEM certificate"));
-    }
-    Ok(roots)
+/// The header to log in with; `None` where the token cannot stand in one.
+pub fn login(target: &Target, token: &str) -> Option<(&'static str, HeaderValue)> {
+    let (name, value) = authorization(target.provider, token);
+    let mut value = HeaderValue::from_str(&value).ok()?;
+    value.set_sensitive(true);
+    Some((name, value))
 }
 
-/// A forge may quote what it was sent.
-fn without(rejection: Rejection, token: &str) -> Rejection {
-    let clean = |message: String| message.replace(token, "[token]");
-    match rejection {
-        Rejection::Later { after, message } => Rejection::Later { after, message: clean(message) },
-        Rejection::Blocked { message } => Rejection::Blocked { message: clean(message) },
-        Rejection::NoCommit { message } => Rejection::NoCommit { message: clean(message) },
-        Rejection::Full { message } => Rejection::Full { message: clean(message) },
+fn known(runs: &Mutex<Runs>, (commit, name): &(CommitId, String)) -> Option<Run> {
+    let runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut found = runs.iter().filter(|((_, of, named), _)| of == commit && named == name);
+    found.next_back().map(|(_, run)| run.clone())
+}
+
+fn remember(runs: &Mutex<Runs>, (commit, name): &(CommitId, String), run: &Run) {
+    let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+    runs.insert((run.id, *commit, name.clone()), run.clone());
+    while runs.len() > RUNS_MAX {
+        // Ids grow.
+        runs.pop_first();
     }
 }

@@ -8,34 +8,59 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::client::ForgeClient;
-use crate::core::forge::{CommitState, CommitStatus, Next, Schedule};
+use super::contexts::Contexts;
+use crate::core::forge::answer::Rejection;
+use crate::core::forge::{Board, CommitState, CommitStatus, Next};
 use crate::core::status::Verdict;
 use crate::core::status::source::SourceStatus;
+use crate::limits;
 
 /// The state of a source as the engine last told it; `None` before it is known.
 pub type StatusFeed = watch::Receiver<Option<Arc<SourceStatus>>>;
 
 /// Writes the commit statuses of one source.
-#[derive(Debug)]
 pub struct CommitStatusReporter {
     client: ForgeClient,
-    schedule: Schedule,
+    contexts: Contexts,
+    board: Board,
+    /// What was last taken in.
+    status: Option<Arc<SourceStatus>>,
     started: Instant,
     /// The last write did not succeed, and that was told.
     in_trouble: bool,
+    /// Contexts that there are too many, as last told.
+    left_out: usize,
+    /// Told of each write's outcome, a word of a fixed list.
+    count: Option<Count>,
 }
 
+/// Counts outcomes.
+pub type Count = Box<dyn Fn(&'static str) + Send + Sync>;
+
 impl CommitStatusReporter {
-    pub fn new(client: ForgeClient) -> Self {
-        let schedule = Schedule::default();
-        Self { client, schedule, started: Instant::now(), in_trouble: false }
+    pub fn new(client: ForgeClient, contexts: Contexts) -> Self {
+        Self {
+            client,
+            contexts,
+            board: Board::default(),
+            status: None,
+            started: Instant::now(),
+            in_trouble: false,
+            left_out: 0,
+            count: None,
+        }
+    }
+
+    /// Has the outcome of each write told.
+    pub fn counted(self, count: Count) -> Self {
+        Self { count: Some(count), ..self }
     }
 
     /// Runs until `stop` is true, or the feed ends.
     pub async fn run(mut self, mut feed: StatusFeed, mut stop: watch::Receiver<bool>) {
         loop {
-            self.take_in(feed.borrow_and_update().as_deref());
-            let wake = match self.schedule.next(self.now()) {
+            self.take_in(feed.borrow_and_update().clone());
+            let wake = match self.board.next(self.now()) {
                 Next::Write(status) => {
                     tokio::select! {
                         () = self.write(&status) => continue,
@@ -61,25 +86,45 @@ impl CommitStatusReporter {
         Instant::now() + Duration::from_secs(3_600)
     }
 
-    fn take_in(&mut self, status: Option<&SourceStatus>) {
+    fn take_in(&mut self, status: Option<Arc<SourceStatus>>) {
+        let is_known =
+            status.as_ref().zip(self.status.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
         // A folder on disk has no commit, and no forge that knows of it.
-        let Some((status, commit)) = status.and_then(|status| Some((status, status.commit?)))
+        let Some((status, commit)) = status
+            .filter(|_| !is_known)
+            .and_then(|status| status.commit.map(|commit| (status, commit)))
         else {
             return;
         };
-        let state = match status.verdict() {
-            Verdict::Pending => CommitState::Pending,
-            Verdict::Success => CommitState::Success,
-            Verdict::Failure => CommitState::Failure,
-        };
-        let description = status.line(self.client.target().provider.description_chars_max());
-        let now = self.now();
-        self.schedule.want(CommitStatus { commit, state, description }, now);
+        let chars_max = self.client.target().provider.description_chars_max();
+        let (parts, left_out) = self.contexts.of(&status, chars_max);
+        if left_out > self.left_out {
+            tracing::warn!(
+                source = %status.source, left_out, most = limits::FORGE_CONTEXTS_MAX,
+                "there are too many contexts; the rest, in the order of their names, are not written"
+            );
+        }
+        self.left_out = left_out;
+        let whole = (None, (status.verdict(), status.line(chars_max)));
+        let parts = parts.into_iter().map(|(part, told)| (Some(part), told));
+        let statuses = std::iter::once(whole).chain(parts).map(|(part, (verdict, description))| {
+            let state = match verdict {
+                Verdict::Pending => CommitState::Pending,
+                Verdict::Success => CommitState::Success,
+                Verdict::Failure => CommitState::Failure,
+            };
+            CommitStatus { part, commit, state, description }
+        });
+        self.board.want(statuses.collect(), self.now());
+        self.status = Some(status);
     }
 
     async fn write(&mut self, status: &CommitStatus) {
-        let result = self.client.write(status).await;
+        let result = self.client.write(status, self.status.as_deref()).await;
         let (now, seed) = (self.now(), fastrand::u64(..));
+        if let Some(count) = &self.count {
+            count(result.as_ref().map_or_else(Rejection::outcome, |()| "written"));
+        }
         let target = self.client.target();
         let (provider, repository) = (target.provider.as_str(), target.repository.as_str());
         let commit = status.commit;
@@ -94,7 +139,7 @@ impl CommitStatusReporter {
                 tracing::debug!(provider, repository, %commit, %error, "commit status not written");
             }
         }
-        if let Some(error) = self.schedule.answered(status, result, now, seed) {
+        if let Some(error) = self.board.answered(status, result, now, seed) {
             self.in_trouble = true;
             tracing::warn!(
                 provider, repository, %commit, %error,

@@ -1,6 +1,7 @@
 //! What is asked of a repository that is on disk, bare or not. Only its object database and references are
 //! read, never a working tree.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,6 +139,41 @@ impl Repository {
         }
     }
 
+    /// Those of `commits` that `head` does not build on, as far as the history here tells; one that is not here is among
+    /// them.
+    pub fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, ReadError> {
+        let (here, mut unreached): (BTreeSet<CommitId>, BTreeSet<CommitId>) =
+            commits.iter().partition(|commit| self.git.find_commit(oid(**commit)).is_ok());
+        // A walk from the head answers for all at once, but a question for one need not go so far.
+        if here.len() <= 4 {
+            for commit in here {
+                if self.is_ancestor(commit, head)? != Ancestry::Yes {
+                    unreached.insert(commit);
+                }
+            }
+            return Ok(unreached);
+        }
+        let mut left = here;
+        let mut walk = self.git.revwalk().map_err(|e| self.failed(e))?;
+        walk.push(oid(head)).map_err(|e| self.failed(e))?;
+        for id in walk {
+            if left.is_empty() {
+                break;
+            }
+            if cancel.load(Ordering::Relaxed) {
+                return Err(ReadError::Cancelled { repository: self.path.clone() });
+            }
+            left.remove(&object_id(id.map_err(|e| self.failed(e))?));
+        }
+        unreached.extend(left);
+        Ok(unreached)
+    }
+
     /// The commit that a revision names, in the words of gitrevisions(7): `main`, `HEAD~2`, `v1.2.3`, an
     /// abbreviated id.
     pub fn resolve(&self, revision: &str) -> Result<CommitId, ReadError> {
@@ -155,6 +191,19 @@ impl Repository {
             _ => self.failed(e),
         })?;
         object.peel_to_commit().map(|commit| object_id(commit.id())).map_err(|_| missing())
+    }
+
+    /// What a commit has at a path; `None` where that is nothing.
+    pub fn entry(&self, commit: CommitId, path: &RepoPath) -> Result<Option<ObjectId>, ReadError> {
+        let tree = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?;
+        if path.is_root() {
+            return Ok(Some(object_id(tree.id())));
+        }
+        match tree.get_path(Path::new(path.as_str())) {
+            Ok(entry) => Ok(Some(object_id(entry.id()))),
+            Err(e) if e.code() == ErrorCode::NotFound => Ok(None),
+            Err(e) => Err(self.failed(e)),
+        }
     }
 
     /// Who made a commit, and why.

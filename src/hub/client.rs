@@ -12,6 +12,7 @@ use kube::{Client, Config};
 use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
 
+use super::count::{Count, Told};
 use super::transport;
 use crate::limits;
 
@@ -73,6 +74,24 @@ pub fn connector(kubeconfig: Option<PathBuf>, context: Option<String>) -> Connec
             let config = config(kubeconfig.as_deref(), context.as_deref()).await?;
             // A credential plugin is run, and waited for, while the client is made.
             let made = tokio::task::spawn_blocking(move || client(config)).await;
+            made.unwrap_or_else(|error| Err(ClientError::Setup(error.to_string())))
+        })
+    })
+}
+
+/// The same, with every request told of.
+pub fn counted_connector(
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+    told: &Told,
+) -> Connect {
+    let told = Arc::clone(told);
+    Arc::new(move || {
+        let (kubeconfig, context) = (kubeconfig.clone(), context.clone());
+        let count = Count(Arc::clone(&told));
+        Box::pin(async move {
+            let config = config(kubeconfig.as_deref(), context.as_deref()).await?;
+            let made = tokio::task::spawn_blocking(move || client_with(config, &count)).await;
             made.unwrap_or_else(|error| Err(ClientError::Setup(error.to_string())))
         })
     })

@@ -1,110 +1,302 @@
-//! What the hub knows of clusters and works, for `gitwork status`: reads only.
+//! What the hub knows of clusters and works, for the commands that show it: reads and watches only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 
 use futures::future::join;
+use futures::stream::{self, BoxStream, StreamExt};
 use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::transport;
-use crate::core::name::ClusterName;
-use crate::core::status::{self, WorkStatus};
+use super::{bounded, transport};
+use crate::core::explain::Reach;
+use crate::core::name::{ClusterName, SourceId};
+use crate::core::status;
+use crate::core::status::live::Change;
+use crate::core::status::tree::WorkTree;
 use crate::core::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
 use crate::limits;
 
-/// Objects of one page. A ManifestWork may have 500 KiB, so that a page of them may have 50 MiB.
-const PAGE: u32 = 100;
-
 /// Why the state of the fleet is not known.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
     #[error(
-        "the hub does not know ManifestWork; is this the hub of an Open Cluster Management fleet? Choose another \
-         one with --context"
+        "the hub does not know {kind}; is this the hub of an Open Cluster Management fleet? Choose another one with \
+         --kubeconfig or --context, or install the CRDs that `gitwork crds` prints"
     )]
-    NoCrd,
+    NoCrd { kind: &'static str },
     #[error(
-        "listing ManifestWorks is forbidden ({0}); ask for `list` on manifestworks in all namespaces"
+        "the hub forbids this ({message}); ask for `{verb}` on {plural}{}",
+        if *one_namespace { "" } else { " in all namespaces, or name one cluster with --cluster" }
     )]
-    Forbidden(String),
-    #[error("cannot list the hub's ManifestWorks: {0}")]
-    Other(String),
+    Forbidden { verb: &'static str, plural: &'static str, one_namespace: bool, message: String },
+    #[error("the hub does not accept the credentials (401); are they expired or revoked?")]
+    NotAccepted,
+    #[error("cannot {verb} the hub's {plural}: {message}")]
+    Other { verb: &'static str, plural: &'static str, message: String },
+    #[error("the hub cannot be reached: {0}")]
+    NoHub(String),
 }
 
-impl From<kube::Error> for FleetError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.code == 404 => Self::NoCrd,
-            kube::Error::Api(status) if status.code == 403 => {
-                Self::Forbidden(status.message.clone())
-            }
-            kube::Error::Api(status) => Self::Other(status.message.clone()),
-            other => Self::Other(transport::describe(&other)),
+impl FleetError {
+    /// Whether trying again changes nothing: somebody must do something first.
+    pub fn is_lasting(&self) -> bool {
+        !matches!(self, Self::Other { .. })
+    }
+}
+
+/// Which works to look at, as far as the API server can choose them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    pub source: Option<SourceId>,
+    /// The works of one cluster only, for which rights in its namespace are enough.
+    pub cluster: Option<ClusterName>,
+}
+
+impl Selection {
+    fn labels(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{LABEL_MANAGED_BY}={MANAGER},{LABEL_SOURCE}={source}"),
+            None => format!("{LABEL_MANAGED_BY}={MANAGER}"),
         }
     }
 }
 
-/// The state of every work that gitwork wrote, or of those of one source.
-pub async fn status(client: &Client, source: Option<&str>) -> Result<Vec<WorkStatus>, FleetError> {
-    let selector = match source {
-        Some(source) => format!("{LABEL_MANAGED_BY}={MANAGER},{LABEL_SOURCE}={source}"),
-        None => format!("{LABEL_MANAGED_BY}={MANAGER}"),
-    };
-    let works = ApiResource {
-        group: "work.open-cluster-management.io".into(),
-        version: "v1".into(),
-        api_version: "work.open-cluster-management.io/v1".into(),
-        kind: "ManifestWork".into(),
-        plural: "manifestworks".into(),
-    };
-    let clusters = managed_clusters();
-    let (works, clusters) =
-        join(list(client, &works, Some(&selector)), list(client, &clusters, None)).await;
-    // Who may not read ManagedClusters sees the works all the same.
-    let unreachable: BTreeSet<ClusterName> =
-        clusters.map(|clusters| status::unreachable(&clusters)).unwrap_or_default();
-    let mut works: Vec<WorkStatus> =
-        works?.iter().map(|work| status::of_work(work, &unreachable)).collect();
-    works.sort_by(|a, b| (&a.cluster, &a.work).cmp(&(&b.cluster, &b.work)));
-    Ok(works)
+/// The works as they are, and the clusters that the hub has lost touch with where that is known.
+#[derive(Debug)]
+pub struct Fleet {
+    pub works: Vec<WorkTree>,
+    pub unreachable: Result<BTreeSet<ClusterName>, FleetError>,
+}
+
+/// Lists the works that gitwork wrote.
+pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, FleetError> {
+    let works = Resource::works(client, selection);
+    let labels = selection.labels();
+    let (works, unreachable) =
+        join(works.list(Some(&labels), |work| WorkTree::of(&work, |_| false)), unreachable(client))
+            .await;
+    let mut works = works?;
+    if let Ok(lost) = &unreachable {
+        for tree in &mut works {
+            tree.work.unreachable = lost.iter().any(|name| name.as_str() == tree.work.cluster);
+        }
+    }
+    works.sort_by(|a, b| (&a.work.cluster, &a.work.work).cmp(&(&b.work.cluster, &b.work.work)));
+    Ok(Fleet { works, unreachable })
 }
 
 /// The clusters that the hub has lost touch with.
 pub async fn unreachable(client: &Client) -> Result<BTreeSet<ClusterName>, FleetError> {
-    Ok(status::unreachable(&list(client, &managed_clusters(), None).await?))
+    let clusters = Resource::clusters(client).list(None, |cluster| cluster).await?;
+    Ok(status::unreachable(&clusters))
 }
 
-fn managed_clusters() -> ApiResource {
-    ApiResource {
-        group: "cluster.open-cluster-management.io".into(),
-        version: "v1".into(),
-        api_version: "cluster.open-cluster-management.io/v1".into(),
-        kind: "ManagedCluster".into(),
-        plural: "managedclusters".into(),
+/// What the hub knows of one cluster.
+pub async fn reach_of(client: &Client, cluster: &ClusterName) -> Reach {
+    let clusters = Resource::clusters(client);
+    match timeout(limits::HUB_CALL, clusters.api.get_opt(cluster.as_str())).await {
+        Ok(Ok(Some(found))) => {
+            let found: Vec<Value> = value(found).into_iter().collect();
+            if status::unreachable(&found).is_empty() { Reach::Reached } else { Reach::Lost }
+        }
+        Ok(Ok(None)) => Reach::NoCluster,
+        Ok(Err(_)) | Err(_) => Reach::Unknown,
     }
 }
 
-async fn list(
+/// The works that gitwork wrote, and what becomes of them, for ever. An error says why the hub tells nothing for now;
+/// it is asked again, with growing pauses.
+pub fn watch(
     client: &Client,
-    resource: &ApiResource,
-    selector: Option<&str>,
-) -> Result<Vec<Value>, FleetError> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-    let mut params = ListParams::default().limit(PAGE);
-    params.label_selector = selector.map(str::to_owned);
-    let mut all = Vec::new();
-    loop {
-        let page = timeout(limits::HUB_CALL, api.list(&params)).await;
-        let late =
-            |_| FleetError::Other(format!("no answer within {} s", limits::HUB_CALL.as_secs()));
-        let page = page.map_err(late)??;
-        let values = page.items.into_iter().filter_map(|item| serde_json::to_value(item).ok());
-        all.extend(values);
-        match page.metadata.continue_ {
-            Some(next) if !next.is_empty() => params.continue_token = Some(next),
-            _ => return Ok(all),
+    selection: &Selection,
+) -> BoxStream<'static, Result<Change, FleetError>> {
+    let works = Resource::works(client, selection);
+    let labels = selection.labels();
+    let works = works.watch(Some(&labels)).map(|event| {
+        event.map(|event| match event {
+            Event::Init => Change::Restart,
+            Event::InitDone => Change::Listed,
+            Event::Apply(work) | Event::InitApply(work) => {
+                Change::Set(Box::new(WorkTree::of(&work, |_| false)))
+            }
+            Event::Delete(work) => {
+                let name = |field| {
+                    let found = work.pointer(field).and_then(Value::as_str);
+                    found.unwrap_or_default().to_owned()
+                };
+                Change::Gone { cluster: name("/metadata/namespace"), work: name("/metadata/name") }
+            }
+        })
+    });
+    stream::select(works, reach(client)).boxed()
+}
+
+/// The set of clusters that cannot be reached, whenever it changes. Who may not read ManagedClusters sees the works all
+/// the same.
+fn reach(client: &Client) -> BoxStream<'static, Result<Change, FleetError>> {
+    let mut lost: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
+    let mut told = BTreeSet::new();
+    let changes = Resource::clusters(client).watch(None).filter_map(move |event| {
+        let name = |cluster: &Value| {
+            cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let complete = match event {
+            Ok(Event::Init) => {
+                lost.clear();
+                false
+            }
+            Ok(Event::InitApply(cluster)) => {
+                lost.insert(name(&cluster), status::unreachable(&[cluster]));
+                false
+            }
+            Ok(Event::Apply(cluster)) => {
+                lost.insert(name(&cluster), status::unreachable(&[cluster]));
+                true
+            }
+            Ok(Event::Delete(cluster)) => {
+                lost.remove(&name(&cluster));
+                true
+            }
+            Ok(Event::InitDone) => true,
+            Err(_) => false,
+        };
+        let now: BTreeSet<ClusterName> = lost.values().flatten().cloned().collect();
+        let news = (complete && now != told).then(|| {
+            told.clone_from(&now);
+            Ok(Change::Unreachable(now))
+        });
+        ready(news)
+    });
+    changes.boxed()
+}
+
+/// One kind on the hub, in all namespaces or one.
+struct Resource {
+    api: Api<DynamicObject>,
+    kind: &'static str,
+    plural: &'static str,
+    one_namespace: bool,
+}
+
+impl Resource {
+    fn works(client: &Client, selection: &Selection) -> Self {
+        let (kind, plural) = ("ManifestWork", "manifestworks");
+        let resource = resource("work.open-cluster-management.io", kind, plural);
+        let api = match &selection.cluster {
+            Some(cluster) => Api::namespaced_with(client.clone(), cluster.as_str(), &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let one_namespace = selection.cluster.is_some();
+        let plural = "manifestworks.work.open-cluster-management.io";
+        Self { api, kind, plural, one_namespace }
+    }
+
+    fn clusters(client: &Client) -> Self {
+        let (kind, plural) = ("ManagedCluster", "managedclusters");
+        let resource = resource("cluster.open-cluster-management.io", kind, plural);
+        let api = Api::all_with(client.clone(), &resource);
+        let plural = "managedclusters.cluster.open-cluster-management.io";
+        Self { api, kind, plural, one_namespace: true }
+    }
+
+    /// Lists page by page; each object is reduced by `read` before the next page comes.
+    async fn list<T>(
+        &self,
+        labels: Option<&str>,
+        read: impl Fn(Value) -> T,
+    ) -> Result<Vec<T>, FleetError> {
+        let mut params = ListParams::default().limit(limits::HUB_LIST_PAGE);
+        params.label_selector = labels.map(str::to_owned);
+        let mut all = Vec::new();
+        for _ in 0..limits::HUB_LIST_PAGES_MAX {
+            let page = timeout(limits::HUB_CALL, self.api.list(&params)).await;
+            let late = |_| {
+                self.other("list", format!("no answer within {} s", limits::HUB_CALL.as_secs()))
+            };
+            let page = page.map_err(late)?.map_err(|error| self.error("list", &error))?;
+            all.extend(page.items.into_iter().filter_map(value).map(&read));
+            match page.metadata.continue_ {
+                Some(next) if !next.is_empty() => params.continue_token = Some(next),
+                _ => return Ok(all),
+            }
+        }
+        Err(self.other("list", "the list has no end".into()))
+    }
+
+    fn watch(
+        self,
+        labels: Option<&str>,
+    ) -> impl futures::Stream<Item = Result<Event<Value>, FleetError>> + Send + 'static {
+        let seconds = u32::try_from(limits::HUB_WATCH.as_secs()).unwrap_or(u32::MAX);
+        let mut config =
+            watcher::Config::default().page_size(limits::HUB_LIST_PAGE).timeout(seconds);
+        config.label_selector = labels.map(str::to_owned);
+        watcher(self.api.clone(), config).default_backoff().filter_map(move |event| {
+            ready(match event {
+                Ok(event) => self.read(event).map(Ok),
+                Err(error) => Some(Err(self.watch_error(&error))),
+            })
+        })
+    }
+
+    fn read(&self, event: Event<DynamicObject>) -> Option<Event<Value>> {
+        Some(match event {
+            Event::Init => Event::Init,
+            Event::InitDone => Event::InitDone,
+            Event::InitApply(object) => Event::InitApply(value(object)?),
+            Event::Apply(object) => Event::Apply(value(object)?),
+            Event::Delete(object) => Event::Delete(value(object)?),
+        })
+    }
+
+    fn watch_error(&self, error: &watcher::Error) -> FleetError {
+        match error {
+            watcher::Error::InitialListFailed(error) => self.error("list", error),
+            watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
+                self.error("watch", error)
+            }
+            other => self.other("watch", bounded(&other.to_string())),
         }
     }
+
+    fn error(&self, verb: &'static str, error: &kube::Error) -> FleetError {
+        let (plural, one_namespace) = (self.plural, self.one_namespace);
+        match error {
+            kube::Error::Api(status) => match status.code {
+                404 => FleetError::NoCrd { kind: self.kind },
+                401 => FleetError::NotAccepted,
+                403 => {
+                    let message = bounded(&status.message);
+                    FleetError::Forbidden { verb, plural, one_namespace, message }
+                }
+                _ => self.other(verb, bounded(&status.message)),
+            },
+            other => self.other(verb, transport::describe(other)),
+        }
+    }
+
+    fn other(&self, verb: &'static str, message: String) -> FleetError {
+        FleetError::Other { verb, plural: self.plural, message }
+    }
+}
+
+fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: group.into(),
+        version: "v1".into(),
+        api_version: format!("{group}/v1"),
+        kind: kind.into(),
+        plural: plural.into(),
+    }
+}
+
+fn value(mut object: DynamicObject) -> Option<Value> {
+    // Bookkeeping of the API server, often larger than the rest.
+    object.metadata.managed_fields = None;
+    serde_json::to_value(object).ok()
 }

@@ -5,18 +5,22 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use crate::core::backoff::Setback;
-use crate::core::budget::Approved;
+use crate::core::directives::Directives;
 use crate::core::name::{CommitId, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::Effect;
+use crate::core::record::{Record, RecordError};
 use crate::limits;
 
 mod answer;
-pub mod approvals;
 pub mod client;
+pub mod count;
+pub mod directives;
+pub mod events;
 pub mod execute;
 pub mod fleet;
 mod list;
+mod record;
 mod server;
 mod transport;
 mod watch;
@@ -40,6 +44,14 @@ pub enum HubEvent {
     Interrupted(HubError),
 }
 
+/// A record as the hub has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRecord {
+    pub record: Record,
+    /// Opaque; sent back as the precondition of a write.
+    pub resource_version: String,
+}
+
 /// Why the hub did not do what was asked. The message names the object and what to do, never a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HubError {
@@ -60,6 +72,16 @@ pub enum HubError {
     /// The hub's API server or an admission webhook refused the object; only a change in Git mends it.
     #[error("the hub refuses {key}: {message}")]
     Refused { key: String, message: String },
+    /// gitwork's own namespace is not there.
+    #[error(
+        "the hub has no namespace {namespace:?} for gitwork's own objects; make it, or name another with --namespace"
+    )]
+    NoHome { namespace: String },
+    /// The record that a source has on the hub cannot be read.
+    #[error(
+        "the record in the Lease {namespace}/{name} cannot be used: {why}; delete that Lease to begin anew"
+    )]
+    BadRecord { namespace: String, name: String, why: RecordError },
     /// The ManifestWork CRD is not installed.
     #[error(
         "the hub does not know ManifestWork; install Open Cluster Management, or the CRD that `gitwork crds` prints"
@@ -81,6 +103,8 @@ impl HubError {
             Self::Exists { .. }
             | Self::NoNamespace { .. }
             | Self::Forbidden { .. }
+            | Self::NoHome { .. }
+            | Self::BadRecord { .. }
             | Self::NoCrd => Setback::Blocked,
             Self::Refused { .. } => Setback::Refused,
         }
@@ -111,8 +135,24 @@ pub trait Hub: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>>;
     fn get<'a>(&'a self, key: &'a WorkKey)
     -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
-    /// The deletions that were approved on the hub for a source; none where nobody has approved of any.
-    fn approvals<'a>(&'a self, source: &'a SourceId) -> BoxFuture<'a, Result<Approved, HubError>>;
+    /// What operators say on the hub about a source; nothing where nobody has said anything.
+    fn directives<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Directives, HubError>>;
+    /// The source's record; `None` where there is none.
+    fn record<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>>;
+    /// Writes the source's record over the one that was read, or makes it where there was none. `Stale` where
+    /// another has written it since.
+    fn set_record<'a>(
+        &'a self,
+        source: &'a SourceId,
+        record: &'a Record,
+        before: Option<&'a StoredRecord>,
+    ) -> BoxFuture<'a, Result<StoredRecord, HubError>>;
     /// Does one effect. Answers the work as it is afterwards; `None` where it is gone.
     fn execute<'a>(
         &'a self,

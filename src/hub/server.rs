@@ -14,12 +14,13 @@ use tokio::time::{Instant, timeout};
 
 use super::answer::{self, Answer, Subject, Verb};
 use super::client::{ClientError, Connect};
-use super::{Hub, HubError, HubEvent, NAMESPACE, list, transport, watch};
-use crate::core::budget::Approved;
+use super::{Hub, HubError, HubEvent, NAMESPACE, StoredRecord, list, transport, watch};
+use crate::core::directives::Directives;
 use crate::core::effect::{self, Request as Write};
 use crate::core::name::{CommitId, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::Effect;
+use crate::core::record::Record;
 use crate::core::work::{MANAGER, WorkBody};
 use crate::limits;
 
@@ -254,8 +255,27 @@ impl Hub for KubeHub {
         self.get_work(key).boxed()
     }
 
-    fn approvals<'a>(&'a self, source: &'a SourceId) -> BoxFuture<'a, Result<Approved, HubError>> {
-        self.read_approvals(source).boxed()
+    fn directives<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Directives, HubError>> {
+        self.read_directives(source).boxed()
+    }
+
+    fn record<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>> {
+        self.read_record(source).boxed()
+    }
+
+    fn set_record<'a>(
+        &'a self,
+        source: &'a SourceId,
+        record: &'a Record,
+        before: Option<&'a StoredRecord>,
+    ) -> BoxFuture<'a, Result<StoredRecord, HubError>> {
+        self.write_record(source, record, before).boxed()
     }
 
     fn execute<'a>(

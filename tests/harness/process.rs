@@ -31,8 +31,8 @@ pub struct Folder {
 }
 
 /// A port of 127.0.0.1 that is ours until this is dropped. The socket is bound and never listens;
-/// a child that asks for `SO_REUSEPORT` can listen on it, again and again, and nobody else can
-/// take it in between.
+/// a child that asks for `SO_REUSEPORT`, or for `SO_REUSEADDR` as Go's programs do, can listen on it,
+/// again and again, and nobody else can take it in between.
 pub struct Port {
     _socket: TcpSocket,
     number: u16,
@@ -108,6 +108,7 @@ impl Port {
     pub fn reserve() -> Result<Port> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseport(true)?;
+        socket.set_reuseaddr(true)?;
         socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("reserve a port")?;
         let number = socket.local_addr()?.port();
         Ok(Port { _socket: socket, number })

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::catalogue::assert_up_to_date;
 use crate::sync::fixture::{Sync, config_map};
 
-fn gitwork(arguments: &[&str]) -> Command {
+pub fn gitwork(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
     command
         .args(arguments)
@@ -28,15 +28,15 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     gitwork(arguments).current_dir(folder).output().unwrap()
 }
 
-fn out(output: &Output) -> String {
+pub fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn err(output: &Output) -> String {
+pub fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn code(output: &Output) -> Option<i32> {
+pub fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
@@ -60,7 +60,7 @@ fn clone() -> TempDir {
     folder
 }
 
-fn write(folder: &Path, file: &str, text: &str) {
+pub fn write(folder: &Path, file: &str, text: &str) {
     let path = folder.join(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();

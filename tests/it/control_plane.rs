@@ -25,7 +25,8 @@ use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::harness::binaries::{Binaries, Program, cache_key, cache_root, cached};
+use crate::harness::binaries::{Binaries, Program};
+use crate::harness::go_module::{cache_key, cache_root, cached};
 use crate::harness::{self, ClusterOptions, ControlPlane, crds, eventually, tally};
 
 /// Far beyond what anything here takes on an idle machine.
@@ -359,7 +360,7 @@ fn the_cache_key_follows_what_the_build_reads() {
         let path = module.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
-        cache_key(module.path()).unwrap()
+        cache_key("module", &["build"], module.path()).unwrap()
     };
     let first = write("go.mod", "module m");
     let with_main = write("cmd/one/main.go", "package main");
@@ -368,7 +369,7 @@ fn the_cache_key_follows_what_the_build_reads() {
     assert_ne!(with_main, write("cmd/one/main.go", "package main // changed"));
     assert_eq!(with_main, write("cmd/one/main.go", "package main"));
     fs::rename(module.path().join("cmd/one"), module.path().join("cmd/two")).unwrap();
-    assert_ne!(with_main, cache_key(module.path()).unwrap());
+    assert_ne!(with_main, cache_key("module", &["build"], module.path()).unwrap());
 }
 
 #[test]

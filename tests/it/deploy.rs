@@ -107,7 +107,7 @@ fn granted_everywhere() -> BTreeSet<String> {
     let everywhere = [
         rules(WORK, "manifestworks", &["get", "list", "watch", "create", "patch", "delete"]),
         rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
-        rules("events.k8s.io", "events", &["create", "patch"]),
+        rules("events.k8s.io", "events", &["create"]),
     ];
     everywhere.concat().into_iter().collect()
 }

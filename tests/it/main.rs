@@ -7,6 +7,8 @@
 )]
 
 mod agent;
+#[path = "../browser/mod.rs"]
+mod browser;
 mod catalogue;
 mod cli;
 #[path = "../contract/mod.rs"]
@@ -17,17 +19,21 @@ mod departed;
 mod deploy;
 mod docs;
 mod example;
+mod explain;
 mod forge;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
 mod git_server;
 mod git_servers;
+#[path = "../harness/gitea.rs"]
+mod gitea;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hub;
 mod hub_contract;
 mod memory;
+mod page;
 mod rendering;
 mod report;
 mod review;
@@ -38,5 +44,6 @@ mod state;
 mod status_branch;
 mod sync;
 mod tidy;
+mod views;
 mod wire;
 mod yaml_oracle;

@@ -196,8 +196,9 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         commit: Some(ObjectId([7; 20])),
         works: works.collect(),
         frozen: Frozen::default(),
-        budgets: Default::default(),
+        rules: Default::default(),
         approved: Default::default(),
+        suspended: Default::default(),
         diagnostics: Vec::new(),
     }
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use gitwork::core::desired::Desired;
 use gitwork::core::name::WorkKey;
 use gitwork::core::observed::ObservedWork;
-use gitwork::core::plan::{Effect, Policy};
+use gitwork::core::plan::Effect;
+use gitwork::daemon::guards::GuardOptions;
 use gitwork::daemon::state::State;
 use gitwork::hub::execute::{ExecuteError, Outcome, Task};
 use gitwork::hub::{HubError, HubEvent};
@@ -38,7 +39,7 @@ fn observed(desired: &Desired, edit: impl FnOnce(&mut Value)) -> ObservedWork {
 }
 
 fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> State {
-    let mut state = State::new(source(), Policy::default(), now);
+    let mut state = State::new(source(), GuardOptions::default(), 0, now);
     assert!(!state.wants_plan(now), "neither side is known");
     assert!(state.set_desired(desired) && !state.set_desired(desired));
     assert!(!state.wants_plan(now), "what the hub has is not known");

@@ -9,12 +9,14 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
 use gitwork::api::work::manifest_work_spec_schema;
-use gitwork::core::budget::Approved;
+use gitwork::core::approval::Approvals;
+use gitwork::core::directives::Directives;
 use gitwork::core::effect::{self, Request};
 use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey};
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
-use gitwork::hub::{Hub, HubError, HubEvent};
+use gitwork::core::record::Record;
+use gitwork::hub::{Hub, HubError, HubEvent, StoredRecord};
 use serde_json::{Value, json};
 
 use super::patch::{json_patch, merge_patch};
@@ -35,6 +37,9 @@ pub struct Faults {
     pub watches_cut: u8,
 }
 
+/// ManifestWorks and records.
+pub type Backup = (BTreeMap<WorkKey, Value>, BTreeMap<SourceId, (Record, u64)>);
+
 /// Shared by all its users; cloning it gives another hand on the same hub.
 #[derive(Clone)]
 pub struct SimulatedHub {
@@ -52,7 +57,9 @@ pub(super) struct State {
     /// Fields of the spec that this hub's CRD does not have: they are dropped when an object is stored.
     unknown_fields: Vec<String>,
     /// What somebody has approved.
-    pub(super) approved: Approved,
+    pub(super) approved: Approvals,
+    /// Records of sources, and how often each was written.
+    pub(super) records: BTreeMap<SourceId, (Record, u64)>,
     faults: Faults,
     random: fastrand::Rng,
     /// Writes that were done and changed something.
@@ -69,7 +76,8 @@ impl SimulatedHub {
             revision: 0,
             watchers: Vec::new(),
             unknown_fields: Vec::new(),
-            approved: Approved::new(),
+            approved: Approvals::default(),
+            records: BTreeMap::new(),
             faults: Faults::default(),
             random: fastrand::Rng::with_seed(seed),
             writes: 0,
@@ -122,16 +130,18 @@ impl SimulatedHub {
         self.lock().works.keys().cloned().collect()
     }
 
-    /// All objects, as a backup has them.
-    pub fn back_up(&self) -> BTreeMap<WorkKey, Value> {
-        self.objects()
+    /// All that is in the hub's etcd.
+    pub fn back_up(&self) -> Backup {
+        let state = self.lock();
+        (state.works.clone(), state.records.clone())
     }
 
     /// The hub's etcd is restored from a backup, with its revision moved on (`etcdutl snapshot restore
     /// --bump-revision`), and all watches break.
-    pub fn restore(&self, backup: BTreeMap<WorkKey, Value>) {
+    pub fn restore(&self, (works, records): Backup) {
         let mut state = self.lock();
-        state.works = backup;
+        state.works = works;
+        state.records = records;
         state.revision += 1_000;
         state.watchers.clear();
     }
@@ -390,11 +400,56 @@ impl State {
     }
 }
 
+fn stored((record, version): (Record, u64)) -> StoredRecord {
+    StoredRecord { record, resource_version: version.to_string() }
+}
+
 impl Hub for SimulatedHub {
-    fn approvals<'a>(&'a self, _source: &'a SourceId) -> BoxFuture<'a, Result<Approved, HubError>> {
+    fn directives<'a>(
+        &'a self,
+        _source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Directives, HubError>> {
         let answer = {
             let mut state = self.lock();
-            state.fail_at_random().map(|()| state.approved.clone())
+            let approvals = state.approved.clone();
+            state.fail_at_random().map(|()| Directives { approvals, ..Directives::default() })
+        };
+        Box::pin(async move { answer })
+    }
+
+    fn record<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>> {
+        let answer = {
+            let mut state = self.lock();
+            let found = state.records.get(source).cloned();
+            state.fail_at_random().map(|()| found.map(stored))
+        };
+        Box::pin(async move { answer })
+    }
+
+    fn set_record<'a>(
+        &'a self,
+        source: &'a SourceId,
+        record: &'a Record,
+        before: Option<&'a StoredRecord>,
+    ) -> BoxFuture<'a, Result<StoredRecord, HubError>> {
+        let answer = {
+            let mut state = self.lock();
+            let there = state.records.get(source).map(|(_, version)| version.to_string());
+            match state.fail_at_random() {
+                Err(error) => Err(error),
+                Ok(()) if there != before.map(|before| before.resource_version.clone()) => {
+                    Err(HubError::Stale { key: format!("the record of {source}") })
+                }
+                Ok(()) => {
+                    state.revision += 1;
+                    let written = (record.clone(), state.revision);
+                    state.records.insert(source.clone(), written.clone());
+                    Ok(stored(written))
+                }
+            }
         };
         Box::pin(async move { answer })
     }

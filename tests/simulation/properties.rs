@@ -112,8 +112,9 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         commit: None,
         works,
         frozen,
-        budgets: Default::default(),
+        rules: Default::default(),
         approved: Default::default(),
+        suspended: Default::default(),
         diagnostics: Vec::new(),
     }
 }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use gitwork::core::budget::{Approved, Budget, Target, listing, read_approval};
+use gitwork::core::approval::{Approval, Approvals, Target};
+use gitwork::core::budget::Budget;
 use gitwork::core::config::Budgets;
-use gitwork::core::desired::{Desired, Frozen};
+use gitwork::core::desired::{Desired, Frozen, Suspended};
 use gitwork::core::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use gitwork::core::observed::Observed;
 use gitwork::core::plan::{
     Action, Departed, Effect, LastStood, Plan, Policy, Reason, Step, departed_candidates, plan,
 };
+use gitwork::core::record::Rules;
 use gitwork::core::work::{DeleteOption, DesiredWork, WorkBody};
 use gitwork::hub::{Hub, HubError, HubEvent};
 use serde_json::{Value, json};
@@ -57,10 +59,11 @@ pub struct World {
     /// What Git last said of each work that it dropped.
     pub dropped: BTreeMap<WorkKey, LastStood>,
     pub frozen: Frozen,
+    pub suspended: Suspended,
     pub policy: Policy,
     /// What Git says of budgets, and of approvals.
     pub budgets: Budgets,
-    pub approved: Approved,
+    pub approved: Approvals,
     /// The uids of works that were made while deletions were held, which do not count as kept.
     newcomers: BTreeSet<String>,
     pub observed: Observed,
@@ -103,9 +106,10 @@ impl World {
             git: BTreeMap::new(),
             dropped: BTreeMap::new(),
             frozen: Frozen::default(),
+            suspended: Suspended::default(),
             policy: Policy::default(),
             budgets: Budgets::default(),
-            approved: Approved::new(),
+            approved: Approvals::default(),
             newcomers: BTreeSet::new(),
             observed: Observed::default(),
             events,
@@ -172,8 +176,9 @@ impl World {
             commit: Some(self.commit()),
             works,
             frozen: self.frozen.clone(),
-            budgets: self.budgets.clone(),
+            rules: Rules { budgets: self.budgets.clone(), ..Rules::default() },
             approved: self.approved.clone(),
+            suspended: self.suspended.clone(),
             diagnostics: Vec::new(),
         }
     }
@@ -218,8 +223,8 @@ impl World {
             self.look_again(key).await;
         }
         let desired = self.desired();
-        if let Ok(approved) = self.hub.approvals(&self.source).await {
-            self.policy.approved = approved;
+        if let Ok(said) = self.hub.directives(&self.source).await {
+            self.policy.approved = said.approvals;
         }
         let plan = self.plan(&desired);
         self.check_plan(&desired, &plan);
@@ -286,7 +291,8 @@ impl World {
         };
         let approves = |key: &WorkKey| {
             let target = target(key);
-            self.approved.contains(&target) || self.policy.approved.contains(&target)
+            let all = [&self.approved, &self.policy.approved];
+            all.iter().any(|approved| approved.deletions.contains(&target))
         };
         let deletes = |step: &&Step| {
             matches!(step.action(), Action::Delete | Action::SetDeleteOption)
@@ -327,19 +333,24 @@ impl World {
         }
     }
 
+    /// Lets something through, in Git or on the hub.
+    pub fn add_approval(&mut self, approval: Approval, in_git: bool) {
+        if in_git {
+            self.approved.add(&self.source, approval);
+        } else {
+            self.hub.lock().approved.add(&self.source, approval.clone());
+            self.policy.approved.add(&self.source, approval);
+        }
+    }
+
     /// Approves of what is held, in Git or on the hub: the same works go through then, and nothing else changes.
     pub fn approve(&mut self, in_git: bool) {
         let desired = self.desired();
         let before = self.plan(&desired);
         let Some(held) = before.held() else { return };
-        let listing = listing(&held.works);
-        let works = read_approval(&held.hash.to_string(), &listing).unwrap();
-        if in_git {
-            self.approved.extend(works);
-        } else {
-            self.hub.lock().approved.extend(works.clone());
-            self.policy.approved.extend(works);
-        }
+        let text = Approval::Deletions(held.works.clone()).text();
+        let approval = Approval::read(&held.hash.to_string(), &text).unwrap();
+        self.add_approval(approval, in_git);
         let after = self.plan(&self.desired());
         assert_eq!(after.held(), None, "after:\n{}", lines(&after));
         for (before, after) in before.steps.iter().zip(&after.steps) {

@@ -1,7 +1,5 @@
 //! Taking fields out by a jq path expression, with a part of jq that always ends.
 
-use std::cmp::Ordering;
-
 use jaq_core::load::parse::{BinaryOp, Term};
 use jaq_core::load::{Arena, File, Loader};
 use jaq_core::path::Part;
@@ -11,57 +9,87 @@ use serde_json::Value;
 
 /// Longer expressions are none that a person wrote for a path.
 const BYTES_MAX: usize = 1_024;
-/// Each `[]`, `..` and `,` may multiply what is looked at.
-const FAN_OUT_MAX: usize = 8;
+/// Each `,` and each list that is made may double what is looked at.
+const BRANCHES_MAX: usize = 8;
+/// Each `..` looks at all that the one before it led to, and below.
+const RECURSIONS_MAX: usize = 1;
+/// Places that one expression may lead to. A manifest has at most some 500 KiB.
+const PLACES_MAX: usize = 10_000;
 
-/// Functions of jq that end, whatever they are given. Those that loop by themselves or take time are left out:
-/// `range`, `repeat`, `while`, `until`, `recurse` with a filter, `limit`, `input`, `now`, `env`, and so on.
+/// Functions of jq that end soon, whatever they are given. Those that loop by themselves, or make much of little, are
+/// left out: `range`, `repeat`, `while`, `until`, `recurse` with a filter, `add`, `join`, `input`, `now`, `env`, and
+/// so on.
 const FUNCTIONS: &[&str] = &[
+    "abs",
     "all",
     "any",
     "arrays",
     "ascii_downcase",
     "ascii_upcase",
     "booleans",
-    "contains",
+    "ceil",
     "empty",
-    "endswith",
     "explode",
+    "false",
     "first",
     "flatten",
     "floor",
-    "has",
-    "in",
-    "index",
-    "inside",
+    "getpath",
+    "group_by",
+    "isempty",
     "iterables",
-    "join",
     "keys",
     "keys_unsorted",
     "last",
     "length",
-    "ltrimstr",
+    "limit",
+    "ltrim",
     "map",
-    "map_values",
     "max",
+    "max_by",
     "min",
+    "min_by",
     "not",
+    "nth",
+    "null",
     "nulls",
     "numbers",
     "objects",
-    "rtrimstr",
+    "reverse",
+    "round",
+    "rtrim",
     "scalars",
     "select",
-    "split",
-    "startswith",
+    "sort",
+    "sort_by",
     "strings",
-    "test",
     "to_entries",
     "tonumber",
     "tostring",
+    "trim",
+    "true",
     "type",
     "unique",
+    "unique_by",
+    "utf8bytelength",
     "values",
+];
+
+/// Functions that compare or search. Their arguments are constants: one part of an object searched in another takes
+/// time without end.
+const SEARCHES: &[&str] = &[
+    "contains",
+    "endswith",
+    "has",
+    "in",
+    "index",
+    "inside",
+    "ltrimstr",
+    "rindex",
+    "rtrimstr",
+    "split",
+    "startswith",
+    "test",
 ];
 
 /// Evaluates `del(<expression>)`.
@@ -70,24 +98,32 @@ const FUNCTIONS: &[&str] = &[
 /// What is no jq, is left out of our part of it, or gives no object. Nothing of `value` is told: it may be a Secret.
 pub fn delete(expression: &str, mut value: Value) -> Result<Value, String> {
     check(expression)?;
-    let mut paths = paths(expression, &value)?;
-    // From the end of a list to its start, as what is taken out moves what follows it.
-    paths.sort_by(|one, other| compare(other, one));
-    paths.dedup();
-    for path in paths {
-        remove(&mut value, &path)?;
+    let mut places = Vec::new();
+    for path in paths(expression, &value)? {
+        expand(&value, &path, &mut places)?;
+    }
+    // From the end of a list to its start, as what is taken out moves what follows it; and what is deeper first.
+    places.sort_by(|one, other| other.cmp(one));
+    places.dedup();
+    for place in places {
+        remove(&mut value, &place);
     }
     Ok(value)
 }
 
-/// One path: keys and indices.
-type Path = Vec<Value>;
+/// One step of a path to a place that is there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Index(usize),
+    Key(String),
+}
 
-/// All paths that an expression leads to. (jaq's own `del` fails where a path leads through what is not there.)
-fn paths(expression: &str, value: &Value) -> Result<Vec<Path>, String> {
+/// All paths that an expression leads to, as jq tells them. (jaq's own `del` fails where a path leads through what is
+/// not there.)
+fn paths(expression: &str, value: &Value) -> Result<Vec<Vec<Value>>, String> {
     let input: Val =
         serde_json::from_value(value.clone()).map_err(|_| "the manifest is no JSON for jq")?;
-    let code = format!("[path({expression})]");
+    let code = format!("path({expression})");
     let arena = Arena::default();
     let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
     let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
@@ -99,46 +135,73 @@ fn paths(expression: &str, value: &Value) -> Result<Vec<Path>, String> {
         .compile(modules)
         .map_err(|_| "it names a function or variable that jq does not have".to_owned())?;
     let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
-    match filter.id.run((context, input)).map(unwrap_valr).next() {
-        Some(Ok(output)) => serde_json::from_str(&output.to_string())
-            .map_err(|_| "it gives something else than paths".to_owned()),
-        _ => Err("it cannot be followed in this manifest".into()),
+    let mut found = Vec::new();
+    for output in filter.id.run((context, input)).map(unwrap_valr) {
+        let path = output.map_err(|_| "it cannot be followed in this manifest")?;
+        if found.len() >= PLACES_MAX {
+            return Err(format!("it leads to more than {PLACES_MAX} places"));
+        }
+        let path = serde_json::from_str(&path.to_string());
+        found.push(path.map_err(|_| "it gives something else than paths")?);
     }
+    Ok(found)
 }
 
-/// Orders paths so that of two indices in one list the larger is greater, and what is deeper too.
-fn compare(one: &Path, other: &Path) -> Ordering {
-    let key = |step: &Value| (step.as_i64(), step.as_str().map(str::to_owned));
-    one.iter().map(key).cmp(other.iter().map(key))
-}
-
-/// Takes out one place; one that is not there is no error.
-fn remove(value: &mut Value, path: &Path) -> Result<(), String> {
-    let Some((last, parents)) = path.split_last() else {
+/// The places that a path leads to: indices may count from the end, and slices hold several. What is not there is
+/// left out.
+fn expand(value: &Value, path: &[Value], places: &mut Vec<Vec<Step>>) -> Result<(), String> {
+    if path.is_empty() {
         return Err("the result is not an object".into());
-    };
-    let parent = parents.iter().try_fold(value, |value, step| match step {
-        Value::String(key) => value.get_mut(key),
-        _ => value.get_mut(place(step, value.as_array()?.len())?),
-    });
-    match (parent, last) {
-        (Some(Value::Object(fields)), Value::String(key)) => {
-            fields.remove(key);
-        }
-        (Some(Value::Array(items)), Value::Number(_)) => {
-            if let Some(place) = place(last, items.len()) {
-                items.remove(place);
+    }
+    let mut here = value;
+    let mut steps = Vec::with_capacity(path.len());
+    // The part of the present list that slices have left.
+    let mut window: Option<(usize, usize)> = None;
+    for step in path {
+        match (here, step) {
+            (Value::Object(fields), Value::String(key)) => {
+                let Some(field) = fields.get(key) else { return Ok(()) };
+                steps.push(Step::Key(key.clone()));
+                here = field;
             }
+            (Value::Array(items), Value::Object(slice)) => {
+                let (start, end) = window.unwrap_or((0, items.len()));
+                let bound = |name: &str, otherwise: usize| match slice.get(name) {
+                    Some(Value::Number(number)) => clamped(number.as_i64(), end - start),
+                    _ => otherwise,
+                };
+                let from = start + bound("start", 0);
+                window = Some((from, (start + bound("end", end - start)).max(from)));
+            }
+            (Value::Array(items), Value::Number(number)) => {
+                let (start, end) = window.take().unwrap_or((0, items.len()));
+                let place = place(number.as_i64(), end - start).map(|place| start + place);
+                let Some((place, item)) = place.and_then(|at| Some((at, items.get(at)?))) else {
+                    return Ok(());
+                };
+                steps.push(Step::Index(place));
+                here = item;
+            }
+            _ => return Ok(()),
         }
-        (_, Value::Object(_)) => return Err("slices are not supported; name each place".into()),
-        _ => {}
+    }
+    match window {
+        Some((start, end)) => places.extend((start..end).map(|place| {
+            let mut steps = steps.clone();
+            steps.push(Step::Index(place));
+            steps
+        })),
+        None => places.push(steps),
+    }
+    if places.len() > PLACES_MAX {
+        return Err(format!("it leads to more than {PLACES_MAX} places"));
     }
     Ok(())
 }
 
 /// An index, which may count from the end.
-fn place(step: &Value, length: usize) -> Option<usize> {
-    let index = step.as_i64()?;
+fn place(index: Option<i64>, length: usize) -> Option<usize> {
+    let index = index?;
     let place = match usize::try_from(index) {
         Ok(place) => place,
         Err(_) => length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
@@ -146,66 +209,147 @@ fn place(step: &Value, length: usize) -> Option<usize> {
     (place < length).then_some(place)
 }
 
+/// A bound of a slice: what is beyond either end counts as that end.
+fn clamped(bound: Option<i64>, length: usize) -> usize {
+    let bound = bound.unwrap_or_default();
+    match usize::try_from(bound) {
+        Ok(bound) => bound.min(length),
+        Err(_) => length.saturating_sub(usize::try_from(bound.unsigned_abs()).unwrap_or(length)),
+    }
+}
+
+/// Takes out one place. Its parent is there: of two places, the deeper and later one goes first.
+fn remove(value: &mut Value, place: &[Step]) {
+    let Some((last, parents)) = place.split_last() else { return };
+    let parent = parents.iter().try_fold(value, |value, step| match step {
+        Step::Key(key) => value.get_mut(key),
+        Step::Index(index) => value.get_mut(*index),
+    });
+    match (parent, last) {
+        (Some(Value::Object(fields)), Step::Key(key)) => {
+            fields.remove(key);
+        }
+        (Some(Value::Array(items)), Step::Index(index)) if *index < items.len() => {
+            items.remove(*index);
+        }
+        _ => {}
+    }
+}
+
 fn check(expression: &str) -> Result<(), String> {
     if expression.len() > BYTES_MAX {
         return Err(format!("it is longer than {BYTES_MAX} bytes"));
     }
-    let fan_out = expression.matches("[]").count()
-        + expression.matches("..").count()
-        + expression.matches(',').count()
-        + expression.matches(':').count();
-    if fan_out > FAN_OUT_MAX {
-        return Err(format!("it holds more than {FAN_OUT_MAX} of '[]', '..', ',' and ':'"));
-    }
     let term = jaq_core::load::parse(expression, |parser| parser.term())
         .ok_or_else(|| "it does not parse".to_owned())?;
-    check_term(&term)
+    let mut checked = Checked::default();
+    checked.term(&term)?;
+    if checked.branches > BRANCHES_MAX {
+        return Err(format!("it holds more than {BRANCHES_MAX} commas and lists"));
+    }
+    if checked.recursions > RECURSIONS_MAX {
+        return Err(format!("it holds '..' more than {RECURSIONS_MAX} times"));
+    }
+    Ok(())
 }
 
-/// Refuses what may not end: definitions, folds and functions that loop.
-fn check_term(term: &Term<&str>) -> Result<(), String> {
+/// Refuses what may not end: definitions, folds and functions that loop. Counts what multiplies.
+#[derive(Default)]
+struct Checked {
+    branches: usize,
+    recursions: usize,
+}
+
+impl Checked {
+    fn term(&mut self, term: &Term<&str>) -> Result<(), String> {
+        match term {
+            Term::Id | Term::Num(_) => Ok(()),
+            Term::Recurse => {
+                self.recursions += 1;
+                Ok(())
+            }
+            Term::Str(None, parts) => {
+                let plain = |part: &_| !matches!(part, jaq_core::load::lex::StrPart::Term(_));
+                if parts.iter().all(plain) { Ok(()) } else { refuse("text with parts to fill in") }
+            }
+            Term::Arr(inner) => {
+                self.branches += usize::from(!is_constant(term));
+                inner.iter().try_for_each(|term| self.term(term))
+            }
+            Term::Neg(inner) => self.term(inner),
+            Term::BinOp(left, operator, right) => self.operation(left, operator, right),
+            Term::TryCatch(inner, handler) => {
+                self.term(inner)?;
+                handler.iter().try_for_each(|term| self.term(term))
+            }
+            Term::IfThenElse(cases, otherwise) => {
+                for (condition, then) in cases {
+                    self.term(condition)?;
+                    self.term(then)?;
+                }
+                otherwise.iter().try_for_each(|term| self.term(term))
+            }
+            Term::Call(name, arguments) => self.call(name, arguments),
+            Term::Path(start, path) => {
+                self.term(start)?;
+                path.0.iter().try_for_each(|(part, _)| match part {
+                    Part::Index(index) => self.term(index),
+                    Part::Range(from, to) => from.iter().chain(to).try_for_each(|t| self.term(t)),
+                })
+            }
+            _ => refuse("a definition, variable, fold, label, object or format"),
+        }
+    }
+
+    fn operation(
+        &mut self,
+        left: &Term<&str>,
+        operator: &BinaryOp<&str>,
+        right: &Term<&str>,
+    ) -> Result<(), String> {
+        use BinaryOp::{Alt, And, Cmp, Comma, Or, Pipe};
+        match operator {
+            Pipe(None) | Alt | Or | And | Cmp(_) => {}
+            Comma => self.branches += 1,
+            _ => return refuse("an operator that computes, assigns or names a variable"),
+        }
+        self.term(left)?;
+        self.term(right)
+    }
+
+    fn call(&mut self, name: &str, arguments: &[Term<&str>]) -> Result<(), String> {
+        if name == "recurse" && arguments.is_empty() {
+            self.recursions += 1;
+            return Ok(());
+        }
+        if SEARCHES.contains(&name) {
+            return if arguments.iter().all(is_constant) {
+                Ok(())
+            } else {
+                refuse(&format!("an argument of {name} that is no constant"))
+            };
+        }
+        if !FUNCTIONS.contains(&name) {
+            return refuse(&format!("the function {name}"));
+        }
+        arguments.iter().try_for_each(|argument| self.term(argument))
+    }
+}
+
+/// A text, number, or list of such.
+fn is_constant(term: &Term<&str>) -> bool {
     match term {
-        Term::Id | Term::Recurse | Term::Num(_) | Term::Var(_) => Ok(()),
+        Term::Num(_) => true,
         Term::Str(None, parts) => {
-            let plain = |part: &_| !matches!(part, jaq_core::load::lex::StrPart::Term(_));
-            if parts.iter().all(plain) { Ok(()) } else { refuse("text with parts to fill in") }
+            !parts.iter().any(|part| matches!(part, jaq_core::load::lex::StrPart::Term(_)))
         }
-        Term::Arr(inner) => inner.iter().try_for_each(|term| check_term(term)),
-        Term::Neg(inner) => check_term(inner),
-        Term::BinOp(left, operator, right) => {
-            if !matches!(
-                operator,
-                BinaryOp::Pipe(None)
-                    | BinaryOp::Comma
-                    | BinaryOp::Alt
-                    | BinaryOp::Or
-                    | BinaryOp::And
-                    | BinaryOp::Cmp(_)
-            ) {
-                return refuse("an operator that computes, assigns or names a variable");
-            }
-            check_term(left)?;
-            check_term(right)
-        }
-        Term::TryCatch(inner, handler) => {
-            check_term(inner)?;
-            handler.iter().try_for_each(|term| check_term(term))
-        }
+        Term::Neg(inner) => is_constant(inner),
+        Term::Arr(inner) => inner.as_deref().is_none_or(is_constant),
+        Term::BinOp(left, BinaryOp::Comma, right) => is_constant(left) && is_constant(right),
         Term::Call(name, arguments) => {
-            let recurses = *name == "recurse" && arguments.is_empty();
-            if !recurses && !FUNCTIONS.contains(name) {
-                return refuse(&format!("the function {name}"));
-            }
-            arguments.iter().try_for_each(check_term)
+            arguments.is_empty() && matches!(*name, "true" | "false" | "null")
         }
-        Term::Path(start, path) => {
-            check_term(start)?;
-            path.0.iter().try_for_each(|(part, _)| match part {
-                Part::Index(index) => check_term(index),
-                Part::Range(from, to) => from.iter().chain(to).try_for_each(check_term),
-            })
-        }
-        _ => refuse("a definition, fold, label, condition, object or format"),
+        _ => false,
     }
 }
 
@@ -221,38 +365,76 @@ mod tests {
 
     use super::*;
 
+    /// What is left of three containers.
+    fn left(expression: &str) -> Value {
+        let manifest = json!({"spec": {"replicas": 1, "paused": true, "containers": [
+            {"name": "web", "image": "a", "env": [{"name": "A"}, {"name": "B"}, {"name": "C"}]},
+            {"name": "proxy", "image": "b"},
+            {"name": "log"}]}});
+        let found = delete(expression, manifest).unwrap_or_else(|e| panic!("{expression}: {e}"));
+        found["spec"].clone()
+    }
+
+    /// The names of the containers that are left.
+    fn names(expression: &str) -> Vec<String> {
+        let spec = left(expression);
+        let containers = spec["containers"].as_array().unwrap();
+        containers.iter().map(|one| one["name"].as_str().unwrap_or("-").to_owned()).collect()
+    }
+
     #[test]
-    fn the_behaviour_table() {
-        let deployment = || {
-            json!({"spec": {"replicas": 1, "containers": [
-            {"name": "web", "image": "a", "resources": {"x": 1}}, {"name": "proxy", "image": "b"}]}})
-        };
-        for (expression, containers) in [
+    fn which_elements_go() {
+        for (expression, expected) in [
+            (".spec.containers[0]", "proxy log"),
+            (".spec.containers[-1]", "web proxy"),
+            (".spec.containers[7]", "web proxy log"),
+            (".spec[\"containers\"][1,0]", "log"),
+            (".spec.containers[0,0,-3]", "proxy log"),
+            (".spec.containers[1:]", "web"),
+            (".spec.containers[:-1]", "log"),
+            (".spec.containers[-2:-1]", "web log"),
+            (".spec.containers[1:][1:]", "web proxy"),
+            (".spec.containers[1:][0]", "web log"),
+            (".spec.containers[0:2], .spec.containers[1]", "log"),
+            (".spec.containers[5:]", "web proxy log"),
+            (".spec.containers[]", ""),
+            (r#".spec.containers[] | select(.name == "web")"#, "proxy log"),
+            (r#".spec.containers[] | select(.name | startswith("pro"))"#, "web log"),
+            (r#".spec.containers[] | select(.name | test("^(web|log)$"))"#, "proxy"),
+            (r#".spec.containers[] | select(.name | ascii_upcase | contains("O"))"#, "web"),
+            (".spec.containers[] | select(has(\"image\") | not)", "web proxy"),
+            (".spec.containers[] | select(.image == null)", "web proxy"),
+            (".spec.containers[] | select(.env | length > 2)", "proxy log"),
+            (".spec.containers[] | select(any(.env[]?; .name == \"B\"))", "proxy log"),
             (
-                ".spec.containers[0].image",
-                json!([{"name": "web", "resources": {"x": 1}}, {"name": "proxy", "image": "b"}]),
+                ".spec.containers[] | select((.image // \"none\") == \"none\" or .name == \"web\")",
+                "proxy",
             ),
-            (
-                ".spec.containers[].image",
-                json!([{"name": "web", "resources": {"x": 1}}, {"name": "proxy"}]),
-            ),
-            (
-                r#".spec.containers[] | select(.name == "web").resources"#,
-                json!([{"name": "web", "image": "a"}, {"name": "proxy", "image": "b"}]),
-            ),
-            (
-                r#".spec.containers[] | select(.name | startswith("pro"))"#,
-                json!([{"name": "web", "image": "a", "resources": {"x": 1}}]),
-            ),
-            (".spec.missing.field", deployment()["spec"]["containers"].clone()),
-            (
-                r#".spec["containers"][1]"#,
-                json!([{"name": "web", "image": "a", "resources": {"x": 1}}]),
-            ),
+            (".spec.containers[] | if .image then select(.image == \"a\") else . end", "proxy"),
+            (".spec | if .paused == true then .containers[0] else .replicas end", "proxy log"),
+            ("first(.spec.containers[])", "proxy log"),
+            ("last(.spec.containers[])", "web proxy"),
+            ("limit(2; .spec.containers[])", "log"),
+            ("getpath([\"spec\", \"containers\", 1])", "web log"),
+            (".spec.containers[] | .. | select(.name? == \"log\")", "web proxy"),
         ] {
-            let found = delete(expression, deployment()).unwrap();
-            assert_eq!(found["spec"]["containers"], containers, "{expression}");
+            assert_eq!(names(expression).join(" "), expected, "{expression}");
         }
+    }
+
+    #[test]
+    fn which_fields_go() {
+        let images = json!([{"name": "web"}, {"name": "proxy"}, {"name": "log"}]);
+        assert_eq!(left(".spec.containers[] | .image, .env")["containers"], images);
+        assert_eq!(
+            left(".spec.containers[]?.image?, .spec.containers[0].env")["containers"],
+            images
+        );
+        assert_eq!(left(".spec.containers[0].env[1:][0].name")["replicas"], 1);
+        assert_eq!(left(".spec.missing.field"), left(".missing"));
+        assert_eq!(left(".spec.replicas")["replicas"], Value::Null);
+        assert_eq!(left(".spec.replicas, .spec"), Value::Null);
+        assert_eq!(left(".. | .image?, .env?")["containers"], images);
     }
 
     #[test]
@@ -263,18 +445,38 @@ mod tests {
             "def f: f; f",
             "range(1000000000)",
             "reduce .[] as $x (0; . + 1)",
+            ". as $x | $x",
             "last(recurse(.))",
-            "..|..|..|..|..|..|..|..|..",
+            "..|..",
+            "recurse|..",
             "until(false; .)",
             ".spec.replicas.deeper",
+            ".. | .image",
             "unknown",
             "input",
             "env",
             ".) | (.",
+            ".spec + .spec",
+            "select(contains(.))",
+            "select(.a | test(.b))",
+            "\"\\(.)\"",
+            "@base64",
+            ".a = 1",
+            "(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)",
         ] {
             assert!(delete(expression, json!({"spec": {"replicas": 1}})).is_err(), "{expression}");
         }
         assert!(delete(&".a".repeat(600), json!({})).is_err());
         assert_eq!(delete(".", json!({})).unwrap_err(), "the result is not an object");
+    }
+
+    #[test]
+    fn a_path_to_very_many_places_is_refused() {
+        let many = json!({"items": vec![0; PLACES_MAX + 1]});
+        for expression in [".items[]", ".items[0:]", ".. | numbers"] {
+            let problem = delete(expression, many.clone()).unwrap_err();
+            assert!(problem.contains("more than 10000 places"), "{expression}: {problem}");
+        }
+        assert!(delete(".items", many).is_ok());
     }
 }

@@ -4,7 +4,6 @@
 
 pub mod apply;
 pub mod cel;
-mod cel_lists;
 pub mod condition;
 pub mod eviction;
 pub mod feedback;

@@ -1,6 +1,7 @@
 //! From a repository's URL to the forge's API.
 
-use super::Provider;
+use super::{CommitStatus, Provider, WebPages};
+use crate::core::digest::Digest;
 use crate::core::name::CommitId;
 
 /// Where the statuses of one repository go.
@@ -15,6 +16,8 @@ pub struct Target {
     pub context: String,
     /// What a status links to; `{commit}` stands for the commit's id.
     pub target_url: Option<String>,
+    /// A GitHub App writes check runs.
+    pub is_app: bool,
 }
 
 /// Why a target cannot be made of what the configuration says.
@@ -35,6 +38,12 @@ pub enum AddressError {
     BadUrl { field: &'static str },
     #[error("the context must have 1 to {limit} printable characters on {provider}")]
     BadContext { provider: Provider, limit: usize },
+    #[error("name either `tokenFile` or, on GitHub, `app`")]
+    Login,
+    #[error(
+        "an App's id has 1 to 100 letters, digits or dots, as in 123456 or Iv1.0123456789abcdef"
+    )]
+    AppId,
 }
 
 /// What the configuration says of commit statuses.
@@ -44,19 +53,20 @@ pub struct Settings<'a> {
     pub api_url: Option<&'a str>,
     pub context: &'a str,
     pub target_url: Option<&'a str>,
+    pub is_app: bool,
 }
 
 /// A repository's URL, taken apart. Kept apart from Git's own reading of it: a folder is no error here.
-struct RepositoryUrl<'a> {
-    scheme: &'a str,
+pub(super) struct RepositoryUrl<'a> {
+    pub(super) scheme: &'a str,
     /// With the port, where it is one of http.
-    authority: &'a str,
-    segments: Vec<&'a str>,
+    pub(super) authority: &'a str,
+    pub(super) segments: Vec<&'a str>,
 }
 
 impl<'a> RepositoryUrl<'a> {
     /// Reads `https://host/path`, `ssh://user@host:port/path` and `user@host:path`.
-    fn parse(url: &'a str) -> Option<Self> {
+    pub(super) fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = match url.split_once("://") {
             Some((scheme @ ("https" | "http"), rest)) => (scheme, rest),
             Some(("ssh", rest)) => ("https", rest),
@@ -185,7 +195,31 @@ impl Target {
         {
             return Err(AddressError::BadContext { provider, limit });
         }
-        Ok(Self { provider, api_url, repository, context, target_url })
+        let is_app = settings.is_app;
+        Ok(Self { provider, api_url, repository, context, target_url, is_app })
+    }
+
+    /// The context of a status: that of a part stands below that of the whole. A name that is too long for the forge
+    /// ends in a hash of itself.
+    pub fn context_of(&self, status: &CommitStatus) -> String {
+        let Some(part) = &status.part else { return self.context.clone() };
+        let name = format!("{}/{part}", self.context);
+        let limit = self.provider.context_chars_max();
+        if name.chars().count() <= limit {
+            return name;
+        }
+        let hash = Digest::of(name.as_bytes()).to_string();
+        let begin: String = name.chars().take(limit.saturating_sub(9)).collect();
+        format!("{begin}-{}", hash.get(..8).unwrap_or_default())
+    }
+
+    /// What a login needs to be allowed, in the forge's own words.
+    pub fn permission(&self) -> &'static str {
+        if self.is_app {
+            "the App's permission \"Checks: write\""
+        } else {
+            self.provider.permission()
+        }
     }
 
     /// What the status of a commit links to. Bitbucket asks for a link: there it is the commit's own page unless
@@ -195,17 +229,16 @@ impl Target {
             return Some(url.replace("{commit}", &commit.to_string()));
         }
         let (owner, name) = self.repository.split_once('/')?;
-        match self.provider {
-            Provider::BitbucketCloud => {
-                Some(format!("https://bitbucket.org/{owner}/{name}/commits/{commit}"))
-            }
+        let base = match self.provider {
+            Provider::BitbucketCloud => format!("https://bitbucket.org/{owner}/{name}"),
             Provider::BitbucketDataCenter => {
                 let base =
                     self.api_url.split_once("/rest/").map_or(&*self.api_url, |(base, _)| base);
-                Some(format!("{base}/projects/{owner}/repos/{name}/commits/{commit}"))
+                format!("{base}/projects/{owner}/repos/{name}")
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(WebPages { provider: self.provider, base }.commit(commit))
     }
 }
 

@@ -61,7 +61,7 @@ pub fn read(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), 
         403 => blocked(format!(
             "{provider} forbids commit statuses on {} (403): the token needs {}",
             target.repository,
-            provider.permission()
+            target.permission()
         )),
         422 if said.contains("maximum number of statuses") => Err(Rejection::Full {
             message: with_said(format!("{provider} takes no more statuses for this commit")),
@@ -76,7 +76,7 @@ pub fn read(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), 
             "{provider} has no repository {} with this commit, or the token may not see it (404): check \
              `repository`, `apiUrl` and the token, which needs {}",
             target.repository,
-            provider.permission()
+            target.permission()
         )),
         400 | 413 | 415 | 422 => blocked(format!("{provider} refuses the status ({status})")),
         408 | 409 | 425 | 429 | 500..=599 => later(
@@ -87,6 +87,49 @@ pub fn read(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), 
         other => blocked(format!(
             "{provider} gives an answer that a commit status does not have ({other}): check `provider` and `apiUrl`"
         )),
+    }
+}
+
+/// Reads the answer to an App's login.
+pub fn read_login(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), Rejection> {
+    let said = said(answer.body);
+    let problem = match answer.status {
+        401 => {
+            "does not accept the App's key (401): check `app.id`, the key file and this machine's clock"
+        }
+        404 => {
+            "knows no such installation of the App (404): check `app.installationId` and `apiUrl`"
+        }
+        422 => {
+            "gives the App no token for this repository (422): install the App on it, with the permission \
+             \"Checks: write\""
+        }
+        _ => return read(target, answer, now),
+    };
+    let said = if said.is_empty() { said } else { format!(": {said}") };
+    Err(Rejection::Blocked { message: format!("{} {problem}{said}", target.provider) })
+}
+
+impl Rejection {
+    /// A word for machines.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Self::Later { .. } => "later",
+            Self::Blocked { .. } => "blocked",
+            Self::NoCommit { .. } => "no_commit",
+            Self::Full { .. } => "full",
+        }
+    }
+
+    /// Without a secret that the forge may have quoted.
+    pub fn without(self, secret: &str) -> Self {
+        let clean = |message: String| message.replace(secret, "[token]");
+        match self {
+            Self::Later { after, message } => Self::Later { after, message: clean(message) },
+            Self::Blocked { message } => Self::Blocked { message: clean(message) },
+            Self::NoCommit { message } => Self::NoCommit { message: clean(message) },
+            Self::Full { message } => Self::Full { message: clean(message) },
+        }
     }
 }
 

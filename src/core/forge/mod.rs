@@ -3,14 +3,24 @@
 //! - [`address`]: from a repository's URL to the forge's API.
 //! - [`request`]: one commit status as an HTTP request, as each forge documents it.
 //! - [`answer`]: what a forge's answer means.
+//! - [`board`]: the statuses of the whole and of its parts, and whose turn it is.
+//! - [`checks`]: check runs of a GitHub App, with annotations.
 //! - [`config`]: what the daemon is told of a forge.
+//! - [`jwt`]: how a GitHub App logs in.
+//! - [`web`]: the pages that a forge shows people.
 //! - [`schedule`]: which status is to be written now, within the forge's limits.
+//! - [`webhook`]: how a forge proves that a webhook is its own.
 
 pub mod address;
 pub mod answer;
+pub mod board;
+pub mod checks;
 pub mod config;
+pub mod jwt;
 pub mod request;
 pub mod schedule;
+pub mod web;
+pub mod webhook;
 
 use std::fmt;
 
@@ -18,9 +28,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use address::{AddressError, Target};
+pub use board::Board;
 pub use config::{CommitStatusConfig, StatusBranchConfig};
 pub use request::{HttpRequest, request};
 pub use schedule::{Next, Schedule};
+pub use web::WebPages;
 
 use super::name::CommitId;
 
@@ -104,9 +116,14 @@ pub enum CommitState {
     Superseded,
 }
 
+/// What a context is about that is not about the whole: a cluster, or a group of clusters.
+pub type Part = String;
+
 /// One commit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitStatus {
+    /// `None`: the whole.
+    pub part: Option<Part>,
     pub commit: CommitId,
     pub state: CommitState,
     pub description: String,

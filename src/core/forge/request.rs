@@ -23,7 +23,8 @@ pub struct HttpRequest {
 
 /// The request that writes a status.
 pub fn request(target: &Target, status: &CommitStatus) -> HttpRequest {
-    let Target { provider, api_url, repository, context, .. } = target;
+    let Target { provider, api_url, repository, .. } = target;
+    let context = &target.context_of(status);
     let commit = status.commit;
     let link = target.link(commit);
     let state = word(*provider, status.state);
@@ -77,14 +78,14 @@ pub fn request(target: &Target, status: &CommitStatus) -> HttpRequest {
 }
 
 /// A field without a value is left out: not every forge takes null for that.
-fn without_nulls(mut body: Value) -> Value {
+pub(super) fn without_nulls(mut body: Value) -> Value {
     if let Some(fields) = body.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
     body
 }
 
-fn headers(provider: Provider) -> Vec<(&'static str, String)> {
+pub(super) fn headers(provider: Provider) -> Vec<(&'static str, String)> {
     // GitHub refuses requests without a user agent.
     let agent = format!("gitwork/{}", env!("CARGO_PKG_VERSION"));
     let mut headers = vec![("content-type", "application/json".to_owned()), ("user-agent", agent)];
@@ -173,7 +174,7 @@ fn encoded(text: &str) -> String {
     out
 }
 
-fn encoded_path(path: &str) -> String {
+pub(super) fn encoded_path(path: &str) -> String {
     path.split('/').map(encoded).collect::<Vec<_>>().join("/")
 }
 
@@ -185,7 +186,7 @@ mod tests {
 
     fn status(state: CommitState, description: &str) -> CommitStatus {
         let commit = CommitId::parse(&"ab".repeat(20)).unwrap();
-        CommitStatus { commit, state, description: description.into() }
+        CommitStatus { part: None, commit, state, description: description.into() }
     }
 
     fn target(provider: Provider, url: &str) -> Target {

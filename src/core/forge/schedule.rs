@@ -21,6 +21,9 @@ const COMMITS_MAX: usize = 64;
 /// A refusal that somebody has to mend is tried again after so long, as a token may have been replaced.
 const BLOCKED: Duration = Duration::from_secs(120);
 
+/// A part's first status waits this long where it is pending: what is quick is told once, at its end.
+const PART_PENDING: Duration = Duration::from_secs(30);
+
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
@@ -46,6 +49,8 @@ struct Written {
 /// The statuses of one repository under one context.
 #[derive(Debug, Default)]
 pub struct Schedule {
+    /// Of a part: only its state is told, and not before it is settled.
+    is_part: bool,
     wanted: Option<CommitStatus>,
     /// Since when the wanted state is wanted.
     wanted_since: Duration,
@@ -58,6 +63,16 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// The schedule of a cluster or group with a context of its own.
+    pub fn of_part() -> Self {
+        Self { is_part: true, ..Self::default() }
+    }
+
+    /// The last write did not succeed.
+    pub fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
     /// Takes in what is to stand on the newest commit.
     pub fn want(&mut self, status: CommitStatus, now: Duration) {
         match &self.wanted {
@@ -83,7 +98,13 @@ impl Schedule {
         if last.is_some_and(|(state, _)| *state == CommitState::Pending) {
             let description = format!("superseded by {}; {}", by.short(), before.description);
             let state = CommitState::Superseded;
-            self.overtaken.push_back(CommitStatus { commit: before.commit, state, description });
+            let part = before.part.clone();
+            self.overtaken.push_back(CommitStatus {
+                part,
+                commit: before.commit,
+                state,
+                description,
+            });
             if self.overtaken.len() > COMMITS_MAX {
                 self.overtaken.pop_front();
             }
@@ -106,16 +127,21 @@ impl Schedule {
     /// When the newest commit's status is to be written; `None` where it stands already.
     fn newest_due(&self) -> Option<Duration> {
         let wanted = self.wanted.as_ref()?;
-        let Some(written) = self.written.get(&wanted.commit) else { return Some(Duration::ZERO) };
+        let first = match wanted.state {
+            _ if !self.is_part => Duration::ZERO,
+            CommitState::Pending => self.wanted_since + PART_PENDING,
+            _ => self.wanted_since + SETTLE,
+        };
+        let Some(written) = self.written.get(&wanted.commit) else { return Some(first) };
         if written.closed || written.writes >= WRITES_MAX {
             return None;
         }
         match &written.last {
-            None => Some(Duration::ZERO),
+            None => Some(first),
             Some((state, _)) if *state != wanted.state => {
                 Some((self.wanted_since + SETTLE).max(written.at + gap(written.writes, SETTLE)))
             }
-            Some((_, words)) if *words == wanted.description => None,
+            Some((_, words)) if self.is_part || *words == wanted.description => None,
             Some(_) if written.writes >= PROGRESS_WRITES_MAX => None,
             Some(_) => Some(written.at + gap(written.writes, PROGRESS)),
         }
@@ -211,7 +237,7 @@ mod tests {
     }
 
     fn status(number: u8, state: CommitState, description: &str) -> CommitStatus {
-        CommitStatus { commit: commit(number), state, description: description.into() }
+        CommitStatus { part: None, commit: commit(number), state, description: description.into() }
     }
 
     fn at(seconds: u64) -> Duration {

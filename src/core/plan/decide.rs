@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Departed, Effect, LastStood, MetadataChange, Plan, Policy, Reason, Step, hold};
+use super::{
+    Departed, Effect, LastStood, MetadataChange, Plan, Policy, Reason, Step, guards, hold,
+};
 use crate::core::desired::Desired;
 use crate::core::name::{RepoPath, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
@@ -39,6 +41,7 @@ pub fn plan(desired: &Desired, observed: &Observed, departed: &Departed, policy:
     if !policy.allow_delete_all {
         hold::hold_deletes(&mut steps, desired, observed, departed, policy);
     }
+    guards::guard(&mut steps, desired, observed, policy);
     hold::mark(&mut steps, desired, observed);
     Plan { commit: desired.commit, steps }
 }

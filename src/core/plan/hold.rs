@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::decide::{is_held, metadata_change};
 use super::{Departed, Effect, Policy, Reason, Step};
-use crate::core::budget::{Approved, Budget, Target, Toll, excess, plan_hash};
+use crate::core::approval::{Approved, Target, plan_hash};
+use crate::core::budget::{Budget, Toll, excess};
 use crate::core::config::Budgets;
 use crate::core::desired::Desired;
 use crate::core::name::{ClusterName, WorkKey};
@@ -26,7 +27,7 @@ fn deletes(step: &Step) -> bool {
 fn budget(desired: &Desired, departed: &Departed, policy: &Policy) -> Budget {
     let then = departed.values().filter_map(|last| last.budgets.as_ref());
     let all: BTreeSet<&Budgets> =
-        then.chain(&policy.budgets_before).chain([&desired.budgets]).collect();
+        then.chain(&policy.budgets_before).chain([&desired.rules.budgets]).collect();
     let all = all.into_iter().map(|budgets| Budget::of(&policy.budgets, budgets));
     all.reduce(Budget::stricter).unwrap_or_default()
 }
@@ -45,7 +46,9 @@ pub fn hold_deletes(
         let Some(work) = observed.works.get(&step.key) else { continue };
         let target = Target { key: step.key.clone(), uid: work.uid.clone() };
         let toll = clusters.entry(step.key.cluster.clone()).or_default();
-        if policy.approved.contains(&target) || desired.approved.contains(&target) {
+        if policy.approved.deletions.contains(&target)
+            || desired.approved.deletions.contains(&target)
+        {
             toll.approved += 1;
         } else {
             toll.unapproved += 1;
@@ -82,7 +85,9 @@ fn was_kept(work: &ObservedWork, desired: &Desired) -> bool {
 /// takes the mark off once none is.
 pub fn mark(steps: &mut [Step], desired: &Desired, observed: &Observed) {
     let holds = desired.frozen.deletes
-        || steps.iter().any(|step| matches!(step.reason, Reason::HeldByBudget { .. }));
+        || steps.iter().any(|step| {
+            matches!(step.reason, Reason::HeldByBudget { .. } | Reason::HeldByRestore { .. })
+        });
     for step in steps {
         if holds {
             if let Some(Effect::Create { body } | Effect::Adopt { body, .. }) = &mut step.effect {

@@ -1,5 +1,7 @@
 //! A plan for people: what is done to which work, and why.
 
+use std::collections::BTreeMap;
+
 use super::{Action, Plan, Reason, Step};
 use crate::core::report::{Paint, Style, count, harmless};
 use crate::limits;
@@ -18,14 +20,25 @@ fn rest(plan: &Plan) -> Option<String> {
     (left > 0).then(|| format!("... and {left} more"))
 }
 
-/// What to do about held deletions.
-fn held(plan: &Plan) -> Option<String> {
-    plan.steps.iter().find_map(|step| match &step.reason {
-        Reason::HeldByBudget { hash, works, .. } => Some(format!(
-            "{works} deletions are held; to let just these through: gitwork approve {hash}"
-        )),
-        _ => None,
-    })
+/// What to do about what is held; one line for each hash.
+fn held(plan: &Plan) -> Vec<String> {
+    let mut hashes = BTreeMap::new();
+    for step in &plan.steps {
+        let (what, hash) = match &step.reason {
+            Reason::HeldByBudget { hash, .. } => ("deletions are held", hash),
+            Reason::HeldByRewind { hash, .. } => ("works are held by a rewind", hash),
+            Reason::HeldByRestore { hash, .. } => {
+                ("works are held since the hub was restored", hash)
+            }
+            Reason::HeldByWindow { hash, .. } => ("changes wait for a window", hash),
+            _ => continue,
+        };
+        hashes.entry((*hash, what)).and_modify(|works| *works += 1).or_insert(1_usize);
+    }
+    let line = |((hash, what), works)| {
+        format!("{works} {what}; to let just these through: gitwork approve {hash}")
+    };
+    hashes.into_iter().map(line).collect()
 }
 
 fn head(plan: &Plan) -> String {
@@ -50,7 +63,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
         out.push_str(&format!("{what} {key}  {}{}\n", step.reason, harmless(&path)));
     }
     out.extend(rest(plan).map(|rest| rest + "\n"));
-    out.extend(held(plan).map(|held| style.paint(Paint::Note, held) + "\n"));
+    out.extend(held(plan).into_iter().map(|held| style.paint(Paint::Note, held) + "\n"));
     out.push_str(&style.paint(Paint::Strong, head(plan)));
     out.push('\n');
     out
@@ -60,7 +73,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
 /// not fit are counted. Names are Kubernetes names; text from elsewhere is escaped.
 pub fn markdown(plan: &Plan) -> String {
     let mut out = format!("**gitwork plan**: {}\n", head(plan));
-    out.extend(held(plan).map(|held| format!("\n{held}\n")));
+    out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
     if told(plan).next().is_none() {
         return out;
     }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Effect, Plan, Reason};
-use crate::core::name::{CommitId, RepoPath, WorkKey};
+use super::{Effect, Hold, Plan, Reason};
+use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 
 /// What becomes of a work, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -154,6 +154,24 @@ pub struct HeldSummary {
     pub reason: String,
 }
 
+/// Something that waits for approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HoldSummary {
+    /// What holds: `budget`, `rewind`, `restore` or `window`.
+    pub guard: &'static str,
+    /// What `gitwork approve` takes.
+    pub hash: String,
+    pub works: usize,
+    pub reason: String,
+}
+
+impl HoldSummary {
+    fn of(hold: Hold) -> Self {
+        let hash = hold.approval.hash().to_string();
+        Self { guard: hold.guard.as_str(), hash, works: hold.works, reason: hold.reason }
+    }
+}
+
 /// A plan without the bodies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
@@ -163,6 +181,9 @@ pub struct Summary {
     /// Deletions that wait for approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldSummary>,
+    /// All that waits for approval, these deletions included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<HoldSummary>,
     /// All steps but those that keep a work as it is.
     pub steps: Vec<StepSummary>,
 }
@@ -174,7 +195,7 @@ impl Plan {
         counts
     }
 
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self, source: &SourceId) -> Summary {
         let changed = self.steps.iter().filter(|step| step.action() != Action::Keep);
         let steps = changed.map(|step| StepSummary {
             key: step.key.clone(),
@@ -188,6 +209,7 @@ impl Plan {
             works: held.works.len(),
             reason: held.excess.to_string(),
         });
-        Summary { commit: self.commit, counts: self.counts(), held, steps: steps.collect() }
+        let holds = self.holds(source).into_iter().map(HoldSummary::of).collect();
+        Summary { commit: self.commit, counts: self.counts(), held, holds, steps: steps.collect() }
     }
 }

@@ -67,7 +67,7 @@ fn a_summary_has_every_step_but_what_is_kept() {
         plan.counts().to_string(),
         "1 set-delete-option, 1 delete, 1 release, 3 wait, 8 hold, 1 keep"
     );
-    let summary = plan.summary();
+    let summary = plan.summary(&SourceId::parse("fleet").unwrap());
     assert_eq!(summary.steps.len(), plan.steps.len() - 1);
     let first = summary.steps.first().unwrap();
     assert_eq!(

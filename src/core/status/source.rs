@@ -10,10 +10,11 @@ use jiff::Timestamp;
 use super::view::{Account, StatusView};
 use super::{Clusters, State, Verdict};
 use crate::core::desired::Desired;
-use crate::core::diagnostic::{Diagnostic, Scope};
+use crate::core::diagnostic::{Diagnostic, Scope, Severity};
+use crate::core::digest::Digest;
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::Observed;
-use crate::core::plan::{Effect, Plan, Reason, Step};
+use crate::core::plan::{Effect, Guard, Hold, Plan, Reason, Step};
 use crate::core::report::count;
 use crate::limits;
 
@@ -33,6 +34,10 @@ pub struct WorkState {
     pub since: Timestamp,
     /// Why, where that is not what the agent reports.
     pub why: Option<String>,
+    /// As `why`, in one word for programs: `Reason::code`, or `Refused` for what the hub did not take.
+    pub code: Option<&'static str>,
+    /// The ManifestWork of this name on the hub, whosever it is.
+    pub uid: Option<String>,
     pub path: Option<RepoPath>,
     /// The commit that last changed the work on the hub.
     pub commit: Option<CommitId>,
@@ -49,6 +54,15 @@ impl WorkState {
     pub fn account(&self) -> Account {
         self.view.account()
     }
+    /// Why it is so, in one word: gitwork's own, or that of the agent's condition that is not as it should be.
+    pub fn reason(&self) -> Option<String> {
+        let agents = || {
+            let conditions = self.account().conditions.into_iter();
+            let mut bad = conditions.filter(|one| !one.outdated && one.is_bad());
+            bad.next().map(|condition| condition.reason)
+        };
+        self.code.map(str::to_owned).or_else(agents).filter(|reason| !reason.is_empty())
+    }
 }
 
 /// The state of one source at one commit.
@@ -64,6 +78,29 @@ pub struct SourceStatus {
     pub errors: usize,
     /// The first of them, with its place.
     pub first_error: Option<String>,
+    /// The first errors and warnings in Git, for those who show them at their lines.
+    pub findings: Vec<Diagnostic>,
+    /// What waits for somebody's approval.
+    pub held: Vec<HeldChanges>,
+}
+
+/// Changes of one plan that one guard holds, and one approval lets through.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeldChanges {
+    pub guard: Guard,
+    /// What to approve.
+    pub hash: Digest,
+    /// How many works they are.
+    pub works: usize,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl HeldChanges {
+    fn of(hold: Hold) -> Self {
+        let Hold { approval, guard, works, reason } = hold;
+        Self { guard, hash: approval.hash(), works, reason }
+    }
 }
 
 /// What a status is made from.
@@ -108,6 +145,8 @@ impl SourceStatus {
             unreachable: inputs.unreachable.clone(),
             errors: errors.clone().count(),
             first_error: errors.clone().next().map(told),
+            held: inputs.plan.holds(&desired.source).into_iter().map(HeldChanges::of).collect(),
+            findings: findings(&desired.diagnostics),
         }
     }
 
@@ -146,6 +185,47 @@ impl SourceStatus {
     }
 }
 
+impl SourceStatus {
+    /// How far these clusters are: what it comes to, and a line about them within so many characters.
+    pub fn line_of_clusters(
+        &self,
+        clusters: &BTreeSet<&ClusterName>,
+        chars_max: usize,
+    ) -> (Verdict, String) {
+        let works = self.works.iter().filter(|(key, _)| clusters.contains(&key.cluster));
+        let all = Clusters::new(works.map(|(key, work)| {
+            (key.cluster.as_str(), work.state, self.unreachable.contains(&key.cluster))
+        }));
+        (all.verdict(), fitting(&all, "cluster", chars_max))
+    }
+
+    /// The same about their works: for a single cluster.
+    pub fn line_of_works(
+        &self,
+        clusters: &BTreeSet<&ClusterName>,
+        chars_max: usize,
+    ) -> (Verdict, String) {
+        let works = self.works.iter().filter(|(key, _)| clusters.contains(&key.cluster));
+        let all = Clusters::new(works.map(|(key, work)| {
+            (key.work.as_str(), work.state, self.unreachable.contains(&key.cluster))
+        }));
+        (all.verdict(), fitting(&all, "work", chars_max))
+    }
+}
+
+fn fitting(all: &Clusters<'_>, noun: &str, chars_max: usize) -> String {
+    let lines = [3, 1, 0].map(|names| all.line_of(noun, names));
+    let fits = lines.iter().find(|line| line.chars().count() <= chars_max);
+    fits.cloned().unwrap_or_else(|| cut(&lines[2], chars_max))
+}
+
+/// Errors come first, and each in the order of the files.
+fn findings(diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
+    let of = |severity| diagnostics.iter().filter(move |found| found.severity == severity);
+    let all = of(Severity::Error).chain(of(Severity::Warning));
+    all.take(limits::STATUS_FINDINGS_MAX).cloned().collect()
+}
+
 /// A text within so many characters.
 pub fn cut(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
@@ -166,11 +246,15 @@ impl StatusInputs<'_> {
         let ours = there.filter(|work| work.is_ours(&self.desired.source));
         let view = ours.map(|work| work.status.clone()).unwrap_or_default();
         let (state, why) = self.judge(step, &view);
+        let refused = step.effect.is_some() && self.refusals.contains_key(&step.key);
+        let code = if refused { "Refused" } else { step.reason.code() };
         let on_cluster = why.is_none().then_some(view.since).flatten();
         WorkState {
             state,
             since: on_cluster.unwrap_or(self.now),
+            code: why.as_ref().map(|_| code),
             why,
+            uid: there.map(|work| work.uid.clone()),
             path: step.path.clone(),
             commit: ours.and_then(|work| CommitId::parse(work.commit.as_deref()?)),
             view,
@@ -189,8 +273,12 @@ impl StatusInputs<'_> {
         let state = match &step.reason {
             Reason::UpToDate => return (view.state, None),
             Reason::Frozen => return (State::Frozen, Some(self.error_of(&step.key))),
-            Reason::Suspended => State::Suspended,
-            Reason::HeldByBudget { .. } | Reason::NotYetOrphaned { .. } => State::Held,
+            Reason::Suspended | Reason::SuspendedOnHub { .. } => State::Suspended,
+            Reason::HeldByBudget { .. }
+            | Reason::HeldByRewind { .. }
+            | Reason::HeldByRestore { .. }
+            | Reason::HeldByWindow { .. }
+            | Reason::NotYetOrphaned { .. } => State::Held,
             Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => State::Deleting,
             Reason::Conflict { .. } => State::Failed,
             Reason::StoredDifferently => State::Degraded,
@@ -212,6 +300,8 @@ impl StatusInputs<'_> {
             state: State::Frozen,
             since: self.now,
             why: Some(self.error_of(key)),
+            code: Some(Reason::Frozen.code()),
+            uid: None,
             path: None,
             commit: None,
             view: StatusView::default(),
@@ -250,7 +340,6 @@ mod tests {
     use crate::core::budget::Excess;
     use crate::core::desired::Frozen;
     use crate::core::diagnostic::{Code, Location, Span};
-    use crate::core::digest::Digest;
     use crate::core::name::WorkName;
     use crate::core::observed::ObservedWork;
 
@@ -271,8 +360,9 @@ mod tests {
             commit: Some(CommitId::parse(&"ab".repeat(20)).unwrap()),
             works: BTreeMap::new(),
             frozen,
-            budgets: Default::default(),
+            rules: Default::default(),
             approved: Default::default(),
+            suspended: Default::default(),
             diagnostics,
         }
     }

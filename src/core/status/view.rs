@@ -179,7 +179,11 @@ impl ObjectAccount {
         let conditions: Vec<Condition> = Conditions::of(Some(manifest), None)
             .all
             .iter()
-            .filter(|condition| is_bad(condition))
+            // Conditions that are as they should be are left out: there are two for each object.
+            .filter(|condition| {
+                let field = |name: &str| text(condition, name).unwrap_or_default();
+                is_bad(field("/type"), field("/status"), field("/reason"))
+            })
             .take(limits::STATUS_CONDITIONS_MAX)
             .map(|condition| Condition::read(condition, 0, Some(manifest)))
             .collect();
@@ -191,19 +195,15 @@ impl ObjectAccount {
     }
 }
 
-/// Conditions of an object that are as they should be are left out: there are two for each object.
-fn is_bad(condition: &Value) -> bool {
-    let good = match text(condition, "/type") {
-        Some("Progressing" | "Degraded") => "False",
-        // What is said of feedback matters where there is some to see or none to get.
-        _ => "True",
-    };
-    text(condition, "/status") != Some(good)
-        && text(condition, "/reason") != Some("NoStatusFeedbackSynced")
+/// Whether a condition of this type, status and reason says that something is not as it should be.
+fn is_bad(kind: &str, status: &str, reason: &str) -> bool {
+    let good = if matches!(kind, "Progressing" | "Degraded") { "False" } else { "True" };
+    // What is said of feedback matters where there is some to see or none to get.
+    status != good && reason != "NoStatusFeedbackSynced"
 }
 
 /// The values of `statusFeedback`, which have one field for each type (OCM: FieldValue).
-fn feedback(manifest: &Value) -> BTreeMap<String, Value> {
+pub(super) fn feedback(manifest: &Value) -> BTreeMap<String, Value> {
     let values = manifest.pointer("/statusFeedback/values").and_then(Value::as_array);
     let values = values.into_iter().flatten().take(limits::STATUS_FEEDBACK_MAX);
     let read = |value: &Value| {
@@ -223,7 +223,13 @@ fn feedback(manifest: &Value) -> BTreeMap<String, Value> {
 }
 
 impl Condition {
-    fn read(condition: &Value, generation: i64, of: Option<&Value>) -> Self {
+    /// Whether it says that something is not as it should be.
+    pub fn is_bad(&self) -> bool {
+        is_bad(&self.kind, &self.status, &self.reason)
+    }
+
+    /// One of a work at `generation`, or one `of` an entry of `resourceStatus.manifests`.
+    pub(super) fn read(condition: &Value, generation: i64, of: Option<&Value>) -> Self {
         let field = |name: &str| text(condition, name).map(short).unwrap_or_default();
         let observed = condition.get("observedGeneration").and_then(Value::as_i64);
         Self {
@@ -241,7 +247,7 @@ impl Condition {
 }
 
 /// A text of the agent's, cut.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     let mut kept: String = text.chars().take(limits::STATUS_TEXT_CHARS_MAX).collect();
     if kept.len() < text.len() {
         kept.push('…');

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::core::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::core::status::source::{SourceStatus, WorkState};
 
+pub use markdown::plain;
 pub use summary::Summary;
 
 /// The file with the summary; with it a branch shows that it is gitwork's.

@@ -16,6 +16,8 @@ fn work(state: State, why: Option<&str>) -> WorkState {
         state,
         since: Timestamp::from_second(1_800_000_000).unwrap(),
         why: why.map(str::to_owned),
+        code: None,
+        uid: None,
         path: None,
         commit: None,
         view: StatusView::default(),
@@ -30,6 +32,8 @@ fn status(works: &[(&str, &str, State)]) -> SourceStatus {
         unreachable: BTreeSet::new(),
         errors: 0,
         first_error: None,
+        held: Vec::new(),
+        findings: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::scalar::{self, Scalar};
+use crate::core::report::is_dangerous;
 
 /// The value as one YAML document, ending in a line feed.
 pub fn write(value: &Value) -> String {
@@ -129,7 +130,7 @@ fn text(string: &str, out: &mut String) {
 
 /// Characters that YAML does not take as they are, or that readers take for line breaks.
 fn must_escape(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    is_dangerous(c) || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 fn is_plain(string: &str) -> bool {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 use crate::core::name::{RepoPath, SourceId, WorkName};
 use crate::core::work::{DeleteOption, WorkBody};
-use crate::hub::HubEvent;
+use crate::hub::{HubEvent, StoredRecord};
 
 /// One call of the hub: what was asked, of whom, with how many at once, and how often before.
 struct Call<'a> {
@@ -54,11 +54,25 @@ impl<F: Fn(&Call<'_>) -> Answer + Send + Sync + 'static> Hub for Script<F> {
     fn get<'a>(&'a self, _: &'a WorkKey) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
         async { Ok(None) }.boxed()
     }
-    fn approvals<'a>(
+    fn directives<'a>(
         &'a self,
         _: &'a SourceId,
-    ) -> BoxFuture<'a, Result<crate::core::budget::Approved, HubError>> {
-        unreachable!("executing asks for no approvals")
+    ) -> BoxFuture<'a, Result<crate::core::directives::Directives, HubError>> {
+        unreachable!("executing asks for no directives")
+    }
+    fn record<'a>(
+        &'a self,
+        _: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>> {
+        unreachable!("executing asks for no record")
+    }
+    fn set_record<'a>(
+        &'a self,
+        _: &'a SourceId,
+        _: &'a crate::core::record::Record,
+        _: Option<&'a StoredRecord>,
+    ) -> BoxFuture<'a, Result<StoredRecord, HubError>> {
+        unreachable!("executing writes no record")
     }
     fn execute<'a>(
         &'a self,

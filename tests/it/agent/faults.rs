@@ -3,45 +3,96 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::StreamExt;
 use http::Method;
+use kube::ResourceExt;
+use kube::api::ListParams;
 use serde_json::json;
 
-use super::fixture::{DEADLINE, Fixture};
+use super::fixture::{DEADLINE, Fixture, owners, stable};
 use crate::harness::eventually;
 use crate::harness::faults::{Fault, Faults, Seen};
+
+/// More scenarios at a time would wait for each other.
+const AT_A_TIME: usize = 12;
 
 fn is_write(seen: &Seen) -> bool {
     seen.method != Method::GET
 }
 
-/// Creates, updates, prunes and deletes, and looks at the state after each.
-async fn scenario(fixture: &Fixture<'_>) {
-    fixture
-        .create("web", vec![fixture.config_map("a", "1"), fixture.config_map("b", "1")], json!({}))
-        .await;
-    fixture.wait_recorded("web", &["configmaps/a", "configmaps/b"]).await;
-    fixture.condition("web", "Available", "True").await;
-    fixture.faults.cut_watches();
+/// A work that is applied and told of: its status and its AppliedManifestWork, without what differs from run to run.
+async fn settled(fixture: &Fixture<'_>, name: &str, recorded: &[&str]) -> String {
+    fixture.wait_recorded(name, recorded).await;
+    fixture.condition(name, "Applied", "True").await;
+    let work = fixture.condition(name, "Available", "True").await;
+    let applied = fixture.applied().get(&fixture.applied_name(name)).await.unwrap();
+    let applied_uid = applied.uid().unwrap();
+    let mut status = applied.data["status"].clone();
+    for resource in status["appliedResources"].as_array_mut().unwrap() {
+        let map = fixture.config_maps().get(resource["name"].as_str().unwrap()).await.unwrap();
+        assert_eq!(resource["uid"], map.uid().unwrap(), "it records the object that is there");
+        assert_eq!(owners(&map), [applied_uid.as_str()]);
+        resource["uid"] = "<uid>".into();
+    }
+    let record = json!({"status": {
+        "finalizers": applied.finalizers(),
+        "labels": applied.labels(),
+        "spec": applied.data["spec"],
+        "status": status,
+    }});
+    let record = stable(&record, fixture).replace(&fixture.settings.hub_hash, "<hub hash>");
+    format!("{}\n{record}", stable(&work, fixture))
+}
+
+/// Names and uids of the ConfigMaps that are there.
+async fn maps(fixture: &Fixture<'_>) -> Vec<(String, String)> {
+    let maps = fixture.config_maps().list(&ListParams::default()).await.unwrap();
+    let own = maps.items.into_iter().filter(|map| map.name_any() != "kube-root-ca.crt");
+    own.map(|map| (map.name_any(), map.uid().unwrap())).collect()
+}
+
+/// Creates, updates, prunes and deletes, and looks at the state after each, which it gives. What is not of the work
+/// stays as it was.
+async fn scenario(fixture: &Fixture<'_>) -> Vec<String> {
+    let (cut, mut states) = (|| fixture.faults.cut_watches(), Vec::new());
+    let two = [fixture.config_map("a", "1"), fixture.config_map("b", "1")];
+    fixture.create("web", two.to_vec(), json!({})).await;
+    fixture.create("stays", vec![fixture.config_map("own", "1")], json!({})).await;
+    states.push(settled(fixture, "web", &["configmaps/a", "configmaps/b"]).await);
+    states.push(settled(fixture, "stays", &["configmaps/own"]).await);
+    let before = maps(fixture).await;
+    cut();
     let changed = [fixture.config_map("a", "2"), fixture.config_map("c", "1")];
     fixture.patch_spec("web", json!({"workload": {"manifests": changed}})).await;
-    fixture.wait_recorded("web", &["configmaps/a", "configmaps/c"]).await;
-    fixture.condition("web", "Applied", "True").await;
+    states.push(settled(fixture, "web", &["configmaps/a", "configmaps/c"]).await);
     fixture.value("a", "2").await;
     fixture.is_gone(&fixture.config_maps(), "b").await;
-    fixture.faults.cut_watches();
+    cut();
     fixture.delete("web").await;
     fixture.is_gone(&fixture.works(), "web").await;
     fixture.is_gone(&fixture.applied(), &fixture.applied_name("web")).await;
-    for name in ["a", "c"] {
-        fixture.is_gone(&fixture.config_maps(), name).await;
-    }
+    let mut left = before;
+    left.retain(|(name, _)| name == "own");
+    assert_eq!(maps(fixture).await, left, "nothing is orphaned, and what should stay is as it was");
+    states.push(settled(fixture, "stays", &["configmaps/own"]).await);
+    states
+}
+
+/// What the scenario's states are where nothing goes wrong.
+async fn undisturbed() -> Vec<String> {
+    let fixture = Fixture::start().await;
+    let states = scenario(&fixture).await;
+    insta::assert_snapshot!("the_scenario", states.join("\n---\n"));
+    states
 }
 
 /// Runs the scenario with an agent that freezes before its write `last + 1`, is killed there, and started anew. Gives
-/// whether it came so far.
-async fn killed_after(last: usize) -> bool {
+/// whether it came so far, and the states.
+async fn killed_after(last: usize) -> (bool, Vec<String>) {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
+    // What the first agent has asked for before it was killed does not count.
+    fixture.faults = Faults::none();
     let writes = Arc::new(AtomicUsize::new(0));
     let counted = writes.clone();
     fixture.faults.next(usize::MAX, Fault::Stall, move |seen| {
@@ -61,58 +112,133 @@ async fn killed_after(last: usize) -> bool {
         }
         std::future::pending::<()>().await;
     };
-    tokio::select! { () = scenario(&fixture) => {}, () = revive => {} }
-    frozen.count(|seen| seen.fault == Some(Fault::Stall)) > 0
+    let states = tokio::select! { states = scenario(&fixture) => states, () = revive => vec![] };
+    (frozen.count(|seen| seen.fault == Some(Fault::Stall)) > 0, states)
 }
 
 #[tokio::test]
 async fn killed_at_any_write_it_ends_as_if_it_had_lived() {
+    let expected = undisturbed().await;
     let mut last = 0;
-    while killed_after(last).await {
-        last += 1;
-        assert!(last < 60, "the scenario ends");
+    loop {
+        // Some at a time: how many writes there are shows at the end.
+        let some = (last..last + 6).map(|last| async move { (last, killed_after(last).await) });
+        let some: Vec<_> = futures::future::join_all(some).await;
+        for (last, (_, states)) in &some {
+            assert_eq!(*states, expected, "killed after {last} writes");
+        }
+        last += some.iter().take_while(|(_, (was_killed, _))| *was_killed).count();
+        if some.iter().any(|(_, (was_killed, _))| !was_killed) {
+            break;
+        }
+        assert!(last < 100, "the scenario ends");
     }
-    assert!(last >= 12, "{last} writes were tried");
+    assert!(last >= 18, "{last} writes were tried");
 }
+
+const FAULTS: [Fault; 5] = [
+    Fault::LoseRequest,
+    Fault::LoseAnswer,
+    Fault::Answer { code: 409, retry_after_seconds: None },
+    Fault::Answer { code: 429, retry_after_seconds: Some(1) },
+    Fault::Answer { code: 500, retry_after_seconds: None },
+];
 
 #[tokio::test]
 async fn api_servers_that_fail_do_not_change_the_end() {
-    let faults = [
-        Fault::LoseRequest,
-        Fault::LoseAnswer,
-        Fault::Answer { code: 409, retry_after_seconds: None },
-        Fault::Answer { code: 429, retry_after_seconds: Some(1) },
-        Fault::Answer { code: 500, retry_after_seconds: None },
-    ];
+    let expected = undisturbed().await;
     let with_seed = async |seed| {
         let fixture = Fixture::start().await;
-        fixture.faults.seed(seed, 25, &faults);
-        scenario(&fixture).await;
+        // Many more, and the agent's patience with servers that fail outlasts that of the test.
+        fixture.faults.seed(seed, 10, &FAULTS);
+        assert_eq!(scenario(&fixture).await, expected, "seed {seed}");
         assert!(fixture.faults.count(|seen| seen.fault.is_some()) > 0, "seed {seed}");
     };
     futures::future::join_all((0..8).map(with_seed)).await;
 }
 
-/// Runs the scenario with one fault at one write.
-async fn with_fault_at(number: usize, fault: Fault) {
+/// Every so many requests one fails, so that a run meets several, each for itself.
+const STRIDE: usize = 16;
+
+/// Runs the scenario with a fault at each request whose number leaves `rest`. Gives what was hit, and the states.
+async fn with_faults_at(rest: usize, fault: Fault) -> (Vec<Seen>, Vec<String>) {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     fixture.faults = Faults::none();
     let counted = AtomicUsize::new(0);
-    fixture.faults.next(1, fault, move |seen| {
-        is_write(seen) && counted.fetch_add(1, Ordering::Relaxed) == number
-    });
+    fixture
+        .faults
+        .next(usize::MAX, fault, move |_| counted.fetch_add(1, Ordering::Relaxed) % STRIDE == rest);
     fixture.run();
-    scenario(&fixture).await;
+    let states = scenario(&fixture).await;
+    (fixture.faults.seen().into_iter().filter(|seen| seen.fault.is_some()).collect(), states)
 }
 
 #[tokio::test]
-async fn one_fault_at_any_write_does_not_change_the_end() {
-    for fault in [
-        Fault::LoseAnswer,
-        Fault::Answer { code: 409, retry_after_seconds: None },
-        Fault::Answer { code: 500, retry_after_seconds: None },
-    ] {
-        futures::future::join_all((0..18).map(|number| with_fault_at(number, fault))).await;
+async fn a_fault_at_any_request_does_not_change_the_end() {
+    let expected = undisturbed().await;
+    let runs = (0..STRIDE).flat_map(|rest| FAULTS.map(|fault| (rest, fault)));
+    let runs =
+        runs.map(|(rest, fault)| async move { (rest, fault, with_faults_at(rest, fault).await) });
+    let runs: Vec<_> = futures::stream::iter(runs).buffer_unordered(AT_A_TIME).collect().await;
+    for (rest, fault, (hits, states)) in &runs {
+        assert_eq!(*states, expected, "{fault:?} at every request {rest} of {STRIDE}: {hits:?}");
+        assert!(hits.len() >= 2, "{hits:?}");
     }
+    for fault in FAULTS {
+        let of_fault = runs.iter().filter(|(_, one, _)| *one == fault);
+        let hits: Vec<&Seen> = of_fault.flat_map(|(_, _, (hits, _))| hits).collect();
+        let hit = |what: &str, wanted: &dyn Fn(&Seen) -> bool| {
+            assert!(hits.iter().any(|seen| wanted(seen)), "{fault:?} hit no {what}");
+        };
+        hit("watch", &Seen::is_watch);
+        hit("list", &|seen| seen.query.contains("limit="));
+        hit("read", &|seen| seen.method == Method::GET && seen.query.is_empty());
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            hit(method.as_str(), &|seen| seen.method == method);
+        }
+    }
+}
+
+/// Both API servers go away at each step: requests are lost and watches broken, while the world goes on.
+#[tokio::test]
+async fn works_change_while_both_api_servers_are_away() {
+    let fixture = Fixture::start().await;
+    let away = || {
+        fixture.faults.next(usize::MAX, Fault::LoseRequest, |_| true);
+        fixture.faults.cut_watches();
+    };
+    let back = async || {
+        let lost = fixture.faults.count(|seen| seen.fault.is_some());
+        eventually("some requests to be lost", DEADLINE, || async {
+            let now = fixture.faults.count(|seen| seen.fault.is_some());
+            if now >= lost + 6 { Ok(()) } else { Err(format!("{now} after {lost}")) }
+        })
+        .await
+        .unwrap();
+        fixture.faults.stop();
+    };
+    fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
+    fixture.create("old", vec![fixture.config_map("old", "1")], json!({})).await;
+    settled(&fixture, "web", &["configmaps/a"]).await;
+    settled(&fixture, "old", &["configmaps/old"]).await;
+    for round in 0..3 {
+        let value = format!("round {round}");
+        away();
+        let manifests =
+            [fixture.config_map("a", &value), fixture.config_map(&value.replace(' ', "-"), "1")];
+        fixture.patch_spec("web", json!({"workload": {"manifests": manifests}})).await;
+        fixture.edit("a", json!({"data": {"key": "drift"}})).await;
+        if round == 1 {
+            fixture.delete("old").await;
+        }
+        back().await;
+        let recorded = ["configmaps/a".to_owned(), format!("configmaps/round-{round}")];
+        let recorded: Vec<&str> = recorded.iter().map(String::as_str).collect();
+        settled(&fixture, "web", &recorded).await;
+        fixture.value("a", &value).await;
+    }
+    fixture.is_gone(&fixture.works(), "old").await;
+    let left: Vec<String> = maps(&fixture).await.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(left, ["a", "round-2"]);
 }

@@ -2,6 +2,7 @@
 //! implementation gets wrong.
 
 mod apply;
+mod conditions;
 mod deploy;
 mod end;
 mod executor;

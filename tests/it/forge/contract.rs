@@ -155,8 +155,8 @@ async fn every_forge_gets_what_it_documents() {
         for (state, word) in contract.states {
             forge.answer_next(contract.success, &[], "");
             let description = "ü".repeat(1_000);
-            let status = CommitStatus { commit: commit(0xab), state, description };
-            client.forge.write(&status).await.unwrap();
+            let status = CommitStatus { part: None, commit: commit(0xab), state, description };
+            client.forge.write(&status, None).await.unwrap();
             let seen = forge.seen().pop().unwrap();
             contract.check(&seen, word);
             let link =
@@ -172,7 +172,7 @@ async fn without_a_link_only_bitbucket_gets_one() {
     let forge = Forge::start().await;
     for contract in contracts() {
         let client = client(contract.provider, &format!("http://{}", forge.address), &json!({}));
-        client.forge.write(&super::server::status(CommitState::Success)).await.unwrap();
+        client.forge.write(&super::server::status(CommitState::Success), None).await.unwrap();
         let seen = forge.seen().pop().unwrap();
         contract.check(&seen, contract.states[1].1);
     }

@@ -1,6 +1,11 @@
-//! Commit statuses, written to a local server that checks each request against what the forge documents.
+//! Commit statuses and webhooks: on a real Gitea, and against a local server that checks each request against what the
+//! forge documents.
 
+mod checks;
 mod contract;
+mod daemon;
+mod gitea;
 pub mod reporting;
 pub mod server;
+mod webhook;
 mod wire;

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gitwork::core::forge::Provider;
-use gitwork::core::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork::core::forge::address::Settings;
+use gitwork::core::forge::config::ContextConfig;
+use gitwork::core::forge::{CommitState, Provider, Target};
+use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 use gitwork::core::status::State;
 use gitwork::core::status::source::{SourceStatus, WorkState};
 use gitwork::core::status::view::StatusView;
-use gitwork::forge::CommitStatusReporter;
+use gitwork::forge::{CommitStatusReporter, Contexts};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::watch;
@@ -18,12 +20,18 @@ use super::server::{Client, Forge, client, commit};
 
 /// A source with one work on each of these clusters.
 pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus> {
+    source_status_of(commit(number), clusters)
+}
+
+pub fn source_status_of(commit: CommitId, clusters: &[(&str, State)]) -> Arc<SourceStatus> {
     let work = |(name, state): &(&str, State)| {
         let cluster = ClusterName::parse(name).unwrap();
         let work = WorkState {
             state: *state,
             since: Timestamp::UNIX_EPOCH,
             why: None,
+            code: None,
+            uid: None,
             path: None,
             commit: None,
             view: StatusView::default(),
@@ -32,11 +40,13 @@ pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus
     };
     Arc::new(SourceStatus {
         source: SourceId::parse("fleet").unwrap(),
-        commit: Some(commit(number)),
+        commit: Some(commit),
         works: clusters.iter().map(work).collect::<BTreeMap<_, _>>(),
         unreachable: BTreeSet::new(),
         errors: 0,
         first_error: None,
+        held: Vec::new(),
+        findings: Vec::new(),
     })
 }
 
@@ -50,7 +60,9 @@ struct Running {
 fn run(client: Client) -> Running {
     let (feed, fed) = watch::channel(None);
     let (stop, stopped) = watch::channel(false);
-    let task = tokio::spawn(CommitStatusReporter::new(client.forge.clone()).run(fed, stopped));
+    let task = tokio::spawn(
+        CommitStatusReporter::new(client.forge.clone(), Contexts::default()).run(fed, stopped),
+    );
     Running { feed, stop, task, _client: client }
 }
 
@@ -103,4 +115,80 @@ async fn a_reporter_ends_with_the_engine() {
     drop(running.feed);
     running.task.await.unwrap();
     assert!(forge.seen().is_empty());
+}
+
+#[tokio::test]
+async fn clusters_and_groups_have_contexts_of_their_own() {
+    let forge = Forge::start().await;
+    let client = client(Provider::Gitea, &format!("http://{}", forge.address), &json!({}));
+    let contexts = json!([
+        { "clusters": ["edge-*"], "group": "edge" },
+        { "clusters": ["prod-?"] },
+    ]);
+    let contexts = Contexts::new(&serde_json::from_value::<Vec<_>>(contexts).unwrap()).unwrap();
+    let (feed, fed) = watch::channel(None);
+    let (_stop, stopped) = watch::channel(false);
+    tokio::spawn(CommitStatusReporter::new(client.forge.clone(), contexts).run(fed, stopped));
+    feed.send_replace(Some(source_status(
+        1,
+        &[
+            ("edge-1", State::Applied),
+            ("edge-2", State::Failed),
+            ("prod-1", State::Applied),
+            ("prod-22", State::Applied),
+        ],
+    )));
+    let mut told: Vec<(String, String, String)> = forge
+        .wait_for(3)
+        .await
+        .iter()
+        .map(|seen| {
+            let text = |field: &str| seen.body[field].as_str().unwrap().to_owned();
+            (text("context"), text("state"), text("description"))
+        })
+        .collect();
+    told.sort();
+    let told: Vec<(&str, &str, &str)> =
+        told.iter().map(|(context, state, words)| (&**context, &**state, &**words)).collect();
+    assert_eq!(
+        told,
+        [
+            ("gitwork", "failure", "3/4 clusters applied, 1 failed: edge-2"),
+            ("gitwork/edge", "failure", "1/2 clusters applied, 1 failed: edge-2"),
+            ("gitwork/prod-1", "success", "1/1 work applied"),
+        ]
+    );
+    for bad in [
+        json!([{ "clusters": [] }]),
+        json!([{ "clusters": ["a["] }]),
+        json!([{ "clusters": ["a"], "group": "a/b" }]),
+    ] {
+        let bad: Vec<ContextConfig> = serde_json::from_value(bad).unwrap();
+        let why = Contexts::new(&bad).unwrap_err().to_string();
+        assert!(why.starts_with("contexts[0]: "), "{why}");
+    }
+}
+
+#[test]
+fn there_are_only_so_many_contexts_and_names_fit_the_forge() {
+    let names: Vec<String> = (0..60).map(|n| format!("edge-{n:02}-{}", "x".repeat(40))).collect();
+    let clusters: Vec<(&str, State)> =
+        names.iter().map(|name| (name.as_str(), State::Applied)).collect();
+    let all = Contexts::new(&[ContextConfig { clusters: vec!["*".into()], group: None }]).unwrap();
+    let (parts, left_out) = all.of(&source_status(1, &clusters), 140);
+    assert_eq!((parts.len(), left_out), (50, 10));
+    let settings = Settings { context: "gitwork", ..Settings::default() };
+    let target =
+        Target::new(Provider::BitbucketCloud, "https://bitbucket.org/acme/fleet", &settings)
+            .unwrap();
+    let contexts: BTreeSet<String> = parts
+        .keys()
+        .map(|part| {
+            let mut status = super::server::status(CommitState::Success);
+            status.part = Some(part.clone());
+            target.context_of(&status)
+        })
+        .collect();
+    assert_eq!(contexts.len(), 50, "they stay apart");
+    assert!(contexts.iter().all(|name| name.chars().count() <= 40), "{contexts:?}");
 }

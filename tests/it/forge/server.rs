@@ -12,7 +12,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gitwork::core::forge::{CommitState, CommitStatus, CommitStatusConfig, Provider};
-use gitwork::core::name::CommitId;
+use gitwork::core::name::{CommitId, RepoPath};
 use gitwork::forge::ForgeClient;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -121,7 +121,8 @@ pub fn client(provider: Provider, api_url: &str, more: &Value) -> Client {
     let folder = tempfile::tempdir().unwrap();
     let (config, token) = config(&folder, provider, api_url, more);
     let target = config.target("file:///elsewhere").unwrap();
-    Client { forge: ForgeClient::new(target, &config), token, _folder: folder }
+    let forge = ForgeClient::new(target, &config, &RepoPath::root()).unwrap();
+    Client { forge, token, _folder: folder }
 }
 
 /// Settings for a forge at this place, and their token file.
@@ -155,5 +156,6 @@ pub fn commit(number: u8) -> CommitId {
 }
 
 pub fn status(state: CommitState) -> CommitStatus {
-    CommitStatus { commit: commit(0xab), state, description: "97/100 clusters applied".into() }
+    let description = "97/100 clusters applied".into();
+    CommitStatus { part: None, commit: commit(0xab), state, description }
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::server::{Client, Forge, TOKEN, client, status};
 
 async fn rejection(client: &Client) -> Rejection {
-    client.forge.write(&status(CommitState::Pending)).await.unwrap_err()
+    client.forge.write(&status(CommitState::Pending), None).await.unwrap_err()
 }
 
 fn blocked(rejection: &Rejection) -> bool {
@@ -54,9 +54,9 @@ async fn every_error_says_what_to_do_and_never_the_token() {
 async fn a_token_is_read_anew_for_each_write() {
     let forge = Forge::start().await;
     let client = client(Provider::Github, &format!("http://{}", forge.address), &json!({}));
-    client.forge.write(&status(CommitState::Pending)).await.unwrap();
+    client.forge.write(&status(CommitState::Pending), None).await.unwrap();
     std::fs::write(&client.token, "second\n").unwrap();
-    client.forge.write(&status(CommitState::Pending)).await.unwrap();
+    client.forge.write(&status(CommitState::Pending), None).await.unwrap();
     assert_eq!(forge.seen()[1].headers["authorization"], "Bearer second");
     for (content, words) in [(Some(""), "empty"), (Some("a\nb"), "header"), (None, "token")] {
         match content {
@@ -167,7 +167,7 @@ async fn a_private_authority_is_trusted_where_it_is_named() {
         assert!(rejection(&client).await.to_string().contains("CA bundle"));
     }
     std::fs::write(&bundle, pem).unwrap();
-    client.forge.write(&status(CommitState::Success)).await.unwrap();
+    client.forge.write(&status(CommitState::Success), None).await.unwrap();
 }
 
 /// A proxy that knows CONNECT. Answers the first lines of what it was asked.
@@ -200,7 +200,7 @@ async fn a_proxy_is_gone_through() {
     let (address, asked) = proxy();
     let more = json!({ "proxy": format!("http://user:pass@{address}") });
     let client = client(Provider::Gitea, &format!("http://{}", forge.address), &more);
-    client.forge.write(&status(CommitState::Success)).await.unwrap();
+    client.forge.write(&status(CommitState::Success), None).await.unwrap();
     assert_eq!(forge.seen().len(), 1);
     let head = asked.recv().unwrap();
     assert!(head.starts_with(&format!("CONNECT {} ", forge.address)), "{head}");

@@ -26,7 +26,7 @@ fn remove(sync: &Sync, numbers: std::ops::Range<usize>, kept: &str, value: &str)
     sync.commit(&files)
 }
 
-fn gitwork(sync: &Sync, command: &[&str]) -> Output {
+pub fn gitwork(sync: &Sync, command: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gitwork"))
         .args(command)
         .args(["--repo", &sync.server.url("fleet.git"), "--branch", "main"])
@@ -39,7 +39,7 @@ fn gitwork(sync: &Sync, command: &[&str]) -> Output {
         .unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -111,7 +111,7 @@ async fn deletions_over_the_budget_wait_for_an_approval_on_the_hub_or_in_git() {
     assert_eq!(deleting_or_gone(&sync, 11..14).await, 0);
     let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
         Api::namespaced(sync.hub.client(), "gitwork");
-    let stored = maps.get(&format!("gitwork-approvals-{}", sync.id)).await.unwrap();
+    let stored = maps.get(&format!("gitwork-source-{}", sync.id)).await.unwrap();
     let entry = &stored.data.unwrap()[&hash];
     assert!(entry.starts_with("# approved by ") && entry.ends_with(&printed), "{entry}");
 

@@ -172,7 +172,7 @@ async fn deleting_everything_goes_through_where_it_is_allowed() {
     );
     let hub = std::sync::Arc::new(gitwork::hub::KubeHub::new(sync.hub.client()));
     let mut options = sync.options();
-    options.policy.allow_delete_all = true;
+    options.guards.policy.allow_delete_all = true;
     let (plan, _) = sync.engine_with(hub, sync.source(), options).once().await.unwrap();
     assert!(plan.is_settled(), "{:?}", plan.counts());
     sync.until_gone(0, "web").await;

@@ -1,15 +1,16 @@
 //! One source and its clusters: a repository on a Git server, cluster namespaces on the shared hub, and the engine
 //! between them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use gitwork::api::work::ManifestWork;
 use gitwork::core::name::{CommitId, RepoPath, SourceId};
-use gitwork::core::plan::Policy;
 use gitwork::daemon::bulletin::Reach;
 use gitwork::daemon::engine::{Engine, EngineError, EngineOptions};
+use gitwork::daemon::guards::GuardOptions;
 use gitwork::daemon::metrics::Metrics;
 use gitwork::forge::reporter::StatusFeed;
 use gitwork::git::{Auth, Reference, Remote};
@@ -87,6 +88,18 @@ impl Sync {
     }
 
     pub fn source_of(&self, reference: Reference, auth: Auth) -> Source {
+        let cache = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
+        self.source_in(cache, &self.id, reference, auth)
+    }
+
+    /// A source of this id on the machine that has this cache.
+    pub fn source_in(
+        &self,
+        cache: PathBuf,
+        id: &SourceId,
+        reference: Reference,
+        auth: Auth,
+    ) -> Source {
         let remote = Remote {
             url: self.server.url("fleet.git"),
             auth,
@@ -94,17 +107,15 @@ impl Sync {
             client_certificate: None,
             proxy: None,
         };
-        let cache = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
         let repository = Repository::Git { remote: Box::new(remote), reference, cache };
-        Source::open(SourceConfig { id: self.id.clone(), repository, path: RepoPath::root() })
-            .unwrap()
+        Source::open(SourceConfig { id: id.clone(), repository, path: RepoPath::root() }).unwrap()
     }
 
     pub fn options(&self) -> EngineOptions {
         EngineOptions {
             // Tests give hints; the timer is for what they do not think of.
             interval: Duration::from_secs(3_600),
-            policy: Policy::default(),
+            guards: GuardOptions::default(),
             execute: ExecuteOptions::default(),
         }
     }

@@ -3,8 +3,10 @@
 mod budget;
 mod deletes;
 mod drift;
+mod events;
 pub mod fixture;
-mod program;
+mod guards;
+pub mod program;
 mod telling;
 mod trouble;
 mod writes;

@@ -55,7 +55,7 @@ impl Running {
     }
 }
 
-async fn rights(_sync: &Sync) -> PathBuf {
+pub async fn rights(_sync: &Sync) -> PathBuf {
     deploy::installed().await;
     crate::harness::hub().await.kubeconfig_path_for("gitwork", "gitwork").await
 }
@@ -197,7 +197,7 @@ async fn a_folder_is_synced_as_it_is_saved() {
 }
 
 /// One plain HTTP request; the answer as it comes.
-async fn get(address: std::net::SocketAddr, path: &'static str) -> String {
+pub async fn get(address: std::net::SocketAddr, path: &'static str) -> String {
     let ask = move || {
         let mut stream = std::net::TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;

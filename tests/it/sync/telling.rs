@@ -7,6 +7,7 @@ use std::time::Duration;
 use gitwork::core::forge::{Provider, StatusBranchConfig};
 use gitwork::core::name::ClusterName;
 use gitwork::core::statusbranch::Summary;
+use gitwork::daemon::metrics::Metrics;
 use gitwork::daemon::reporters::Reporting;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -64,7 +65,8 @@ async fn a_push_is_told_from_pending_to_its_end() {
     };
     let (stop, stopped) = watch::channel(false);
     let mut reporters = JoinSet::new();
-    reporting.start(&source, &feed, &stopped, &mut reporters).unwrap();
+    let metrics = Arc::new(Metrics::default());
+    reporting.start(&source, &feed, &stopped, &mut reporters, &metrics).unwrap();
 
     until_status(&forge, "pending", "0/2 clusters applied, 2 pending").await;
     assert!(forge.seen()[0].path.ends_with(&commit.to_string()));

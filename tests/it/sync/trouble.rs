@@ -194,28 +194,6 @@ async fn a_hub_that_is_away_at_start_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_force_pushed_branch_is_followed_with_a_warning() {
-    let sync = Sync::new(1).await;
-    let first = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
-    let second = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]);
-    let mut source = sync.source();
-    let cancel = Arc::new(AtomicBool::new(false));
-    let read = source.read(&cancel).unwrap();
-    assert_eq!((read.desired.commit, read.rewound_from), (Some(second), None));
-
-    sync.repo.set_branch("main", first);
-    let third = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "three")))]);
-    let read = source.read(&cancel).unwrap();
-    assert_eq!((read.desired.commit, read.rewound_from), (Some(third), Some(second)));
-    let read = source.read(&cancel).unwrap();
-    assert_eq!(read.rewound_from, None, "told once");
-
-    let running = sync.start();
-    sync.until_value(0, "web", "three").await;
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn credentials_are_read_anew_and_a_refusal_changes_nothing() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);

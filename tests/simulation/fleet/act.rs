@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gitwork::core::budget::Approved;
+use gitwork::core::approval::{Approval, Approved};
 use gitwork::core::config::Budgets;
 use gitwork::core::name::WorkKey;
 use gitwork::core::observed::Observed;
@@ -240,7 +240,7 @@ impl World {
             return;
         };
         let mut keys = self.hub.keys();
-        keys.extend(backup.keys().cloned());
+        keys.extend(backup.0.keys().cloned());
         self.hub.restore(backup);
         self.checker.trace(|| "the hub is restored from its backup".into());
         self.stepped.clear();
@@ -256,16 +256,30 @@ impl World {
 
     /// An operator looks at what is held and lets it through, as `gitwork approve` does.
     pub(super) fn approve(&mut self) {
+        self.confirm_restore();
         let Some(works) = self.held() else { return };
         self.checker.trace(|| format!("approved: {works:?}"));
         self.checker.approve(&works);
         if self.chance(50) {
-            self.hub.lock().approved.extend(works);
+            self.hub.lock().approved.add(&self.id, Approval::Deletions(works));
             return;
         }
         let (_, mut wanted) = self.git.head();
         wanted.approved = works;
         self.push(wanted, "an approval");
+    }
+
+    /// An operator says that the hub was restored and is well.
+    fn confirm_restore(&mut self) {
+        let mut hub = self.hub.lock();
+        let Some((record, _)) = hub.records.get(&self.id).filter(|(record, _)| record.restored)
+        else {
+            return;
+        };
+        let restored = Approval::Restored { source: self.id.clone(), moves: record.moves };
+        hub.approved.add(&self.id, restored);
+        drop(hub);
+        self.checker.trace(|| "confirmed: the hub was restored".into());
     }
 
     fn held(&mut self) -> Option<Approved> {

@@ -1,7 +1,7 @@
 //! Planted bugs: each makes gitwork, as the simulation runs it, do what a careless change of it would do. A checker
 //! that finds none of them would be worth nothing.
 
-use gitwork::core::budget::{Approved, Target};
+use gitwork::core::approval::{Approved, Target};
 use gitwork::core::desired::{Desired, Frozen};
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;

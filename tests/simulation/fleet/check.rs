@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gitwork::core::budget::{Approved, Budget, Target};
+use gitwork::core::approval::{Approved, Target};
+use gitwork::core::budget::Budget;
 use gitwork::core::config::Budgets;
 use gitwork::core::name::{CommitId, WorkKey};
 use gitwork::core::observed::ObservedWork;

@@ -1,11 +1,11 @@
 //! A repository in memory: commits with real files, which the real renderer reads, and what they are meant to say.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gitwork::core::budget::{Approved, listing, plan_hash};
+use gitwork::core::approval::{Approved, listing, plan_hash};
 use gitwork::core::config::Budgets;
 use gitwork::core::departed::{self, Removal};
 use gitwork::core::desired::{Desired, Renderer};
@@ -14,7 +14,7 @@ use gitwork::core::plan::Departed;
 use gitwork::core::snapshot::{ObjectError, Objects, Snapshot};
 use gitwork::core::work::DeleteOption;
 use gitwork::daemon::reader::SourceReader;
-use gitwork::source::{Read, ReadError};
+use gitwork::source::{Read, ReadError, Spent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -60,6 +60,8 @@ struct State {
     heads: Vec<Head>,
     /// The server does not answer.
     away: bool,
+    /// What gitwork's machine remembers of its record on the hub, beside its mirror.
+    moves: Arc<AtomicU64>,
     /// Objects are missing from the mirrors.
     damaged: bool,
 }
@@ -175,6 +177,7 @@ impl Git {
             commits: Vec::new(),
             heads: Vec::new(),
             away: false,
+            moves: Arc::default(),
             damaged: false,
         };
         let git = Self(Arc::new(Mutex::new(state)));
@@ -232,6 +235,7 @@ impl Git {
             random: fastrand::Rng::with_seed(seed),
             reads: Arc::default(),
             patient: true,
+            moves: self.lock().moves.clone(),
             bug,
         }
     }
@@ -263,6 +267,8 @@ pub struct SimulatedSource {
     last: Option<(usize, Read)>,
     random: fastrand::Rng,
     pub reads: Reads,
+    /// What the machine remembers of the record on the hub.
+    moves: Arc<AtomicU64>,
     /// Calls take their time.
     pub patient: bool,
     bug: Option<Bug>,
@@ -286,7 +292,7 @@ impl SimulatedSource {
             && *last == head
         {
             self.reads.lock().unwrap().push((Instant::now(), head));
-            return Ok(Read { rewound_from: None, ..read.clone() });
+            return Ok(read.clone());
         }
         if state.damaged {
             return Err(missing(id));
@@ -295,11 +301,13 @@ impl SimulatedSource {
         if let Some(bug) = self.bug {
             bug.spoil_desired(Arc::make_mut(&mut desired));
         }
-        let before = self.last.as_ref().map(|(before, _)| *before);
-        let rewound_from = before
-            .filter(|before| !is_ancestor(&state.commits, *before, head))
-            .map(|before| state.commits[before].id);
-        let read = Read { desired, name: "main".into(), rewound_from, root };
+        let read = Read {
+            desired,
+            name: "main".into(),
+            committed_seconds: None,
+            spent: Spent::default(),
+            root,
+        };
         self.last = Some((head, read.clone()));
         self.reads.lock().unwrap().push((Instant::now(), head));
         Ok(read)
@@ -382,6 +390,29 @@ impl SourceReader for SimulatedSource {
         _cancel: &AtomicBool,
     ) -> Result<BTreeMap<RepoPath, CommitId>, ReadError> {
         Ok(folders.iter().map(|folder| (folder.clone(), head)).collect())
+    }
+
+    fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        _cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, ReadError> {
+        let state = self.git.lock();
+        let head = number(&state.commits, head).ok_or_else(|| missing(head))?;
+        let reached = |id: &CommitId| {
+            number(&state.commits, *id).is_some_and(|it| is_ancestor(&state.commits, it, head))
+        };
+        Ok(commits.iter().filter(|id| !reached(id)).copied().collect())
+    }
+
+    fn known_moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
+        self.moves.store(moves, Ordering::Relaxed);
+        Ok(())
     }
 
     fn latency(&mut self) -> Option<Duration> {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
-use gitwork::core::budget::Approved;
+use gitwork::core::directives::Directives;
 use gitwork::core::name::{CommitId, SourceId, WorkKey};
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
-use gitwork::hub::{Hub, HubError, HubEvent};
+use gitwork::core::record::Record;
+use gitwork::hub::{Hub, HubError, HubEvent, StoredRecord};
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
@@ -348,14 +349,42 @@ impl Hub for Line {
         })
     }
 
-    fn approvals<'a>(&'a self, _source: &'a SourceId) -> BoxFuture<'a, Result<Approved, HubError>> {
+    fn directives<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Directives, HubError>> {
         Box::pin(async move {
             self.request().await?;
-            let mut approved = self.hub.lock().approved.clone();
+            let mut said = self.hub.directives(source).await?;
             if let Some(bug) = self.bug {
-                bug.spoil_approved(&mut approved, &self.hub.works_of(None));
+                bug.spoil_approved(&mut said.approvals.deletions, &self.hub.works_of(None));
             }
-            self.answer(Ok(approved)).await
+            self.answer(Ok(said)).await
+        })
+    }
+
+    fn record<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>> {
+        Box::pin(async move {
+            self.request().await?;
+            let found = self.hub.record(source).await;
+            self.answer(found).await
+        })
+    }
+
+    fn set_record<'a>(
+        &'a self,
+        source: &'a SourceId,
+        record: &'a Record,
+        before: Option<&'a StoredRecord>,
+    ) -> BoxFuture<'a, Result<StoredRecord, HubError>> {
+        Box::pin(async move {
+            self.request().await?;
+            let written = self.hub.set_record(source, record, before).await;
+            self.checker.trace(|| format!("record: {record:?}: {}", written.is_ok()));
+            self.answer(written).await
         })
     }
 

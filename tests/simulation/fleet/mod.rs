@@ -13,8 +13,11 @@ mod process;
 mod rest;
 mod run;
 pub mod seeds;
+#[cfg(test)]
+mod tests;
 
 use bugs::Bug;
+use check::Checker;
 pub use run::World;
 
 /// How a seed failed.
@@ -35,6 +38,14 @@ pub struct Tally {
 
 /// Runs one seed. The same seed always does the same.
 pub fn run(seed: u64, bug: Option<Bug>, traced: bool) -> Result<Tally, Failure> {
+    let (tally, checker) = lived(seed, bug, traced);
+    match checker.violation() {
+        None => Ok(tally),
+        Some(why) => Err(Failure { seed, why, trace: checker.take_trace() }),
+    }
+}
+
+fn lived(seed: u64, bug: Option<Bug>, traced: bool) -> (Tally, Checker) {
     // The engine's own dice: the spread of its timers.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -42,15 +53,11 @@ pub fn run(seed: u64, bug: Option<Bug>, traced: bool) -> Result<Tally, Failure> 
         .start_paused(true)
         .build()
         .unwrap();
-    let (tally, checker) = runtime.block_on(async {
+    runtime.block_on(async {
         let mut world = World::new(seed, bug, traced);
         let checker = world.checker.clone();
         (world.live().await, checker)
-    });
-    match checker.violation() {
-        None => Ok(tally),
-        Some(why) => Err(Failure { seed, why, trace: checker.take_trace() }),
-    }
+    })
 }
 
 /// Runs many seeds on all processors; gives all that failed, in order, up to a handful.
@@ -98,6 +105,11 @@ pub fn seeds_to_find(bug: Bug, from: u64, most: u64) -> Option<(u64, Failure)> {
     (from..from + most).find_map(|seed| {
         run(seed, Some(bug), false).err().map(|failure| (seed - from + 1, failure))
     })
+}
+
+/// All that happens in one seed.
+pub fn trace(seed: u64) -> Vec<String> {
+    lived(seed, None, true).1.take_trace()
 }
 
 /// A failure as people read it, with the end of its trace.

@@ -8,6 +8,7 @@ use gitwork::core::config::Budgets;
 use gitwork::core::name::SourceId;
 use gitwork::core::plan::Policy;
 use gitwork::daemon::engine::{Engine, EngineError, EngineOptions};
+use gitwork::daemon::guards::GuardOptions;
 use gitwork::daemon::metrics::Metrics;
 use gitwork::hub::execute::ExecuteOptions;
 use tokio::sync::{Notify, mpsc, watch};
@@ -85,8 +86,9 @@ impl Process {
         }
         let allow_delete_all = setting.bug == Some(Bug::BudgetIgnored);
         let policy = Policy { budgets, allow_delete_all, ..Policy::default() };
+        let guards = GuardOptions { policy, ..GuardOptions::default() };
         let options =
-            EngineOptions { interval: INTERVAL, policy, execute: ExecuteOptions::default() };
+            EngineOptions { interval: INTERVAL, guards, execute: ExecuteOptions::default() };
         let engine = Engine::new(Arc::new(line), source, options, Arc::new(Metrics::default()));
         let (hint, hints) = mpsc::channel(1);
         let (stop, stopped) = watch::channel(false);

@@ -8,7 +8,6 @@ use std::time::Duration;
 use gitwork::core::config::Budgets;
 use gitwork::core::desired::Renderer;
 use gitwork::core::name::{SourceId, WorkKey};
-use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +17,7 @@ use super::check::Checker;
 use super::git::{Git, SimulatedSource, Wanted};
 use super::line::Weather;
 use super::process::{Process, Setting};
-use crate::simulation::hub::SimulatedHub;
+use crate::simulation::hub::{Backup, SimulatedHub};
 use crate::simulation::world::{CLUSTERS, SOURCE};
 
 /// How much happens before the faults stop.
@@ -34,7 +33,7 @@ pub struct World {
     /// The one that leads, and one that takes itself for the leader.
     pub(super) processes: Vec<Process>,
     pub(super) weather: Weather,
-    pub(super) backup: Option<BTreeMap<WorkKey, Value>>,
+    pub(super) backup: Option<Backup>,
     /// What the agents have acted on last.
     pub(super) stepped: BTreeMap<WorkKey, String>,
     /// The operator's own look at Git.

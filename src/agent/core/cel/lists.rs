@@ -1,11 +1,15 @@
-//! The functions on lists that Kubernetes adds to CEL, and that the CEL crate does not have. Each looks at every element
-//! once, so that a loop step costs no more than a copy of the list.
+//! The functions on lists and optional values that Kubernetes, OCM and cel-go have beyond the CEL crate. Each looks at
+//! every element once, so that a loop step costs no more than a copy of the list.
 
 use std::cmp::Ordering;
 
-use cel::common::types::{CelBool, CelInt, DYN_TYPE, Kind, LIST_TYPE};
+use cel::common::types::{
+    CelBool, CelInt, CelList, CelMap, CelOptional, CelString, DYN_TYPE, Kind, LIST_TYPE,
+};
 use cel::common::value::{CowVal, Val};
 use cel::{DeclarationError, Env, ExecutionError};
+
+use super::values::failed;
 
 type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
@@ -20,7 +24,55 @@ pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_member_overload("max", "list.max()", LIST_TYPE, vec![], max)?;
     let any = || vec![DYN_TYPE];
     env.add_member_overload("indexOf", "list.indexOf(dyn)", LIST_TYPE, any(), index_of)?;
-    env.add_member_overload("lastIndexOf", "list.lastIndexOf(dyn)", LIST_TYPE, any(), last_index_of)
+    env.add_member_overload(
+        "lastIndexOf",
+        "list.lastIndexOf(dyn)",
+        LIST_TYPE,
+        any(),
+        last_index_of,
+    )?;
+    env.add_member_overload("first", "list.first()", LIST_TYPE, vec![], first)?;
+    env.add_member_overload("last", "list.last()", LIST_TYPE, vec![], last)?;
+    env.add_member_overload("unwrapOpt", "list.unwrapOpt()", LIST_TYPE, vec![], unwrap)?;
+    env.add_overload("optional.unwrap", "optional.unwrap(list)", vec![LIST_TYPE], unwrap)?;
+    env.add_overload("hasConditions", "hasConditions(dyn)", any(), has_conditions)
+}
+
+/// OCM's function: whether a status has conditions.
+fn has_conditions<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+    let [status] = take("hasConditions", arguments)?;
+    let conditions = status.downcast_ref::<CelMap<'_>>().and_then(|map| {
+        let is_it = |key: &dyn Val| key.equals(&CelString::from("conditions"));
+        map.inner().iter().find(|(key, _)| is_it(key.inner())).map(|(_, value)| value)
+    });
+    let list = conditions.and_then(|value| value.downcast_ref::<CelList<'_>>());
+    Ok(CowVal::owned(CelBool::from(list.is_some_and(|list| !list.inner().is_empty()))))
+}
+
+fn first<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+    let [list] = take("first", arguments)?;
+    Ok(optional(items(list.as_ref()).first().map(|item| item.clone_as_boxed())))
+}
+
+fn last<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+    let [list] = take("last", arguments)?;
+    Ok(optional(items(list.as_ref()).last().map(|item| item.clone_as_boxed())))
+}
+
+fn optional<'b, 'v>(value: Option<Box<dyn Val + 'v>>) -> CowVal<'b, 'v> {
+    CowVal::owned(CelOptional::from(value))
+}
+
+/// The values of a list of optional ones, without those that are missing.
+fn unwrap<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+    let [list] = take("unwrap", arguments)?;
+    let mut found: Vec<Box<dyn Val + 'v>> = Vec::new();
+    for item in items(list.as_ref()) {
+        let optional = item.downcast_ref::<CelOptional<'_>>();
+        let optional = optional.ok_or_else(|| failed("unwrap", "an element is not optional"))?;
+        found.extend(optional.option().map(|value| value.clone_as_boxed()));
+    }
+    Ok(CowVal::owned(CelList::from(found)))
 }
 
 fn is_sorted<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
@@ -118,8 +170,4 @@ fn items<'b, 'v>(list: &'b (dyn Val + 'v)) -> Vec<&'b (dyn Val + 'v)> {
 fn compare(function: &str, one: &dyn Val, other: &dyn Val) -> Result<Ordering, ExecutionError> {
     let comparer = one.as_comparer();
     comparer.ok_or_else(|| failed(function, "the elements have no order"))?.compare(other)
-}
-
-fn failed(function: &str, problem: &str) -> ExecutionError {
-    ExecutionError::function_error(function, problem)
 }

@@ -1,0 +1,197 @@
+//! What gitwork keeps on the hub of a source, so that a new process guards it as the old one did. Pure.
+//!
+//! It is written where the works themselves do not tell: when a commit deletes, leaves others behind, or changes the
+//! rules by which the next commit is judged. A commit that only changes works leaves its id on them.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::Budgets;
+use super::name::CommitId;
+use super::window::ChangeWindows;
+use crate::limits;
+
+/// The rules of the repository that judge its next commit: none of them is loosened by the commit that it judges.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rules {
+    pub budgets: Budgets,
+    pub windows: ChangeWindows,
+}
+
+/// One source's record.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Record {
+    /// The last commit that the record was written for, before anything of it was.
+    pub commit: Option<CommitId>,
+    /// How often the record was written. It never becomes less, unless the hub is restored from a backup.
+    pub moves: u64,
+    /// The repository's rules as of the last commit that left nothing held.
+    pub rules: Rules,
+    /// Applied commits that the source has left behind by a rewind that was approved or followed.
+    pub abandoned: BTreeSet<CommitId>,
+    /// The hub was restored from a backup, and nobody has said yet that its works may be deleted.
+    pub restored: bool,
+}
+
+/// Why a record cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    #[error("it has {bytes} bytes; at most {limit} are read")]
+    TooLarge { bytes: usize, limit: usize },
+    #[error("it is not of the form that this version writes: {0}")]
+    Form(String),
+}
+
+/// What a plan means for the record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Course<'a> {
+    /// The commit that is planned for.
+    pub head: Option<CommitId>,
+    /// Its rules.
+    pub rules: Rules,
+    /// Applied commits that it leaves behind, and is let to.
+    pub left: BTreeSet<CommitId>,
+    /// The commits that stand on works: one that stands on none any more need not be kept as left behind.
+    pub on_hub: Option<&'a BTreeSet<CommitId>>,
+    /// Nothing of the plan is held.
+    pub free: bool,
+    /// The plan does what leaves no trace on a work: it deletes or lets go.
+    pub removes: bool,
+    /// The plan writes something.
+    pub writes: bool,
+    /// Somebody has confirmed that the hub was restored.
+    pub confirmed: bool,
+}
+
+impl Record {
+    /// As the hub keeps it.
+    pub fn text(&self) -> String {
+        // Numbers, texts and lists: there is nothing in it that JSON does not take.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    pub fn read(text: &str) -> Result<Self, RecordError> {
+        let (bytes, limit) = (text.len(), limits::RECORD_BYTES_MAX);
+        if bytes > limit {
+            return Err(RecordError::TooLarge { bytes, limit });
+        }
+        serde_json::from_str(text).map_err(|why| RecordError::Form(why.to_string()))
+    }
+
+    /// The record to write before a plan is carried out; `None` where the hub's own tells enough.
+    pub fn next(before: Option<&Self>, course: &Course<'_>) -> Option<Self> {
+        let known = before.cloned().unwrap_or_default();
+        let mut next = known.clone();
+        next.abandoned.extend(&course.left);
+        if let Some(on_hub) = course.on_hub {
+            let stands =
+                |commit: &CommitId| on_hub.contains(commit) || course.left.contains(commit);
+            next.abandoned.retain(stands);
+        }
+        if course.free {
+            next.rules = course.rules.clone();
+        }
+        next.restored &= !course.confirmed;
+        let is_new = before.is_none() && course.writes;
+        let moves = course.removes && next.commit != course.head;
+        // What was given up is forgotten only along with something else: that is no reason to write.
+        let gives_up = !course.left.is_subset(&known.abandoned);
+        let changed = next.rules != known.rules || next.restored != known.restored;
+        if !(is_new || moves || gives_up || changed) {
+            return None;
+        }
+        if course.head.is_some() {
+            next.commit = course.head;
+        }
+        next.moves = known.moves.saturating_add(1);
+        Some(next)
+    }
+
+    /// The record to write once the hub turns out to be older than it was: `known` is the count of moves that this
+    /// process or its mirror remembers.
+    pub fn after_restore(found: Option<&Self>, known: u64) -> Self {
+        let mut next = found.cloned().unwrap_or_default();
+        next.moves = known.max(next.moves).saturating_add(1);
+        next.restored = true;
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::name::ObjectId;
+
+    fn commit(number: u8) -> CommitId {
+        ObjectId([number; 20])
+    }
+
+    fn record() -> Record {
+        Record { commit: Some(commit(1)), moves: 4, ..Record::default() }
+    }
+
+    fn course<'a>() -> Course<'a> {
+        Course { head: Some(commit(2)), free: true, writes: true, ..Course::default() }
+    }
+
+    #[test]
+    fn it_is_written_where_the_works_do_not_tell() {
+        let rules =
+            Rules { budgets: Budgets { works: Some(3), ..Budgets::default() }, ..Rules::default() };
+        let next = |course: Course<'_>| Record::next(Some(&record()), &course);
+        assert_eq!(next(course()), None, "the works have the commit");
+        assert_eq!(next(Course { rules: rules.clone(), free: false, ..course() }), None);
+        for changes in [
+            Course { removes: true, ..course() },
+            Course { rules: rules.clone(), writes: false, ..course() },
+            Course { left: [commit(1)].into(), ..course() },
+        ] {
+            let written = next(changes.clone()).unwrap();
+            assert_eq!((written.commit, written.moves), (Some(commit(2)), 5), "{changes:?}");
+            assert_eq!((written.rules, written.abandoned), (changes.rules, changes.left));
+        }
+        let first = Record::next(None, &course()).unwrap();
+        assert_eq!((first.commit, first.moves), (Some(commit(2)), 1));
+        assert_eq!(Record::next(None, &Course { writes: false, ..course() }), None);
+        // What is removed by the recorded commit itself is told already.
+        let same = Course { head: Some(commit(1)), removes: true, ..course() };
+        assert_eq!(next(same), None);
+    }
+
+    #[test]
+    fn what_was_given_up_is_kept_as_long_as_a_work_has_it() {
+        let before = Record { abandoned: [commit(7), commit(8)].into(), ..record() };
+        let on_hub = [commit(8)].into();
+        let quiet = Course { on_hub: Some(&on_hub), ..course() };
+        assert_eq!(Record::next(Some(&before), &quiet), None);
+        let written =
+            Record::next(Some(&before), &Course { left: [commit(1)].into(), ..quiet }).unwrap();
+        assert_eq!(written.abandoned, [commit(1), commit(8)].into());
+    }
+
+    #[test]
+    fn a_restored_hub_stays_so_until_somebody_confirms_it() {
+        let restored = Record::after_restore(Some(&record()), 9);
+        assert_eq!((restored.moves, restored.restored), (10, true));
+        assert_eq!(Record::after_restore(None, 9).moves, 10);
+        assert_eq!(Record::next(Some(&restored), &course()), None);
+        let confirmed = Course { confirmed: true, ..course() };
+        let written = Record::next(Some(&restored), &confirmed).unwrap();
+        assert_eq!((written.moves, written.restored), (11, false));
+    }
+
+    #[test]
+    fn it_reads_what_it_writes_and_takes_nothing_else() {
+        let all = Record { abandoned: [commit(3)].into(), restored: true, ..record() };
+        assert_eq!(Record::read(&all.text()), Ok(all));
+        assert_eq!(Record::read("{}"), Ok(Record::default()));
+        for bad in ["", "[]", "{\"commit\": \"main\"}", "{\"moves\": -1}"] {
+            assert!(matches!(Record::read(bad), Err(RecordError::Form(_))), "{bad}");
+        }
+        let huge = format!("{{\"x\": \"{}\"}}", "x".repeat(limits::RECORD_BYTES_MAX));
+        assert!(matches!(Record::read(&huge), Err(RecordError::TooLarge { .. })));
+    }
+}

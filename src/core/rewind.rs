@@ -1,0 +1,205 @@
+//! Whether a source leaves commits behind that it has applied: a forced push, an older commit, another branch. Pure.
+//!
+//! What was applied is told by the hub alone: by its record of the source, and by the commits on the works. So a new
+//! process on a new machine with an empty mirror judges as the old one did. What Git cannot tell counts as left
+//! behind: a commit that the remote no longer has is one.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::approval::Rewind;
+use super::name::{CommitId, SourceId};
+use super::observed::Observed;
+use super::record::Record;
+
+/// What to do about a commit that does not build on what was applied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RewindPolicy {
+    /// Change nothing until it is approved.
+    Hold,
+    /// Follow it, and say so.
+    #[default]
+    Warn,
+    /// Follow it.
+    Follow,
+}
+
+impl RewindPolicy {
+    pub const ALL: [(RewindPolicy, &'static str); 3] =
+        [(Self::Hold, "hold"), (Self::Warn, "warn"), (Self::Follow, "follow")];
+}
+
+/// The commits that the hub says were applied, and that nobody has given up.
+pub fn applied(
+    source: &SourceId,
+    observed: &Observed,
+    record: Option<&Record>,
+) -> BTreeSet<CommitId> {
+    let ours = observed.works.values().filter(|work| work.is_ours(source));
+    let mut found: BTreeSet<CommitId> =
+        ours.filter_map(|work| CommitId::parse(work.commit.as_deref()?)).collect();
+    if let Some(record) = record {
+        found.extend(record.commit);
+        found.retain(|commit| !record.abandoned.contains(commit));
+    }
+    found
+}
+
+/// What Git has answered about one head: which commits it builds on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ancestry {
+    head: Option<CommitId>,
+    reached: BTreeSet<CommitId>,
+    unreached: BTreeSet<CommitId>,
+}
+
+impl Ancestry {
+    /// The commits to ask Git about, before `rewound` can tell of all of `commits`. Where the head has moved, the old
+    /// one is asked about first: what it built on, a head that builds on it does, too.
+    pub fn to_ask(&self, head: CommitId, commits: &BTreeSet<CommitId>) -> BTreeSet<CommitId> {
+        match self.head {
+            Some(at) if at == head => {
+                let known = |commit: &&CommitId| {
+                    self.reached.contains(*commit) || self.unreached.contains(*commit)
+                };
+                commits.iter().filter(|commit| !known(commit)).copied().collect()
+            }
+            Some(before) if self.unreached.is_empty() && !commits.is_empty() => [before].into(),
+            _ => commits.clone(),
+        }
+    }
+
+    /// Takes in Git's answer: those of `asked` that `head` does not build on.
+    pub fn learn(
+        &mut self,
+        head: CommitId,
+        asked: &BTreeSet<CommitId>,
+        unreached: &BTreeSet<CommitId>,
+    ) {
+        if self.head != Some(head) {
+            let builds_on_it =
+                self.head.is_some_and(|before| asked.contains(&before)) && unreached.is_empty();
+            if !builds_on_it {
+                self.reached.clear();
+            }
+            self.unreached.clear();
+            self.head = Some(head);
+        }
+        for commit in asked {
+            let list =
+                if unreached.contains(commit) { &mut self.unreached } else { &mut self.reached };
+            list.insert(*commit);
+        }
+    }
+
+    /// Those of `commits` that the head leaves behind.
+    pub fn rewound(&self, commits: &BTreeSet<CommitId>) -> BTreeSet<CommitId> {
+        commits.intersection(&self.unreached).copied().collect()
+    }
+
+    /// Whether one of the approvals lets the head leave all of `rewound` behind: it names them, and the head is the
+    /// commit that it names, or builds on it.
+    pub fn is_approved(&self, rewound: &BTreeSet<CommitId>, approvals: &BTreeSet<Rewind>) -> bool {
+        approvals.iter().any(|approval| {
+            let there = self.head == Some(approval.to) || self.reached.contains(&approval.to);
+            there && rewound.is_subset(&approval.from)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::core::name::ObjectId;
+    use crate::core::observed::ObservedWork;
+
+    fn commit(number: u8) -> CommitId {
+        ObjectId([number; 20])
+    }
+
+    fn commits(numbers: &[u8]) -> BTreeSet<CommitId> {
+        numbers.iter().map(|number| commit(*number)).collect()
+    }
+
+    fn source() -> SourceId {
+        SourceId::parse("fleet").unwrap()
+    }
+
+    fn on_hub(name: &str, owner: &str, commit: &str) -> ObservedWork {
+        ObservedWork::from_manifest_work(json!({
+            "metadata": {
+                "namespace": "edge-1", "name": name, "uid": name, "resourceVersion": "1",
+                "labels": {"gitwork.dev/source": owner},
+                "annotations": {"gitwork.dev/commit": commit},
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_was_applied_is_told_by_the_record_and_by_the_works() {
+        let mut observed = Observed::default();
+        for (name, owner, of) in [
+            ("api", "fleet", commit(1).to_string()),
+            ("db", "fleet", commit(2).to_string()),
+            ("web", "other", commit(3).to_string()),
+            ("x", "fleet", "main".into()),
+        ] {
+            let work = on_hub(name, owner, &of);
+            observed.works.insert(work.key.clone(), work);
+        }
+        assert_eq!(applied(&source(), &observed, None), commits(&[1, 2]));
+        let record =
+            Record { commit: Some(commit(4)), abandoned: commits(&[1, 9]), ..Record::default() };
+        assert_eq!(applied(&source(), &observed, Some(&record)), commits(&[2, 4]));
+    }
+
+    #[test]
+    fn git_is_asked_once_about_each_commit_and_about_one_where_the_head_moves_on() {
+        let mut ancestry = Ancestry::default();
+        let all = commits(&[1, 2, 3]);
+        assert_eq!(ancestry.to_ask(commit(4), &all), all);
+        ancestry.learn(commit(4), &all, &commits(&[]));
+        assert_eq!(ancestry.to_ask(commit(4), &all), commits(&[]));
+        assert_eq!(ancestry.to_ask(commit(4), &commits(&[1, 7])), commits(&[7]));
+        // The head moves on: one question answers for all.
+        let asked = ancestry.to_ask(commit(5), &all);
+        assert_eq!(asked, commits(&[4]));
+        ancestry.learn(commit(5), &asked, &commits(&[]));
+        assert_eq!(ancestry.to_ask(commit(5), &all), commits(&[]));
+        assert_eq!(ancestry.rewound(&all), commits(&[]));
+        // It moves elsewhere: nothing that was known of the old one counts.
+        let asked = ancestry.to_ask(commit(6), &all);
+        ancestry.learn(commit(6), &asked, &asked.clone());
+        assert_eq!(ancestry.to_ask(commit(6), &all), all);
+        ancestry.learn(commit(6), &all, &commits(&[3]));
+        assert_eq!(ancestry.rewound(&all), commits(&[3]));
+        // And back again, while there is something left behind: all is asked anew.
+        assert_eq!(ancestry.to_ask(commit(5), &all), all);
+    }
+
+    #[test]
+    fn an_approval_is_for_what_it_names_and_for_what_builds_on_it() {
+        let rewind =
+            |from: &[u8], to| Rewind { source: source(), from: commits(from), to: commit(to) };
+        let mut ancestry = Ancestry::default();
+        ancestry.learn(commit(6), &commits(&[1, 3, 5]), &commits(&[3]));
+        let left = commits(&[3]);
+        for (approval, expected) in [
+            (rewind(&[3], 6), true),
+            (rewind(&[3], 5), true),
+            (rewind(&[2, 3], 6), true),
+            (rewind(&[2], 6), false),
+            (rewind(&[3], 7), false),
+            (rewind(&[], 6), false),
+        ] {
+            let all = [approval.clone()].into();
+            assert_eq!(ancestry.is_approved(&left, &all), expected, "{approval:?}");
+        }
+    }
+}

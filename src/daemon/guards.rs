@@ -1,0 +1,281 @@
+//! What one source's engine knows of its guards: what operators say, the record on the hub, what Git's head builds on, and
+//! the windows for changes. It makes the policy of the next plan of them. No IO and no clock.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::core::approval::{Approval, Approvals, Rewind};
+use crate::core::desired::Desired;
+use crate::core::directives::Directives;
+use crate::core::name::CommitId;
+use crate::core::observed::Observed;
+use crate::core::plan::{Effect, Guard, Plan, Policy};
+use crate::core::record::{Course, Record};
+use crate::core::rewind::{self, Ancestry, RewindPolicy};
+use crate::core::window::{self, ChangeWindows};
+use crate::hub::StoredRecord;
+use crate::limits;
+
+/// What an operator has set for one source.
+#[derive(Debug, Clone, Default)]
+pub struct GuardOptions {
+    /// Budgets, and whether all may be deleted.
+    pub policy: Policy,
+    pub rewind: RewindPolicy,
+    pub windows: ChangeWindows,
+}
+
+#[derive(Debug)]
+pub struct Guards {
+    options: GuardOptions,
+    /// `None` before the hub was asked.
+    directives: Option<Directives>,
+    /// When to ask again.
+    directives_due: Option<Instant>,
+    /// `None` before the hub was asked, and `Some(None)` where it has none.
+    record: Option<Option<StoredRecord>>,
+    /// When to ask for it, or to write it, again.
+    record_due: Option<Instant>,
+    /// The count of moves that this process or its mirror has seen.
+    known_moves: u64,
+    /// The hub has turned out to be older than it was.
+    restored: bool,
+    ancestry: Ancestry,
+    /// The repository's windows as of the last commit that left nothing held.
+    windows_before: Option<ChangeWindows>,
+    /// Applied commits that the head leaves behind, and is let to.
+    left: BTreeSet<CommitId>,
+    /// Somebody has confirmed that the hub was restored.
+    confirmed: bool,
+}
+
+impl Guards {
+    /// `known_moves`: what this machine remembers of the record on the hub.
+    pub fn new(options: GuardOptions, known_moves: u64) -> Self {
+        Self {
+            options,
+            directives: None,
+            directives_due: None,
+            record: None,
+            record_due: None,
+            known_moves,
+            restored: false,
+            ancestry: Ancestry::default(),
+            windows_before: None,
+            left: BTreeSet::new(),
+            confirmed: false,
+        }
+    }
+
+    pub fn set_options(&mut self, options: GuardOptions) {
+        self.options = options;
+    }
+
+    /// What operators say and the record are known: without them nothing may be planned.
+    pub fn is_known(&self) -> bool {
+        self.directives.is_some() && self.record.is_some()
+    }
+
+    pub fn wants_directives(&self, now: Instant) -> bool {
+        self.directives_due.is_none_or(|due| due <= now)
+    }
+
+    pub fn wants_record(&self, now: Instant) -> bool {
+        self.record.is_none() && self.record_due.is_none_or(|due| due <= now)
+    }
+
+    /// When something here is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        let record = self.record_due.filter(|_| self.record.is_none());
+        self.directives_due.into_iter().chain(record).min()
+    }
+
+    /// Takes in what operators say. Where that could not be read, what is known goes on to count. Answers whether it has
+    /// changed, and whether somebody wants a sync now.
+    pub fn set_directives(&mut self, found: Option<Directives>, now: Instant) -> (bool, bool) {
+        let known = self.directives.is_some() || found.is_some();
+        let wait = if known { limits::DIRECTIVES_POLL } else { limits::DIRECTIVES_RETRY };
+        self.directives_due = Some(now + wait);
+        let Some(found) = found else { return (false, false) };
+        let before = self.directives.replace(found);
+        let now = self.directives.as_ref();
+        let wish = |directives: Option<&Directives>| directives.and_then(|d| d.reconcile.clone());
+        // A wish from before this process began was heard by its first fetch.
+        let wanted = before.is_some() && wish(before.as_ref()) != wish(now) && wish(now).is_some();
+        (before.as_ref() != now, wanted)
+    }
+
+    /// Takes in the record as the hub has it; `has_works`: the hub has works of the source.
+    pub fn set_record(&mut self, found: Option<StoredRecord>, has_works: bool) {
+        let moves = found.as_ref().map_or(0, |stored| stored.record.moves);
+        // A hub that knows nothing at all of the source is a new one.
+        if moves < self.known_moves && (found.is_some() || has_works) {
+            self.restored = true;
+        }
+        self.known_moves = self.known_moves.max(moves);
+        if let Some(stored) = &found {
+            self.windows_before = Some(stored.record.rules.windows.clone());
+        }
+        self.record = Some(found);
+        self.record_due = None;
+    }
+
+    pub fn recorded(&self) -> Option<&Record> {
+        Some(&self.record.as_ref()?.as_ref()?.record)
+    }
+
+    pub fn stored(&self) -> Option<&StoredRecord> {
+        self.record.as_ref()?.as_ref()
+    }
+
+    /// The record could not be read or written, or another has written it: it is asked for again.
+    pub fn ask_record_again(&mut self, due: Option<Instant>) {
+        self.record = None;
+        self.record_due = due;
+    }
+
+    pub fn known_moves(&self) -> u64 {
+        self.known_moves
+    }
+
+    /// Commits to ask Git about before the next plan for this head.
+    pub fn to_ask(&self, desired: &Desired, observed: &Observed) -> BTreeSet<CommitId> {
+        let Some(head) = desired.commit else { return BTreeSet::new() };
+        let mut commits = rewind::applied(&desired.source, observed, self.recorded());
+        let unreached = !self.ancestry.rewound(&commits).is_empty();
+        // What an approval names is asked about only where there may be something to approve.
+        if unreached {
+            commits.extend(self.rewinds(desired).into_iter().map(|rewind| rewind.to));
+        }
+        self.ancestry.to_ask(head, &commits)
+    }
+
+    pub fn learn(
+        &mut self,
+        head: CommitId,
+        asked: &BTreeSet<CommitId>,
+        unreached: &BTreeSet<CommitId>,
+    ) {
+        self.ancestry.learn(head, asked, unreached);
+    }
+
+    fn approvals(&self) -> Approvals {
+        self.directives.as_ref().map(|said| said.approvals.clone()).unwrap_or_default()
+    }
+
+    fn rewinds(&self, desired: &Desired) -> BTreeSet<Rewind> {
+        let on_hub = self.directives.iter().flat_map(|said| &said.approvals.rewinds);
+        on_hub.chain(&desired.approved.rewinds).cloned().collect()
+    }
+
+    /// Sets in `policy` what the guards hold now. `zone` knows the time zones.
+    pub fn apply(
+        &mut self,
+        policy: &mut Policy,
+        desired: &Desired,
+        observed: &Observed,
+        now: Timestamp,
+        zone: &dyn Fn(&str) -> Option<TimeZone>,
+    ) {
+        policy.approved = self.approvals();
+        policy.suspensions =
+            self.directives.as_ref().map(|said| said.suspensions.clone()).unwrap_or_default();
+        self.apply_restore(policy, desired);
+        self.apply_rewind(policy, desired, observed);
+        let repository = [Some(&desired.rules.windows), self.windows_before.as_ref()];
+        let mut all: Vec<&ChangeWindows> = vec![&self.options.windows];
+        all.extend(repository.into_iter().flatten());
+        policy.closed = window::closed(&all, zone, now);
+    }
+
+    fn apply_restore(&mut self, policy: &mut Policy, desired: &Desired) {
+        let recorded = self.recorded().is_some_and(|record| record.restored);
+        let moves = self.recorded().map_or(0, |record| record.moves);
+        let approved =
+            policy.approved.restored.contains(&moves) || desired.approved.restored.contains(&moves);
+        self.confirmed = recorded && approved;
+        let held = (recorded && !approved) || self.restored;
+        let source = desired.source.clone();
+        policy.restored = held.then(|| Arc::new(Approval::Restored { source, moves }));
+    }
+
+    fn apply_rewind(&mut self, policy: &mut Policy, desired: &Desired, observed: &Observed) {
+        policy.held_rewind = None;
+        self.left.clear();
+        let Some(head) = desired.commit else { return };
+        let applied = rewind::applied(&desired.source, observed, self.recorded());
+        let left = self.ancestry.rewound(&applied);
+        if left.is_empty() {
+            return;
+        }
+        // Of a hub that was restored it is not known what it had: there, nothing is followed unasked.
+        let holds = self.options.rewind == RewindPolicy::Hold || policy.restored.is_some();
+        if holds && !self.ancestry.is_approved(&left, &self.rewinds(desired)) {
+            let rewind = Rewind { source: desired.source.clone(), from: left, to: head };
+            policy.held_rewind = Some(Arc::new(rewind));
+        } else {
+            self.left = left;
+        }
+    }
+
+    /// Applied commits that the head leaves behind, and is let to, where people are to be told of it.
+    pub fn followed(&self) -> Option<&BTreeSet<CommitId>> {
+        let told = self.options.rewind != RewindPolicy::Follow && !self.left.is_empty();
+        told.then_some(&self.left)
+    }
+
+    /// Nothing of the plan is held by a guard that judges commits, so that the rules of this commit count for the next.
+    pub fn leaves_nothing_held(policy: &Policy, desired: &Desired, plan: &Plan) -> bool {
+        let judges = Guard::ALL.into_iter().filter(|guard| *guard != Guard::Suspension);
+        let held: usize = judges.map(|guard| plan.held_by(guard)).sum();
+        held == 0 && policy.suspensions.source.is_none() && !desired.suspended.source
+    }
+
+    /// The rules of this commit count for the next one from now on.
+    pub fn settle_rules(&mut self, desired: &Desired) {
+        self.windows_before = Some(desired.rules.windows.clone());
+    }
+
+    /// The record to write before the plan is carried out; `None` where there is none to write.
+    pub fn record_to_write(
+        &self,
+        desired: &Desired,
+        observed: &Observed,
+        plan: &Plan,
+        free: bool,
+    ) -> Option<Record> {
+        // A folder on disk has no commits to go back from.
+        desired.commit?;
+        let recorded = self.recorded();
+        if self.restored {
+            return Some(Record::after_restore(recorded, self.known_moves));
+        }
+        let on_hub = rewind::applied(&desired.source, observed, None);
+        let effects = || plan.effects().map(|(_, effect)| effect);
+        Record::next(
+            recorded,
+            &Course {
+                head: desired.commit,
+                rules: desired.rules.clone(),
+                left: self.left.iter().take(limits::ABANDONED_MAX).copied().collect(),
+                on_hub: Some(&on_hub),
+                free,
+                removes: effects().any(|effect: &Effect| !effect.writes_content()),
+                writes: effects().next().is_some(),
+                confirmed: self.confirmed,
+            },
+        )
+    }
+
+    /// The hub has taken the record.
+    pub fn record_written(&mut self, stored: StoredRecord) {
+        self.known_moves = stored.record.moves;
+        self.restored = false;
+        self.record = Some(Some(stored));
+        self.record_due = None;
+    }
+}

@@ -1,0 +1,93 @@
+//! Which clusters have a commit status of their own, and in which group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::core::forge::Part;
+use crate::core::forge::config::ContextConfig;
+use crate::core::name::ClusterName;
+use crate::core::status::Verdict;
+use crate::core::status::source::SourceStatus;
+use crate::limits;
+
+/// Why contexts cannot be made of what the configuration says.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextsError {
+    #[error("contexts[{index}]: {pattern:?} is no pattern of cluster names: {source}")]
+    Pattern { index: usize, pattern: String, source: globset::Error },
+    #[error("contexts[{index}]: name at least one cluster, as in `clusters: [\"prod-*\"]`")]
+    NoClusters { index: usize },
+    #[error("contexts[{index}]: a group's name has 1 to 63 letters, digits, `-`, `.` or `_`")]
+    Group { index: usize },
+}
+
+/// The contexts beside the one of the whole.
+#[derive(Debug, Default)]
+pub struct Contexts(Vec<Rule>);
+
+#[derive(Debug)]
+struct Rule {
+    /// Without a group each cluster has a context.
+    group: Option<String>,
+    clusters: Vec<GlobMatcher>,
+}
+
+impl Contexts {
+    pub fn new(configs: &[ContextConfig]) -> Result<Self, ContextsError> {
+        let mut rules = Vec::new();
+        for (index, config) in configs.iter().enumerate() {
+            let is_name = |name: &String| {
+                let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+                (1..=63).contains(&name.len()) && name.chars().all(known)
+            };
+            if config.group.as_ref().is_some_and(|name| !is_name(name)) {
+                return Err(ContextsError::Group { index });
+            }
+            if config.clusters.is_empty() {
+                return Err(ContextsError::NoClusters { index });
+            }
+            let matcher = |pattern: &String| {
+                let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+                let glob = glob.map_err(|source| {
+                    let pattern = pattern.clone();
+                    ContextsError::Pattern { index, pattern, source }
+                })?;
+                Ok(glob.compile_matcher())
+            };
+            let clusters = config.clusters.iter().map(matcher).collect::<Result<_, _>>()?;
+            rules.push(Rule { group: config.group.clone(), clusters });
+        }
+        Ok(Self(rules))
+    }
+
+    /// The verdict and the line of each context within so many characters, and how many contexts there are too many.
+    pub fn of(
+        &self,
+        status: &SourceStatus,
+        chars_max: usize,
+    ) -> (BTreeMap<Part, (Verdict, String)>, usize) {
+        let names: BTreeSet<&ClusterName> = status.works.keys().map(|key| &key.cluster).collect();
+        let mut parts: BTreeMap<Part, (bool, BTreeSet<&ClusterName>)> = BTreeMap::new();
+        for rule in &self.0 {
+            let is_in =
+                |name: &ClusterName| rule.clusters.iter().any(|glob| glob.is_match(name.as_str()));
+            for name in names.iter().copied().filter(|name| is_in(name)) {
+                let part = rule.group.clone().unwrap_or_else(|| name.to_string());
+                let part = parts.entry(part).or_insert((rule.group.is_some(), BTreeSet::new()));
+                part.1.insert(name);
+            }
+        }
+        let left_out = parts.len().saturating_sub(limits::FORGE_CONTEXTS_MAX);
+        let told =
+            parts.into_iter().take(limits::FORGE_CONTEXTS_MAX).map(|(part, (grouped, names))| {
+                let told = if grouped {
+                    status.line_of_clusters(&names, chars_max)
+                } else {
+                    status.line_of_works(&names, chars_max)
+                };
+                (part, told)
+            });
+        (told.collect(), left_out)
+    }
+}

@@ -1,0 +1,48 @@
+//! Files with tokens, keys and certificates: read when they are needed, so that a new content counts without a restart.
+
+use std::path::{Path, PathBuf};
+
+use crate::limits;
+
+/// Why a file cannot be used. No message holds what is in it.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the file {file} ({purpose}): {problem}")]
+pub struct FileError {
+    file: PathBuf,
+    purpose: &'static str,
+    problem: String,
+}
+
+impl FileError {
+    /// `purpose` is what the file is for, as in "token".
+    pub fn new(file: &Path, purpose: &'static str, problem: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), purpose, problem: problem.into() }
+    }
+}
+
+/// A token or secret: the file's text without what surrounds it.
+pub fn read_secret(file: &Path, purpose: &'static str) -> Result<String, FileError> {
+    let bytes = read_bounded(file, purpose, limits::TOKEN_BYTES_MAX)?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| FileError::new(file, purpose, "it is not text"))?;
+    match text.trim() {
+        "" => Err(FileError::new(file, purpose, "it is empty")),
+        secret => Ok(secret.to_owned()),
+    }
+}
+
+/// At most so many bytes; a longer file is an error.
+pub fn read_bounded(file: &Path, purpose: &'static str, limit: u64) -> Result<Vec<u8>, FileError> {
+    use std::io::Read as _;
+    let opened = std::fs::File::open(file)
+        .map_err(|error| FileError::new(file, purpose, error.to_string()))?;
+    let mut bytes = Vec::new();
+    opened
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| FileError::new(file, purpose, error.to_string()))?;
+    if bytes.len() as u64 > limit {
+        return Err(FileError::new(file, purpose, format!("it is longer than {limit} bytes")));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,229 @@
+//! What operators say on the hub: a ConfigMap for each source in gitwork's own namespace. The daemon only reads it; the
+//! commands write it with the rights of who calls them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::answer::Verb;
+use super::server::{KubeHub, Question, unanswered};
+use super::{HubError, bounded, transport};
+use crate::core::approval::Approval;
+use crate::core::diagnostic::Scope;
+use crate::core::digest::Digest;
+use crate::core::directives::{Directives, RECONCILE, Suspension, suspension_key};
+use crate::core::name::SourceId;
+use crate::core::work::MANAGER;
+use crate::limits;
+
+/// The ConfigMap of what operators say about a source, and the Lease with the source's record.
+pub fn object_name(source: &SourceId) -> String {
+    format!("gitwork-source-{source}")
+}
+
+/// Why something that an operator says was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum SayError {
+    #[error(
+        "what is said about this source would have {bytes} bytes, and a ConfigMap takes {limit}; commit the approval to Git: \
+         `gitwork approve {hash} --print > approvals/{hash}`"
+    )]
+    ApprovalTooLarge { hash: Digest, bytes: usize, limit: usize },
+    #[error(
+        "what is said about this source would have {bytes} bytes, and a ConfigMap takes {limit}; resume what need not be suspended"
+    )]
+    TooLarge { bytes: usize, limit: usize },
+    #[error(
+        "the hub has no namespace {namespace:?}; make it, or name gitwork's own with --namespace"
+    )]
+    NoNamespace { namespace: String },
+    #[error("writing the ConfigMap {namespace}/{name} is refused: {message}")]
+    Refused { namespace: String, name: String, message: String },
+    #[error("the hub did not answer: {0}")]
+    Unavailable(String),
+}
+
+/// What is to become of single keys: another text, or none.
+type Changes = BTreeMap<String, Option<String>>;
+
+impl KubeHub {
+    /// Reads what operators say.
+    pub(super) async fn read_directives(&self, source: &SourceId) -> Result<Directives, HubError> {
+        let (namespace, name) = (self.namespace(), object_name(source));
+        let question = Question {
+            verb: Verb::Get,
+            path: format!("/api/v1/namespaces/{namespace}/configmaps/{name}"),
+            body: Vec::new(),
+            content_type: "application/json",
+        };
+        let answer = self.ask(&question).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => return Ok(Directives::default()),
+            StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
+                let message = format!(
+                    "reading approvals and suspensions needs `get` on configmaps in the namespace {namespace}, for {name}"
+                );
+                return Err(HubError::Forbidden { message });
+            }
+            status if !status.is_success() => {
+                return Err(unanswered(format!("{status} for the ConfigMap {namespace}/{name}")));
+            }
+            _ => {}
+        }
+        let map: ConfigMap = serde_json::from_slice(&answer.body)
+            .map_err(|error| unanswered(format!("the answer is no ConfigMap: {error}")))?;
+        let (found, unread) = Directives::read(source, &map.data.unwrap_or_default());
+        for why in unread {
+            tracing::debug!(%source, why, "an entry on the hub says nothing");
+        }
+        Ok(found)
+    }
+}
+
+/// Whoever says something on the hub about a source, by what the hub takes them for.
+pub struct Operator<'a> {
+    pub client: &'a Client,
+    pub namespace: &'a str,
+    pub source: &'a SourceId,
+    /// The time to put beside it, as RFC 3339 has it.
+    pub at: String,
+}
+
+impl Operator<'_> {
+    /// Stores an approval, with who gave it and when, and drops those of deletions of which nothing is left on the hub:
+    /// `is_there` tells whether a uid still is. Answers who the hub says approved.
+    pub async fn approve(
+        &self,
+        approval: &Approval,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<String, SayError> {
+        let (who, hash) = (self.who().await?, approval.hash());
+        let text = format!("# approved by {who} at {}\n{}", self.at, approval.text());
+        let change = |data: &BTreeMap<String, String>| {
+            let is_done = |(name, text): (&String, &String)| match Approval::read(name, text) {
+                Ok(Approval::Deletions(works)) => !works.iter().any(|target| is_there(&target.uid)),
+                _ => false,
+            };
+            let done = data.iter().filter(|entry| is_done(*entry)).map(|(name, _)| name.clone());
+            let mut changes: Changes = done.map(|name| (name, None)).collect();
+            changes.insert(hash.to_string(), Some(text.clone()));
+            changes
+        };
+        match self.say(change).await {
+            Err(SayError::TooLarge { bytes, limit }) => {
+                Err(SayError::ApprovalTooLarge { hash, bytes, limit })
+            }
+            other => other.map(|()| who),
+        }
+    }
+
+    /// Suspends a source, a cluster or a work.
+    pub async fn suspend(&self, scope: &Scope, reason: Option<String>) -> Result<String, SayError> {
+        let who = self.who().await?;
+        let suspension = Suspension { by: who.clone(), at: self.at.clone(), reason };
+        let changes: Changes = [(suspension_key(scope), Some(suspension.text()))].into();
+        self.say(|_| changes.clone()).await.map(|()| who)
+    }
+
+    /// Ends a suspension. Answers whether there was one.
+    pub async fn resume(&self, scope: &Scope) -> Result<bool, SayError> {
+        let key = suspension_key(scope);
+        let (api, name) = (self.api(), object_name(self.source));
+        let there = within(api.get_opt(&name)).await?.map_err(|error| self.failed(error))?;
+        if !there.and_then(|map| map.data).is_some_and(|data| data.contains_key(&key)) {
+            return Ok(false);
+        }
+        let changes: Changes = [(key, None)].into();
+        self.say(|_| changes.clone()).await.map(|()| true)
+    }
+
+    /// Has the source synced now.
+    pub async fn reconcile(&self) -> Result<String, SayError> {
+        let who = self.who().await?;
+        let text = format!("asked for by {who} at {}", self.at);
+        let changes: Changes = [(RECONCILE.to_owned(), Some(text))].into();
+        self.say(|_| changes.clone()).await.map(|()| who)
+    }
+
+    fn api(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), self.namespace)
+    }
+
+    fn failed(&self, error: kube::Error) -> SayError {
+        match error {
+            kube::Error::Api(status) if status.code == 404 => {
+                SayError::NoNamespace { namespace: self.namespace.to_owned() }
+            }
+            kube::Error::Api(status) => SayError::Refused {
+                namespace: self.namespace.to_owned(),
+                name: object_name(self.source),
+                message: bounded(&status.message),
+            },
+            other => SayError::Unavailable(transport::describe(&other)),
+        }
+    }
+
+    /// Writes single keys, and leaves the others to whoever writes them at the same time.
+    async fn say(
+        &self,
+        change: impl Fn(&BTreeMap<String, String>) -> Changes,
+    ) -> Result<(), SayError> {
+        let (api, name) = (self.api(), object_name(self.source));
+        let failed = |error| self.failed(error);
+        let before = within(api.get_opt(&name)).await?.map_err(failed)?;
+        let mut data = before.as_ref().and_then(|map| map.data.clone()).unwrap_or_default();
+        let changes = change(&data);
+        for (key, text) in &changes {
+            match text {
+                Some(text) => drop(data.insert(key.clone(), text.clone())),
+                None => drop(data.remove(key)),
+            }
+        }
+        let bytes: usize = data.iter().map(|(name, text)| name.len() + text.len()).sum();
+        let limit = limits::CONFIG_MAP_BYTES_MAX;
+        if bytes > limit {
+            return Err(SayError::TooLarge { bytes, limit });
+        }
+        if before.is_some() {
+            let changes: BTreeMap<String, Value> =
+                changes.into_iter().map(|(key, text)| (key, text.into())).collect();
+            let params =
+                PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+            let patch = Patch::Merge(json!({ "data": changes }));
+            within(api.patch(&name, &params, &patch)).await?.map_err(failed)?;
+        } else {
+            let mut map = ConfigMap { data: Some(data), ..ConfigMap::default() };
+            map.metadata.name = Some(name.clone());
+            map.labels_mut().insert("app.kubernetes.io/managed-by".into(), MANAGER.into());
+            let params =
+                PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+            within(api.create(&params, &map)).await?.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The user that the hub takes the caller for.
+    async fn who(&self) -> Result<String, SayError> {
+        Ok(within(who(self.client)).await?.unwrap_or_else(|| "somebody".into()))
+    }
+}
+
+/// `None` where the hub does not tell.
+async fn who(client: &Client) -> Option<String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok()?;
+    Some(bounded(&review.status?.user_info?.username?))
+}
+
+async fn within<T>(call: impl Future<Output = T>) -> Result<T, SayError> {
+    let limit: Duration = limits::HUB_CALL;
+    let late = |_| SayError::Unavailable(format!("no answer within {} s", limit.as_secs()));
+    timeout(limit, call).await.map_err(late)
+}

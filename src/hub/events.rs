@@ -1,0 +1,74 @@
+//! Kubernetes Events on ManifestWorks, where `kubectl describe` and `kubectl get events` show them.
+
+use serde_json::json;
+
+use super::answer::Verb;
+use super::server::{KubeHub, Question, unanswered};
+use super::{HubError, bounded};
+use crate::core::name::WorkKey;
+use crate::core::status::turn::Note;
+
+/// Who reports, as Kubernetes wants it: a qualified name.
+const CONTROLLER: &str = "gitwork.dev/gitwork";
+
+/// What an Event is about, and when it was.
+#[derive(Debug, Clone)]
+pub struct About<'a> {
+    pub key: &'a WorkKey,
+    /// The uid of the ManifestWork: `kubectl describe` asks for the Events of one object by it.
+    pub uid: &'a str,
+    /// Microseconds since 1970.
+    pub at: jiff::Timestamp,
+    /// The pod's name.
+    pub instance: &'a str,
+}
+
+impl KubeHub {
+    /// Writes one Event. One that is there already was written by a try whose answer was lost.
+    pub async fn record_event(&self, about: &About<'_>, note: &Note) -> Result<(), HubError> {
+        let (key, at) = (about.key, about.at.as_microsecond());
+        let event = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "namespace": key.cluster.as_str(),
+                "name": format!("{}.{at:x}", key.work),
+            },
+            "eventTime": about.at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
+            "reportingController": CONTROLLER,
+            "reportingInstance": about.instance,
+            "action": "Sync",
+            "type": if note.is_warning { "Warning" } else { "Normal" },
+            "reason": note.reason,
+            "note": note.text,
+            "regarding": {
+                "apiVersion": "work.open-cluster-management.io/v1",
+                "kind": "ManifestWork",
+                "namespace": key.cluster.as_str(),
+                "name": key.work.as_str(),
+                "uid": about.uid,
+            },
+        });
+        let question = Question {
+            verb: Verb::Create,
+            path: format!("/apis/events.k8s.io/v1/namespaces/{}/events", key.cluster),
+            body: event.to_string().into_bytes(),
+            content_type: "application/json",
+        };
+        let answer = self.ask(&question).await?;
+        let status = answer.status.as_u16();
+        if answer.status.is_success() || status == 409 {
+            return Ok(());
+        }
+        let said: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let said = bounded(said["message"].as_str().unwrap_or_default());
+        if matches!(status, 401 | 403) {
+            let message = format!(
+                "create events.events.k8s.io in namespace {:?} ({said})",
+                key.cluster.as_str()
+            );
+            return Err(HubError::Forbidden { message });
+        }
+        Err(unanswered(format!("an Event was not taken ({status}): {said}")))
+    }
+}

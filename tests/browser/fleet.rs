@@ -1,0 +1,228 @@
+//! A status page that is really served, with sources that are made up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gitwork::core::digest::Digest;
+use gitwork::core::forge::WebPages;
+use gitwork::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey, WorkName};
+use gitwork::core::page::SourceInfo;
+use gitwork::core::plan::Guard;
+use gitwork::core::status::State;
+use gitwork::core::status::source::{HeldChanges, SourceStatus, WorkState};
+use gitwork::core::status::view::StatusView;
+use gitwork::daemon::page::Page;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// A served page, and the ends at which its sources are told.
+pub struct Stage {
+    pub address: SocketAddr,
+    pub feeds: Vec<watch::Sender<Option<Arc<SourceStatus>>>>,
+    pub troubles: Vec<watch::Sender<Option<String>>>,
+    stop: watch::Sender<bool>,
+    server: JoinHandle<std::io::Result<()>>,
+}
+
+impl Stage {
+    /// Serves a page of these sources; port 0 takes any.
+    pub async fn start(sources: &[&str], port: u16) -> Stage {
+        let page = Page::new(sources.iter().map(|id| info(id)).collect(), Vec::new());
+        let (stop, stopped) = watch::channel(false);
+        let (mut feeds, mut troubles) = (Vec::new(), Vec::new());
+        for number in 0..sources.len() {
+            let (feed, fed) = watch::channel(None);
+            let (trouble, troubled) = watch::channel(None);
+            tokio::spawn(page.clone().follow(number, fed, troubled, stopped.clone()));
+            feeds.push(feed);
+            troubles.push(trouble);
+        }
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(page.serve(listener, stopped));
+        Stage { address, feeds, troubles, stop, server }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    pub fn tell(&self, status: &SourceStatus) {
+        self.feeds[0].send_replace(Some(Arc::new(status.clone())));
+    }
+
+    /// Ends as the daemon does.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        self.server.await.unwrap().unwrap();
+    }
+}
+
+pub fn info(id: &str) -> SourceInfo {
+    let repository = format!("https://github.com/acme/{id}.git");
+    let arguments = ["--repo", &repository, "--branch", "main", "--source-id", id];
+    SourceInfo {
+        id: SourceId::parse(id).unwrap(),
+        reference: "branch main".into(),
+        arguments: arguments.map(str::to_owned).to_vec(),
+        pages: WebPages::of(None, &repository),
+        repository,
+    }
+}
+
+pub fn key(cluster: &str, work: &str) -> WorkKey {
+    WorkKey { cluster: ClusterName::parse(cluster).unwrap(), work: WorkName::parse(work).unwrap() }
+}
+
+fn commit(seed: &str) -> CommitId {
+    CommitId::parse(&Digest::of(seed.as_bytes()).to_string()[..40]).unwrap()
+}
+
+/// A work in this state, which its agent reports for so many minutes.
+pub fn work(key: &WorkKey, state: State, minutes: i64) -> WorkState {
+    let since = Timestamp::now() - SignedDuration::from_mins(minutes);
+    WorkState {
+        state,
+        since,
+        why: None,
+        code: None,
+        uid: None,
+        path: RepoPath::parse(&format!("clusters/{}/{}", key.cluster, key.work)),
+        commit: Some(commit(key.work.as_str())),
+        view: StatusView::of(&reported(key, state, &since.to_string()), 1, 4),
+    }
+}
+
+/// What OCM's agent writes for such a state.
+fn reported(key: &WorkKey, state: State, since: &str) -> Value {
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": since, "observedGeneration": 1,
+        })
+    };
+    let is_failed = state == State::Failed;
+    let refused = "admission webhook \"policy.acme.io\" denied the request: image registry.acme.io/shop:2.4.1 has no \
+                   signature";
+    let applied = if is_failed {
+        condition("Applied", "False", "AppliedManifestFailed", refused)
+    } else {
+        condition("Applied", "True", "AppliedManifestComplete", "Apply manifest complete")
+    };
+    let mut conditions = vec![if is_failed {
+        condition("Applied", "False", "AppliedManifestWorkFailed", "Failed to apply manifest work")
+    } else {
+        condition("Applied", "True", "AppliedManifestWorkComplete", "Apply manifest work complete")
+    }];
+    let (ready, wanted) = if state == State::Progressing { (1, 3) } else { (3, 3) };
+    match state {
+        State::Progressing => conditions.push(condition(
+            "Progressing",
+            "True",
+            "WorkProgressing",
+            "2 of 3 replicas are not updated yet",
+        )),
+        State::Degraded => conditions.push(condition(
+            "Degraded",
+            "True",
+            "WorkDegraded",
+            "Deployment web: 1 of 3 replicas is in CrashLoopBackOff",
+        )),
+        State::Available => conditions.push(condition(
+            "Available",
+            "True",
+            "ResourcesAvailable",
+            "All resources are available",
+        )),
+        _ => {}
+    }
+    let value = |name: &str, value: i64| json!({ "name": name, "fieldValue": { "type": "Integer", "integer": value } });
+    json!({
+        "conditions": conditions,
+        "resourceStatus": { "manifests": [{
+            "resourceMeta": {
+                "kind": "Deployment", "resource": "deployments",
+                "namespace": key.work.as_str(), "name": key.work.as_str(),
+            },
+            "conditions": [applied],
+            "statusFeedback": { "values": [
+                value("Replicas", wanted), value("ReadyReplicas", ready), value("AvailableReplicas", ready),
+            ] },
+        }] },
+    })
+}
+
+const WORKS: [&str; 10] = [
+    "cert-manager",
+    "dns",
+    "ingress",
+    "logging",
+    "mesh",
+    "metrics",
+    "payments",
+    "policies",
+    "shop",
+    "storage",
+];
+
+/// So many clusters with ten works each; some are not as they should be.
+pub fn fleet(clusters: usize) -> SourceStatus {
+    let mut works = BTreeMap::new();
+    for cluster in 0..clusters {
+        let name = cluster_name(cluster);
+        for (index, work_name) in WORKS.iter().enumerate() {
+            // Some clusters lack a work.
+            if (cluster * 7 + index * 3) % 41 == 0 {
+                continue;
+            }
+            let key = key(&name, work_name);
+            let state = match (cluster * 13 + index * 29) % 97 {
+                3 | 40 => State::Progressing,
+                11 => State::Pending,
+                55 => State::Degraded,
+                60 | 61 => State::Applied,
+                70 if cluster % 3 == 0 => State::Failed,
+                _ => State::Available,
+            };
+            let minutes = (cluster * 31 + index * 17) as i64 % 4_000 + 2;
+            works.insert(key.clone(), work(&key, state, minutes));
+        }
+    }
+    SourceStatus {
+        source: SourceId::parse("fleet").unwrap(),
+        commit: Some(commit("fleet")),
+        works,
+        unreachable: BTreeSet::new(),
+        errors: 0,
+        first_error: None,
+        findings: Vec::new(),
+        held: Vec::new(),
+    }
+}
+
+pub fn cluster_name(number: usize) -> String {
+    let places = ["berlin", "london", "madrid", "oslo", "paris", "rome", "vienna", "zurich"];
+    format!("edge-{}-{:03}", places[number % places.len()], number / places.len() + 1)
+}
+
+/// Deletions that wait for approval, of the first works of these clusters.
+pub fn hold(status: &mut SourceStatus, clusters: &[String]) {
+    let hash = Digest::of(b"a plan");
+    let mut held = 0;
+    for (key, work) in &mut status.works {
+        if clusters.iter().any(|name| name == key.cluster.as_str()) {
+            work.state = State::Held;
+            work.why = Some(format!(
+                "removed from Git; held with all deletions of this plan: check the source's ref and path, or let just \
+                 these through with `gitwork approve {hash}`"
+            ));
+            held += 1;
+        }
+    }
+    let reason = "that is more than 10 works and more than 10% of the source's".to_owned();
+    status.held = vec![HeldChanges { guard: Guard::Budget, hash, works: held, reason }];
+}

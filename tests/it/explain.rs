@@ -1,0 +1,242 @@
+//! `gitwork explain`: back to file, line and commit without a hub, and forward to the reason with one.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use gitwork::hub::KubeHub;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::cli::{code, err, gitwork, out, write};
+use crate::sync::fixture::{Sync, config_map};
+
+const FILES: &[(&str, &str)] = &[
+    ("gitwork.yaml", "defaults:\n  prune: true\n  labels:\n    team: a\n    tier: base\n"),
+    (
+        "clusters/edge-1/cluster.yaml",
+        "values:\n  REGION: north\ndefaults:\n  labels:\n    team: b\n  deleteOption:\n    propagationPolicy: Orphan\n",
+    ),
+    (
+        "clusters/edge-1/web/work.yaml",
+        "prune: false\nsubstitute: true\nlabels:\n  team: c\nmanifestConfigs:\n- resourceIdentifier:\n    group: apps\n    resource: deployments\n    namespace: shop\n    name: web\n  updateStrategy:\n    type: CreateOnly\n",
+    ),
+    (
+        "clusters/edge-1/web/app.yaml",
+        "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\n  namespace: shop\nspec:\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web, region: \"${REGION}\"}}\n    spec: {containers: [{name: web, image: \"web:1\"}]}\n",
+    ),
+    (
+        "clusters/edge-1/web/app.config.yaml",
+        "match:\n  kind: Deployment\nupdateStrategy:\n  type: Update\nfeedbackRules:\n- type: WellKnownStatus\n",
+    ),
+    (
+        "clusters/edge-1/old/cm.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: old\n  namespace: default\n",
+    ),
+];
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let done = Command::new("git")
+        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"])
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+fn clone() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in FILES {
+        write(folder.path(), path, text);
+    }
+    git(folder.path(), &["init", "-q", "-b", "main"]);
+    git(folder.path(), &["add", "."]);
+    git(folder.path(), &["commit", "-q", "-m", "Bring the shop"]);
+    folder
+}
+
+/// Without any kubeconfig at hand.
+fn explain(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = gitwork(&["explain"]);
+    command.args(arguments).current_dir(folder);
+    command.env("HOME", folder).env_remove("KUBECONFIG").output().unwrap()
+}
+
+fn explained(folder: &Path, what: &str) -> Value {
+    let output = explain(folder, &[what, "-o", "json"]);
+    assert_eq!(code(&output), Some(0), "{}", err(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn setting<'a>(explanation: &'a Value, name: &str) -> &'a Value {
+    let all = explanation["git"]["settings"].as_array().unwrap();
+    all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name}: {all:?}"))
+}
+
+fn place(value: &Value) -> String {
+    format!("{}:{}", value["file"].as_str().unwrap_or("-"), value["line"])
+}
+
+#[test]
+fn each_setting_is_told_with_the_place_that_sets_it_as_rendering_has_it() {
+    let clone = clone();
+    let work = explained(clone.path(), "edge-1/web");
+    for (name, value, at, over) in [
+        ("prune", json!(false), "clusters/edge-1/web/work.yaml:1", vec!["gitwork.yaml:2"]),
+        ("suspend", json!(false), "-:null", vec![]),
+        ("substitute", json!(true), "clusters/edge-1/web/work.yaml:2", vec![]),
+        (
+            "labels.team",
+            json!("c"),
+            "clusters/edge-1/web/work.yaml:4",
+            vec!["gitwork.yaml:4", "clusters/edge-1/cluster.yaml:5"],
+        ),
+        ("labels.tier", json!("base"), "gitwork.yaml:5", vec![]),
+        ("values.REGION", json!("north"), "clusters/edge-1/cluster.yaml:2", vec![]),
+        (
+            "deleteOption",
+            json!({ "propagationPolicy": "Orphan" }),
+            "clusters/edge-1/cluster.yaml:7",
+            vec![],
+        ),
+    ] {
+        let found = setting(&work, name);
+        assert_eq!(found["value"], value, "{name}");
+        assert_eq!(place(&found["setBy"]), at, "{name}");
+        let overrides: Vec<String> =
+            found["overrides"].as_array().into_iter().flatten().map(place).collect();
+        assert_eq!(overrides, over, "{name}");
+    }
+    // What is rendered is what is explained.
+    let rendered = gitwork(&["render", "-o", "json", "--work", "web"])
+        .current_dir(clone.path())
+        .output()
+        .unwrap();
+    let list: Value = serde_json::from_slice(&rendered.stdout).unwrap();
+    let there = &list["items"][0];
+    assert_eq!(there["metadata"]["labels"]["team"], setting(&work, "labels.team")["value"]);
+    assert_eq!(there["metadata"]["labels"]["tier"], setting(&work, "labels.tier")["value"]);
+    assert_eq!(there["spec"]["deleteOption"], setting(&work, "deleteOption")["value"]);
+    assert_eq!(there["metadata"]["annotations"]["gitwork.dev/prune"], "false");
+
+    let object = explained(clone.path(), "edge-1/web/deployment/web");
+    let strategy = setting(&object, "updateStrategy");
+    assert_eq!(place(&strategy["setBy"]), "clusters/edge-1/web/app.config.yaml:4");
+    assert_eq!(place(&strategy["overrides"][0]), "clusters/edge-1/web/work.yaml:12");
+    let configs = there["spec"]["manifestConfigs"].as_array().unwrap();
+    assert_eq!(configs.len(), 1);
+    assert_eq!(configs[0]["updateStrategy"], strategy["value"]);
+    assert_eq!(configs[0]["feedbackRules"], setting(&object, "feedbackRules")["value"]);
+}
+
+#[test]
+fn an_object_is_followed_back_to_file_line_and_commit() {
+    let clone = clone();
+    let object = explained(clone.path(), "edge-1/web/web");
+    assert_eq!(object["object"], "Deployment shop/web");
+    assert_eq!(place(&object["git"]["place"]), "clusters/edge-1/web/app.yaml:6");
+    let change = &object["git"]["lastChange"];
+    assert_eq!(change["author"], "Ann <ann@example.com>");
+    assert_eq!(change["subject"], "Bring the shop");
+    assert_eq!(change["commit"].as_str().unwrap().len(), 40);
+    assert_eq!(
+        (&object["answer"]["reason"], &object["git"]["uncommitted"]),
+        (&json!("HubUnknown"), &Value::Null)
+    );
+    assert!(object["hubUnknown"].as_str().unwrap().contains("--kubeconfig"), "{object}");
+
+    write(clone.path(), "clusters/edge-1/web/app.yaml", &format!("# more\n{}", FILES[3].1));
+    let object = explained(clone.path(), "edge-1/web/namespace/shop");
+    assert_eq!(object["git"]["uncommitted"], true);
+    let text = out(&explain(clone.path(), &["edge-1/web/web"]));
+    for words in
+        ["Deployment shop/web", "clusters/edge-1/web/app.yaml:7", "Bring the shop", "not committed"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn what_is_not_in_git_or_broken_there_says_so() {
+    let clone = clone();
+    git(clone.path(), &["rm", "-rq", "clusters/edge-1/old"]);
+    git(clone.path(), &["commit", "-q", "-m", "Drop the old one"]);
+    let told = |what: &str| {
+        let output = explain(clone.path(), &[what, "-o", "json"]);
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (code(&output), value, err(&output))
+    };
+    let (exit, removed, _) = told("edge-1/old");
+    assert_eq!((exit, &removed["answer"]["reason"]), (Some(1), &json!("RemovedFromGit")));
+    assert_eq!(removed["git"]["removedBy"]["subject"], "Drop the old one");
+    let (exit, unknown, _) = told("edge-1/wep");
+    assert_eq!((exit, &unknown["answer"]["reason"]), (Some(1), &json!("NotInGit")));
+    assert_eq!(unknown["answer"]["advice"], "did you mean edge-1/web?");
+    let (_, unknown, _) = told("edge-2/web");
+    assert_eq!(unknown["answer"]["advice"], "did you mean edge-1/web?");
+    let (exit, _, message) = told("edge-1/web/deployment/wep");
+    assert_eq!(exit, Some(1));
+    assert!(message.contains("it has deployment/shop/web"), "{message}");
+    assert_eq!(told("edge-1").0, Some(2));
+
+    write(clone.path(), "clusters/edge-1/web/app.yaml", "kind: [");
+    let (exit, broken, _) = told("edge-1/web");
+    assert_eq!((exit, &broken["answer"]["reason"]), (Some(0), &json!("Frozen")));
+    assert!(broken["answer"]["message"].as_str().unwrap().contains("app.yaml:1"), "{broken}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_hub_it_is_followed_forward_to_the_cluster() {
+    let sync = Sync::new(1).await;
+    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
+    sync.engine(Arc::new(KubeHub::new(sync.hub.client())), sync.source()).once().await.unwrap();
+    let cluster = &sync.clusters[0];
+    let (kubeconfig, cache) = (sync.hub.kubeconfig_path(), sync.folder.path().join("cli-cache"));
+    let explain = |what: &str| {
+        // No --source-id: the hub knows which source the work is of.
+        let output = gitwork(&["explain", &format!("{cluster}/{what}"), "-o", "json"])
+            .args(["--branch", "main", "--repo", &sync.server.url("fleet.git")])
+            .args([Path::new("--cache"), &cache, Path::new("--kubeconfig"), &kubeconfig])
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), Some(0), "{}", err(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let reason = |what: &str| explain(what)["answer"]["reason"].as_str().unwrap().to_owned();
+    assert_eq!(reason("web"), "AgentPending");
+    sync.agent_takes(0, "web").await;
+    sync.agent_applies(0, "web").await;
+    assert_eq!(reason("web"), "Applied");
+
+    let generation = sync.until_there(0, "web").await.metadata.generation;
+    let failed = json!({ "status": {
+        "conditions": [{ "type": "Applied", "status": "False", "observedGeneration": generation,
+            "reason": "AppliedManifestWorkFailed", "message": "failed", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        "resourceStatus": { "manifests": [{
+            "resourceMeta": { "ordinal": 0, "kind": "ConfigMap", "namespace": "default", "name": "web" },
+            "conditions": [{ "type": "Applied", "status": "False", "reason": "AppliedManifestFailed",
+                "message": "denied by policy", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        }] },
+    } });
+    sync.works(0)
+        .patch_status("web", &PatchParams::default(), &Patch::Merge(failed))
+        .await
+        .unwrap();
+    let told = explain("web/configmap/default/web");
+    assert_eq!(told["answer"]["reason"], "ApplyFailed");
+    assert!(told["answer"]["message"].as_str().unwrap().ends_with("denied by policy"), "{told}");
+    assert_eq!(told["git"]["source"], sync.id.as_str());
+    assert_eq!(told["hub"]["object"]["conditions"][0]["reason"], "AppliedManifestFailed");
+
+    sync.commit(&[
+        (0, "web/work.yaml", Some("suspend: true\n")),
+        (0, "next/cm.yaml", Some(&config_map("next", "one"))),
+    ]);
+    let told = explain("web");
+    assert_eq!(told["answer"]["reason"], "Suspended");
+    assert!(told["answer"]["advice"].as_str().unwrap().contains("web/work.yaml:1"), "{told}");
+    // Nobody has made a ManagedCluster of this namespace.
+    assert_eq!(reason("next"), "NoCluster");
+}

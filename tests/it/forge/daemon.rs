@@ -1,0 +1,94 @@
+//! The program with a configuration file, as a subprocess with the rights of `deploy/`.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::eventually;
+use crate::sync::fixture::Sync;
+use crate::sync::program::{get, rights};
+
+/// A running `gitwork run`. It is killed when this is dropped.
+pub struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Runs with this configuration file, its cache and hub aside.
+    pub async fn start(sync: &Sync, config: &Value) -> Daemon {
+        let folder = sync.folder.path();
+        let (file, log) = (folder.join("gitwork-daemon.yaml"), folder.join("daemon.log"));
+        let mut config = config.clone();
+        config["cache"] = folder.join("daemon-cache").to_str().unwrap().into();
+        fs::write(&file, config.to_string()).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_gitwork"))
+            .args(["run", "--log-format", "json", "--config"])
+            .arg(&file)
+            .arg("--kubeconfig")
+            .arg(rights(sync).await)
+            .env("GITWORK_LOG", "gitwork=debug")
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Daemon { child, log }
+    }
+
+    /// Has every source fetched now.
+    pub fn hang_up(&self) {
+        let kill = Command::new("kill").args(["-s", "HUP", &self.child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// Every line of the log.
+    pub fn log(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.log).unwrap();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Lines that say this.
+    pub fn told(&self, words: &str) -> Vec<Value> {
+        let mut lines = self.log();
+        lines.retain(|line| line["message"].as_str().is_some_and(|said| said.contains(words)));
+        lines
+    }
+
+    /// Waits until the log says this, and answers its first line with it.
+    pub async fn until_told(&self, words: &str) -> Value {
+        eventually(&format!("the log to say {words:?}"), Duration::from_secs(120), || async {
+            let found = self.told(words).into_iter().next();
+            found.ok_or_else(|| self.log().iter().map(|line| format!("{line}\n")).collect())
+        })
+        .await
+        .unwrap()
+    }
+
+    /// The address that it listens on for this.
+    pub async fn address(&self, words: &str) -> SocketAddr {
+        self.until_told(words).await["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Waits until a metric has this value, and answers all of them. `name` is with its labels.
+    pub async fn until_metric(&self, name: &str, is_it: impl Fn(f64) -> bool) -> String {
+        let address = self.address("listening for probes").await;
+        eventually(&format!("the metric {name}"), Duration::from_secs(120), || async {
+            let text = get(address, "/metrics").await;
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+            let is_so = line.and_then(|value| value.parse().ok()).is_some_and(&is_it);
+            if is_so { Ok(text) } else { Err(text) }
+        })
+        .await
+        .unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}

@@ -1,0 +1,143 @@
+//! Events on ManifestWorks, as `kubectl describe` asks for them, written with the rights of `deploy/gitwork.yaml`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gitwork::daemon::transitions::TransitionReporter;
+use gitwork::hub::KubeHub;
+use gitwork::hub::client;
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::fixture::{Sync, config_map};
+use crate::deploy;
+use crate::harness::eventually;
+
+/// The Events of one object, as `kubectl describe` finds them: type, reason and message.
+async fn events(sync: &Sync, cluster: usize, work: &str) -> Vec<String> {
+    let uid = sync.until_there(cluster, work).await.uid().unwrap();
+    let api: Api<Event> = Api::namespaced(sync.hub.client(), &sync.clusters[cluster]);
+    let of_object = format!("involvedObject.uid={uid},involvedObject.kind=ManifestWork");
+    let found = api.list(&ListParams::default().fields(&of_object)).await.unwrap();
+    let line = |event: Event| {
+        assert_eq!(event.reporting_component.as_deref(), Some("gitwork.dev/gitwork"));
+        let parts = [event.type_, event.reason, event.message];
+        parts.map(Option::unwrap_or_default).join(" ")
+    };
+    found.items.into_iter().map(line).collect()
+}
+
+async fn until_event(sync: &Sync, cluster: usize, work: &str, start: &str) -> String {
+    let what = format!("an Event {start:?}");
+    eventually(&what, Duration::from_secs(60), || async {
+        let all = events(sync, cluster, work).await;
+        let found = all.iter().find(|line| line.starts_with(start)).cloned();
+        found.ok_or_else(|| format!("{all:?}"))
+    })
+    .await
+    .unwrap()
+}
+
+async fn agent_says(sync: &Sync, cluster: usize, work: &str, message: &str) {
+    let generation = sync.until_there(cluster, work).await.metadata.generation;
+    let condition = |message: &str| {
+        json!({ "type": "Applied", "status": "False", "observedGeneration": generation, "reason": "R",
+                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z" })
+    };
+    let manifest = |kind: &str, message: &str| {
+        json!({ "resourceMeta": { "kind": kind, "namespace": "default", "name": "a" },
+                "conditions": [condition(message)] })
+    };
+    let manifests = [manifest("Secret", "CANARY"), manifest("ConfigMap", message)];
+    let status = json!({ "status": {
+        "conditions": [condition("failed")], "resourceStatus": { "manifests": manifests },
+    } });
+    let params = PatchParams::default();
+    sync.works(cluster).patch_status(work, &params, &Patch::Merge(status)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_becomes_of_a_work_is_told_as_events_on_it() {
+    let config = deploy::installed().await;
+    let sync = Sync::new(2).await;
+    let foreign = json!({
+        "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+        "metadata": { "name": "taken" }, "spec": { "workload": { "manifests": [] } },
+    });
+    let params = PatchParams::apply("somebody");
+    sync.works(0).patch("taken", &params, &Patch::Apply(foreign)).await.unwrap();
+    sync.commit(&[(0, "web/a.yaml", Some(&config_map("a", "1")))]);
+    let (_reached, reach) = watch::channel(Arc::new(BTreeSet::new()));
+    let (running, feed, _) = sync.start_told(reach);
+    // With no more rights than the daemon is given.
+    let hub = KubeHub::new(client::client(config).unwrap());
+    let (stop, stopped) = watch::channel(false);
+    let reporter = TransitionReporter::new(hub, "gitwork-0".into());
+    let reporter = tokio::spawn(reporter.run(feed, stopped));
+
+    sync.until_there(0, "web").await;
+    sync.agent_takes(0, "web").await;
+    sync.agent_applies(0, "web").await;
+    until_event(&sync, 0, "web", "Normal Applied").await;
+
+    agent_says(&sync, 0, "web", "no such \u{1b}[2Jnamespace").await;
+    let failed = until_event(&sync, 0, "web", "Warning Failed").await;
+    assert!(failed.contains("Secret default/a: what was said"), "{failed}");
+
+    sync.commit(&[
+        (0, "web/a.yaml", Some("kind: [")),
+        (0, "taken/a.yaml", Some(&config_map("b", "1"))),
+        (1, "big/a.yaml", Some(&config_map("c", "1"))),
+    ]);
+    running.hint();
+    let frozen = until_event(&sync, 0, "web", "Warning Frozen").await;
+    assert!(frozen.contains("web/a.yaml:1"), "{frozen}");
+    let taken = until_event(&sync, 0, "taken", "Warning NameConflict").await;
+    assert!(taken.contains(sync.id.as_str()), "{taken}");
+
+    // Every deletion of the source is held.
+    sync.commit(&[
+        (0, "web/a.yaml", None),
+        (0, "taken/a.yaml", None),
+        (1, "big/a.yaml", None),
+        (1, "other/a.yaml", Some(&config_map("d", "1"))),
+    ]);
+    running.hint();
+    let held = until_event(&sync, 0, "web", "Warning Held").await;
+    assert!(held.contains("gitwork approve"), "{held}");
+
+    let all = events(&sync, 0, "web").await;
+    assert_eq!(all.len(), 4, "on transitions only: {all:?}");
+    assert!(!all.concat().contains("CANARY") && !all.concat().contains('\u{1b}'), "{all:?}");
+    running.stop().await;
+    stop.send_replace(true);
+    reporter.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_may_write_no_events_goes_on_without() {
+    let sync = Sync::new(1).await;
+    sync.commit(&[(0, "web/a.yaml", Some(&config_map("a", "1")))]);
+    let (_reached, reach) = watch::channel(Arc::new(BTreeSet::new()));
+    let (running, feed, _) = sync.start_told(reach);
+    let nobody = sync.hub.config_for(&sync.clusters[0], "nobody").await;
+    let (stop, stopped) = watch::channel(false);
+    let hub = KubeHub::new(client::client(nobody).unwrap());
+    let reporter =
+        tokio::spawn(TransitionReporter::new(hub, "gitwork-0".into()).run(feed, stopped));
+    sync.until_there(0, "web").await;
+    sync.agent_takes(0, "web").await;
+    sync.agent_applies(0, "web").await;
+    sync.commit(&[(0, "web/a.yaml", Some(&config_map("a", "2")))]);
+    running.hint();
+    let work = sync.until_value(0, "web", "2").await;
+    assert_eq!(work.metadata.generation, Some(2));
+    assert_eq!(events(&sync, 0, "web").await, Vec::<String>::new());
+    running.stop().await;
+    stop.send_replace(true);
+    reporter.await.unwrap();
+}

@@ -1,0 +1,289 @@
+//! Rewinds, suspensions, adoption and a restored hub on a real API server, each with the rights that `deploy/` grants.
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use gitwork::core::name::{CommitId, SourceId};
+use gitwork::core::plan::{Guard, Hold, Plan, Reason};
+use gitwork::core::rewind::RewindPolicy;
+use gitwork::daemon::engine::EngineOptions;
+use gitwork::git::{Auth, Reference};
+use gitwork::hub::{Hub, KubeHub};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+use super::budget::{gitwork, text};
+use super::fixture::{Sync, config_map};
+use crate::deploy;
+
+async fn hub() -> Arc<KubeHub> {
+    Arc::new(KubeHub::new(Client::try_from(deploy::installed().await).unwrap()))
+}
+
+fn options(sync: &Sync, rewind: RewindPolicy) -> EngineOptions {
+    let mut options = sync.options();
+    options.guards.rewind = rewind;
+    options
+}
+
+/// One pass of a new process on a new machine.
+async fn pass(sync: &Sync, hub: &Arc<KubeHub>, rewind: RewindPolicy) -> Plan {
+    let engine = sync.engine_with(hub.clone(), sync.source(), options(sync, rewind));
+    engine.once().await.unwrap().0
+}
+
+fn web(sync: &Sync, value: &str) -> CommitId {
+    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", value)))])
+}
+
+#[track_caller]
+fn only_hold(sync: &Sync, plan: &Plan, guard: Guard) -> Hold {
+    let holds = plan.holds(&sync.id);
+    assert_eq!(holds.iter().map(|hold| hold.guard).collect::<Vec<_>>(), [guard], "{plan:?}");
+    holds.into_iter().next().unwrap()
+}
+
+/// A command that needs no repository.
+fn say(sync: &Sync, command: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gitwork"))
+        .args(command)
+        .args(["--source-id", sync.id.as_str()])
+        .arg("--kubeconfig")
+        .arg(sync.hub.kubeconfig_path())
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn done(output: &Output) {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rewind_is_held_until_it_is_approved_also_by_a_new_process_with_an_empty_mirror() {
+    let sync = Sync::new(1).await;
+    let hub = hub().await;
+    let hold = RewindPolicy::Hold;
+    let first = web(&sync, "one");
+    assert!(pass(&sync, &hub, hold).await.is_settled());
+    let second = web(&sync, "two");
+    assert!(pass(&sync, &hub, hold).await.is_settled());
+
+    // An older commit, then a branch that forks from it: the remote has the newest one no more.
+    sync.repo.set_branch("main", first);
+    let older = only_hold(&sync, &pass(&sync, &hub, hold).await, Guard::Rewind);
+    web(&sync, "three");
+    let forked = only_hold(&sync, &pass(&sync, &hub, hold).await, Guard::Rewind);
+    assert_ne!(older.approval.hash(), forked.approval.hash());
+    assert!(forked.reason.contains(&second.short()), "{}", forked.reason);
+    let plan = gitwork(&sync, &["plan", "--rewind", "hold", "-o", "json"]);
+    assert!(text(&plan.stdout).contains(&forked.approval.hash().to_string()));
+    sync.until_value(0, "web", "two").await;
+
+    // The older commit's approval does not let the fork through.
+    let wrong = gitwork(&sync, &["approve", &older.approval.hash().to_string()]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).contains(&forked.approval.hash().to_string()));
+    done(&gitwork(&sync, &["approve", &forked.approval.hash().to_string()]));
+    assert!(pass(&sync, &hub, hold).await.is_settled());
+    sync.until_value(0, "web", "three").await;
+    // Left behind once and for all: later commits build on the new one.
+    web(&sync, "four");
+    assert!(pass(&sync, &hub, hold).await.is_settled());
+
+    // Approved in Git: a commit on top of the one that is held.
+    sync.repo.set_branch("main", first);
+    web(&sync, "five");
+    let plan = pass(&sync, &hub, hold).await;
+    let hash = only_hold(&sync, &plan, Guard::Rewind).approval.hash().to_string();
+    let approval = gitwork(&sync, &["approve", &hash, "--print"]);
+    done(&approval);
+    sync.repo.commit("main", &[(&format!("approvals/{hash}"), Some(&text(&approval.stdout)))]);
+    assert!(pass(&sync, &hub, hold).await.is_settled());
+    sync.until_value(0, "web", "five").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_force_pushed_branch_is_followed_with_a_warning() {
+    let sync = Sync::new(1).await;
+    let hub = hub().await;
+    let first = web(&sync, "one");
+    let running = sync.start_with(hub.clone());
+    sync.until_value(0, "web", "one").await;
+    let second = web(&sync, "two");
+    running.hint();
+    sync.until_value(0, "web", "two").await;
+    sync.repo.set_branch("main", first);
+    let third = web(&sync, "three");
+    running.hint();
+    sync.until_value(0, "web", "three").await;
+    running.stop().await;
+    // It is left behind for good: another process need not ask.
+    let record = hub.record(&sync.id).await.unwrap().unwrap().record;
+    assert_eq!((record.commit, record.abandoned), (Some(third), [second].into()));
+    assert!(pass(&sync, &hub, RewindPolicy::Hold).await.is_settled());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_fetch_of_a_looser_budget_and_a_later_removal_is_judged_by_the_budget_before_both() {
+    let sync = Sync::new(1).await;
+    let hub = hub().await;
+    sync.repo.commit("main", &[("gitwork.yaml", Some("budgets: {works: 0, percent: 0}\n"))]);
+    web(&sync, "one");
+    sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "one")))]);
+    assert!(pass(&sync, &hub, RewindPolicy::Warn).await.is_settled());
+    sync.repo.commit("main", &[("gitwork.yaml", Some("budgets: {works: 9}\n"))]);
+    sync.commit(&[(0, "web", None)]);
+    let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
+    assert_eq!(plan.held().map(|held| held.works.len()), Some(1));
+    // A commit that brings it back leaves nothing held, and its budget counts from then on.
+    web(&sync, "one");
+    assert!(pass(&sync, &hub, RewindPolicy::Warn).await.is_settled());
+    sync.commit(&[(0, "web", None)]);
+    assert!(pass(&sync, &hub, RewindPolicy::Warn).await.is_settled());
+    sync.until_gone(0, "web").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_suspended_stays_until_it_is_resumed_and_a_sync_can_be_asked_for() {
+    let sync = Sync::new(2).await;
+    let hub = hub().await;
+    let commit = |value: &str| {
+        let (a, b) = (config_map("web", value), config_map("db", value));
+        sync.commit(&[
+            (0, "web/cm.yaml", Some(&a)),
+            (0, "db/cm.yaml", Some(&b)),
+            (1, "web/cm.yaml", Some(&a)),
+        ]);
+    };
+    commit("one");
+    let running = sync.start_with(hub.clone());
+    sync.until_value(1, "web", "one").await;
+    let of_work = format!("{}/web", sync.clusters[0]);
+    done(&say(&sync, &["suspend", &of_work, "--reason", "a broken node"]));
+    done(&say(&sync, &["suspend", &sync.clusters[1]]));
+    let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
+    assert_eq!(plan.held_by(Guard::Suspension), 2);
+    let told = plan.steps.iter().map(|step| step.reason.to_string()).collect::<Vec<_>>();
+    assert!(told.iter().any(|line| line.contains("a broken node")), "{told:?}");
+
+    // The daemon is told of the commit by nothing but the command.
+    commit("two");
+    done(&say(&sync, &["reconcile"]));
+    sync.until_value(0, "db", "two").await;
+    sync.until_value(0, "web", "one").await;
+    sync.until_value(1, "web", "one").await;
+    // Nor is anything deleted there.
+    sync.repo.commit("main", &[(&format!("clusters/{}", sync.clusters[1]), None)]);
+    let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
+    assert!(plan.is_empty(), "{:?}", plan.counts());
+    commit("two");
+    done(&say(&sync, &["resume", &of_work]));
+    done(&say(&sync, &["resume", &sync.clusters[1]]));
+    done(&say(&sync, &["reconcile"]));
+    sync.until_value(0, "web", "two").await;
+    sync.until_value(1, "web", "two").await;
+    running.stop().await;
+    let again = say(&sync, &["resume", &of_work]);
+    assert_eq!(again.status.code(), Some(1), "{}", text(&again.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_work_is_handed_from_one_source_to_another_without_a_deletion() {
+    let sync = Sync::new(1).await;
+    let hub = hub().await;
+    web(&sync, "one");
+    assert!(pass(&sync, &hub, RewindPolicy::Warn).await.is_settled());
+    let uid = sync.until_there(0, "web").await.uid();
+
+    // Another source has the same work in another branch.
+    let heir = SourceId::parse(&format!("heir-{}", sync.clusters[0])).unwrap();
+    sync.repo.commit("heir", &[(&sync.path(0, "web/cm.yaml"), Some(&config_map("web", "two")))]);
+    let heirs_pass = || async {
+        let cache = tempfile::tempdir_in(sync.folder.path()).unwrap().keep();
+        let source = sync.source_in(cache, &heir, Reference::Branch("heir".into()), Auth::None);
+        sync.engine(hub.clone(), source).once().await.unwrap().0
+    };
+    let plan = heirs_pass().await;
+    assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }), "{:?}", plan.steps);
+    let adopt = |more: &[&str]| {
+        let key = format!("{}/web", sync.clusters[0]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
+        command.args(["adopt", &key, "--branch", "heir", "--source-id", heir.as_str()]);
+        command.args(["--repo", &sync.server.url("fleet.git")]).args(more);
+        command.arg("--cache").arg(sync.folder.path().join("cli-cache"));
+        command.arg("--kubeconfig").arg(sync.hub.kubeconfig_path()).output().unwrap()
+    };
+    let shown = adopt(&[]);
+    done(&shown);
+    let diff = text(&shown.stdout);
+    assert!(diff.contains("ConfigMap default/web") && diff.contains("two"), "{diff}");
+    assert!(matches!(heirs_pass().await.steps[0].reason, Reason::Conflict { .. }));
+    done(&adopt(&["--yes"]));
+    assert!(heirs_pass().await.is_settled());
+    sync.until_value(0, "web", "two").await;
+    assert_eq!(adopt(&["--yes"]).status.code(), Some(1), "it is the heir's already");
+
+    // The first source still has it in Git: two instances, one name, and neither touches the other's.
+    let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
+    assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }) && plan.is_empty());
+    // Once Git drops it there, nothing is left to delete.
+    sync.repo.commit("main", &[(&sync.path(0, "db/cm.yaml"), Some(&config_map("db", "one")))]);
+    sync.commit(&[(0, "web", None)]);
+    assert!(pass(&sync, &hub, RewindPolicy::Warn).await.is_settled());
+    assert_eq!(sync.until_value(0, "web", "two").await.uid(), uid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_restored_hub_nothing_is_deleted_and_no_rewind_followed_until_confirmed() {
+    let sync = Sync::new(1).await;
+    let hub = hub().await;
+    let cache = sync.folder.path().join("machine");
+    let machine = || async {
+        let branch = Reference::Branch("main".into());
+        let source = sync.source_in(cache.clone(), &sync.id, branch, Auth::None);
+        sync.engine(hub.clone(), source).once().await.unwrap().0
+    };
+    web(&sync, "one");
+    sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "one")))]);
+    assert!(machine().await.is_settled());
+    let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
+    let name = format!("gitwork-source-{}", sync.id);
+    let backup_of_record = leases.get(&name).await.unwrap().annotations().clone();
+    let mut backup_of_work = sync.until_there(0, "web").await;
+    sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "two")))]);
+    assert!(machine().await.is_settled());
+    sync.until_gone(0, "web").await;
+
+    // The backup is put back: the work is there again, and the record is an older one.
+    backup_of_work.metadata.resource_version = None;
+    backup_of_work.metadata.uid = None;
+    sync.works(0).create(&Default::default(), &backup_of_work).await.unwrap();
+    let patch = Patch::Merge(json!({"metadata": {"annotations": backup_of_record}}));
+    leases.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    let uid = sync.until_there(0, "web").await.uid();
+    sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "three")))]);
+    machine().await;
+    let plan = machine().await;
+    let hold = only_hold(&sync, &plan, Guard::Restore);
+    sync.until_value(0, "db", "three").await;
+    assert_eq!(
+        sync.until_there(0, "web").await.uid(),
+        uid,
+        "changes go on, and nothing is deleted"
+    );
+    // It is known on the hub by now, so that a machine that has seen nothing holds it, too.
+    let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
+    assert_eq!(only_hold(&sync, &plan, Guard::Restore).approval, hold.approval);
+
+    done(&gitwork(&sync, &["approve", &hold.approval.hash().to_string()]));
+    assert!(machine().await.is_settled());
+    sync.until_gone(0, "web").await;
+    assert!(!hub.record(&sync.id).await.unwrap().unwrap().record.restored);
+    // A hub that never knew the source is a new one, and not an older state of this one.
+    sync.works(0).delete("db", &DeleteParams::default()).await.unwrap();
+    leases.delete(&name, &DeleteParams::default()).await.unwrap();
+    assert!(machine().await.is_settled());
+}
