@@ -418,6 +418,13 @@ impl State {
 
     /// When the next retry is due.
     pub fn next_due(&self) -> Option<Instant> {
+        // A time that has come stays in the past while nothing can be planned: it must wake nobody then.
+        if !self.is_ready() {
+            return None;
+        }
+        if !self.knows_ancestry() {
+            return self.history_due;
+        }
         let effects = self.backoffs.next_due().map(|due| self.start + due);
         let looks = self.looks_again.values().map(|again| again.due);
         looks.chain(effects).chain(self.history_due).min()

@@ -33,7 +33,7 @@ pub struct Process {
 }
 
 /// An engine is asked to go on so often at one moment, at most; tokio has it pause after 128 timers that are due.
-const POLLS_MAX: u32 = 500;
+const POLLS_MAX: u32 = 100;
 
 /// What a process is made with.
 pub struct Setting<'a> {
