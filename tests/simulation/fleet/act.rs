@@ -16,7 +16,7 @@ use super::process::Process;
 use super::run::World;
 use crate::simulation::agents::identity;
 use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, GitWork, WORKS, change_work, manifest, user_acts};
+use crate::simulation::world::{CLUSTERS, WORKS, change_work, manifest, user_acts};
 
 impl World {
     fn any_key(&mut self) -> WorkKey {

@@ -1,7 +1,6 @@
 //! Planted bugs: each makes gitwork, as the simulation runs it, do what a careless change of it would do. A checker
 //! that finds none of them would be worth nothing.
 
-use gitwork::core::approval::{Approved, Target};
 use gitwork::core::desired::{Desired, Frozen};
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
@@ -21,7 +20,6 @@ pub enum Bug {
     ReleasedByDeleting,
     BudgetIgnored,
     NewcomerMarkForgotten,
-    ApprovalsByName,
     WrittenWithoutNeed,
     DeletionNotNoticed,
     CutWatchNotListedAnew,
@@ -30,7 +28,7 @@ pub enum Bug {
     UserLabelsWiped,
 }
 
-pub const ALL: [Bug; 19] = [
+pub const ALL: [Bug; 18] = [
     Bug::PreconditionDropped,
     Bug::ConflictRetriedBlindly,
     Bug::DeletedBeforeOptionIsSet,
@@ -43,7 +41,6 @@ pub const ALL: [Bug; 19] = [
     Bug::ReleasedByDeleting,
     Bug::BudgetIgnored,
     Bug::NewcomerMarkForgotten,
-    Bug::ApprovalsByName,
     Bug::WrittenWithoutNeed,
     Bug::DeletionNotNoticed,
     Bug::CutWatchNotListedAnew,
@@ -78,7 +75,6 @@ impl Bug {
             Self::ReleasedByDeleting => "a work with `prune: false` is deleted",
             Self::BudgetIgnored => "there is no deletion budget",
             Self::NewcomerMarkForgotten => "what is made while deletions are held gets no mark",
-            Self::ApprovalsByName => "an approval is for whatever has the name by now",
             Self::WrittenWithoutNeed => "a work is written though nothing has changed",
             Self::DeletionNotNoticed => "the watch does not tell of deletions",
             Self::CutWatchNotListedAnew => "a watch that broke goes on without a list",
@@ -108,17 +104,6 @@ impl Bug {
             }
             Self::WrittenWithoutNeed => work.digest.0[0] ^= 1,
             _ => {}
-        }
-    }
-
-    /// What the hub says of approvals, over the works that it has.
-    pub fn spoil_approved(self, approved: &mut Approved, there: &[ObservedWork]) {
-        if self == Self::ApprovalsByName {
-            *approved = there
-                .iter()
-                .filter(|work| approved.iter().any(|target| target.key == work.key))
-                .map(|work| Target { key: work.key.clone(), uid: work.uid.clone() })
-                .collect();
         }
     }
 

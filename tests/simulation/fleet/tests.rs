@@ -4,7 +4,7 @@ use super::bugs::{ALL, Bug};
 use super::{run, run_all, seeds, seeds_to_find, tell};
 
 /// How many seeds a run of the tests takes.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 1_000;
 
 #[test]
 fn whatever_happens_in_the_fleet_git_is_followed_and_nothing_is_lost() {
@@ -49,7 +49,7 @@ fn planted_bugs_are_found() {
 }
 
 /// So many seeds a planted bug may take.
-const BUG_SEEDS: u64 = 2_000;
+const BUG_SEEDS: u64 = 1_000;
 
 fn is_found(bug: Bug) -> bool {
     seeds_to_find(bug, 0, BUG_SEEDS).is_some()
