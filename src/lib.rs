@@ -10,6 +10,7 @@
 //! - [`hub`]: the Kubernetes side of the hub, behind a trait.
 //! - [`daemon`]: the loop that drives the three arrows for ever.
 //! - [`agent`]: the work agent of a managed cluster.
+//! - [`verification`]: which commits of a source may be applied.
 //! - [`cli`]: the commands of `gitwork`, thin over the same code.
 #![deny(unsafe_code)]
 
@@ -23,4 +24,6 @@ pub mod forge;
 pub mod git;
 pub mod hub;
 pub mod limits;
+pub mod logs;
 pub mod source;
+pub mod verification;

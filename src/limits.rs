@@ -207,3 +207,30 @@ pub const EVENT_OF_WORK_EVERY: Duration = Duration::from_secs(60);
 /// Works whose Events are remembered. Past it, those are forgotten whose last one no longer counts: 400 works at the most
 /// can have one within `EVENT_OF_WORK_EVERY`, and so no more than 1,600 within five times that.
 pub const EVENT_WORKS_MAX: usize = 2_000;
+/// One signature of a commit, armoured. Those of OpenPGP with RSA keys have some 900 bytes; what they may carry beside
+/// the signature is no reason to read more.
+pub const SIGNATURE_BYTES_MAX: usize = 64 * 1024;
+/// A commit object whose signature is checked: a tree, parents and a message that people wrote.
+pub const COMMIT_BYTES_MAX: usize = 1024 * 1024;
+/// New commits that are verified at once; each takes up to a millisecond for its signature, and more for what it changed.
+pub const VERIFIED_COMMITS_MAX: usize = 10_000;
+/// Lines of one allowed_signers file.
+pub const ALLOWED_SIGNERS_MAX: usize = 10_000;
+/// One line of it: an RSA key of 16,384 bits has 3 KiB, and certificates are not taken.
+pub const ALLOWED_SIGNER_BYTES_MAX: usize = 16 * 1024;
+/// OpenPGP keys of one file.
+pub const OPENPGP_KEYS_MAX: usize = 1_000;
+/// Parts of one OpenPGP key: subkeys, user ids, and signatures on one of them. Keys on public servers can be flooded with
+/// signatures of others; a key that an operator exports has a few dozen.
+pub const OPENPGP_PARTS_MAX: usize = 1_000;
+/// RSA keys under this size have been broken or soon will be (NIST SP 800-57).
+pub const RSA_BITS_MIN: usize = 2_048;
+/// Larger ones the library refuses, since they take long to check.
+pub const RSA_BITS_MAX: usize = 4_096;
+/// Rules for paths in one policy, and patterns in one of them.
+pub const SIGNER_RULES_MAX: usize = 100;
+/// Bases that a change is compared with where the last verified commit is not known exactly.
+pub const SIGNER_BASES_MAX: usize = 16;
+/// Commits of a branch that may be refused one after the other before only its head is judged: each looks at all new
+/// commits again, as a later one may bring the signature that is missing.
+pub const SIGNER_RETRIES_MAX: usize = 50;

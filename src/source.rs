@@ -14,13 +14,16 @@ use crate::core::digest::Digest;
 use crate::core::kinds::KindIndex;
 use crate::core::name::{CommitId, NameError, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::core::plan::{Departed, LastStood};
+use crate::core::signature::judge::Refusal;
 use crate::core::snapshot::{ObjectError, Snapshot};
+use crate::core::tenancy::Tenancy;
 use crate::core::work::DesiredWork;
 use crate::git::directory::DirectoryError;
 use crate::git::{
     self, CommitFacts, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
     MirrorLimits, Reference, Remote, history,
 };
+use crate::verification::{Verification, VerifyError};
 
 /// What is needed to read a source.
 #[derive(Debug, Clone)]
@@ -29,6 +32,8 @@ pub struct SourceConfig {
     pub repository: Repository,
     /// Where the layout starts inside the repository.
     pub path: RepoPath,
+    /// What the operator lets the folders do.
+    pub tenancy: Tenancy,
 }
 
 /// Where a source's files come from.
@@ -53,6 +58,22 @@ pub enum ReadError {
     Directory(#[from] DirectoryError),
     #[error(transparent)]
     Objects(#[from] ObjectError),
+    #[error(transparent)]
+    Unverified(#[from] VerifyError),
+    #[error(
+        "{path} is a folder on disk, which has no signatures; name its repository by a URL or a branch, or leave out `signers`"
+    )]
+    NothingSigned { path: PathBuf },
+}
+
+impl ReadError {
+    /// The commit that is refused, where that is why.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Unverified(VerifyError::Refused(refusal)) => Some(refusal),
+            _ => None,
+        }
+    }
 }
 
 /// One state of a source.
@@ -65,6 +86,8 @@ pub struct Read {
     pub committed_seconds: Option<i64>,
     /// How long it took.
     pub spent: Spent,
+    /// Why this is the last verified commit, and not the one that the ref stands for.
+    pub refused: Option<Arc<Refusal>>,
     /// The tree at the source's path.
     pub root: ObjectId,
 }
@@ -82,6 +105,7 @@ pub struct Source {
     config: SourceConfig,
     origin: Origin,
     renderer: Renderer,
+    verification: Option<Verification>,
     last: Option<Read>,
 }
 
@@ -130,8 +154,36 @@ impl Source {
                 Origin::Directory(Directory::new(&folder.join(config.path.as_str())))
             }
         };
-        let renderer = Renderer::new(config.id.clone());
-        Ok(Self { config, origin, renderer, last: None })
+        let renderer = Renderer::new(config.id.clone()).within(config.tenancy.clone());
+        Ok(Self { config, origin, renderer, verification: None, last: None })
+    }
+
+    /// Reads verified commits only from now on.
+    pub fn verified_by(mut self, mut verification: Verification) -> Result<Self, ReadError> {
+        match &self.config.repository {
+            Repository::Git { remote, cache, .. } => {
+                let folder = mirror_folder(cache, &remote.url);
+                verification.remember_in(folder.join(format!("{}.verified", self.config.id)));
+                self.verification = Some(verification);
+            }
+            Repository::Directory(_) if verification.asks_nothing() => {}
+            Repository::Directory(path) => {
+                return Err(ReadError::NothingSigned { path: path.clone() });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether it has to be told what of it was applied, before it can be read.
+    pub fn wants_applied(&self) -> bool {
+        self.verification.as_ref().is_some_and(Verification::wants_applied)
+    }
+
+    /// Tells it the commits that the hub says were applied.
+    pub fn set_applied(&mut self, commits: BTreeSet<CommitId>) {
+        if let Some(verification) = &mut self.verification {
+            verification.set_applied(commits);
+        }
     }
 
     pub fn config(&self) -> &SourceConfig {
@@ -145,19 +197,29 @@ impl Source {
             Origin::Mirror { mirror, reference } => {
                 let fetched = mirror.fetch(reference, cancel)?;
                 let fetch = began.elapsed();
+                let (commit, refused) = match &mut self.verification {
+                    Some(verification) => {
+                        let (git, path) = (mirror.repository(), &self.config.path);
+                        let found = verification.verify(git, path, fetched.commit, cancel)?;
+                        (found.commit, found.refusal.map(Arc::from))
+                    }
+                    None => (fetched.commit, None),
+                };
+                let name = fetched.name;
                 if let Some(last) = &self.last
-                    && last.desired.commit == Some(fetched.commit)
+                    && last.desired.commit == Some(commit)
                 {
                     let spent = Spent { fetch, render: None };
-                    return Ok(Read { name: fetched.name, spent, ..last.clone() });
+                    return Ok(Read { name, refused, spent, ..last.clone() });
                 }
-                let snapshot = mirror.snapshot(fetched.commit, &self.config.path)?;
+                let snapshot = mirror.snapshot(commit, &self.config.path)?;
                 let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
-                let commit = mirror.repository().commit(fetched.commit)?;
+                let facts = mirror.repository().commit(commit)?;
                 Read {
                     desired,
-                    name: fetched.name,
-                    committed_seconds: Some(commit.committed_seconds),
+                    name,
+                    refused,
+                    committed_seconds: Some(facts.committed_seconds),
                     spent: Spent { fetch, render: Some(began.elapsed().saturating_sub(fetch)) },
                     root: snapshot.root,
                 }
@@ -174,6 +236,7 @@ impl Source {
                 Read {
                     desired,
                     name: directory.root().display().to_string(),
+                    refused: None,
                     committed_seconds: None,
                     spent: Spent { fetch, render: Some(began.elapsed().saturating_sub(fetch)) },
                     root: snapshot.root,

@@ -23,6 +23,7 @@ use super::pass::place_number;
 use super::server::{ApiError, Server, path};
 use super::state::{Outcome, Retry};
 use super::tracking::{Key, ObjectKey};
+use crate::core::secret;
 
 /// More steps than any manifest needs where nobody interferes.
 const STEPS_MAX: usize = 8;
@@ -150,9 +151,17 @@ impl Agent {
                     Applied::Complete { note: fight.note(now) }
                 }
                 Err(error) => {
-                    debug!(kind = manifest.kind(), name = resource_meta.name, %error, "not applied");
                     retry = error.retry();
-                    error.applied()
+                    let mut applied = error.applied();
+                    if let Applied::Failed(problem) | Applied::IgnoreFieldsFailed(problem) =
+                        &mut applied
+                    {
+                        // API servers quote what they refuse, and this goes to the hub.
+                        let objects = [Some(&manifest.object), progress.live.as_ref()];
+                        secret::hide(problem, objects.into_iter().flatten());
+                        debug!(kind = manifest.kind(), name = resource_meta.name, %problem, "not applied");
+                    }
+                    applied
                 }
             }
         };

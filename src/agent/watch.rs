@@ -86,10 +86,11 @@ pub async fn follow<F: Follower>(
         };
         match step {
             Ok(next) => {
-                if std::mem::take(&mut failures) > 0 {
+                let is_watch = next.1 < begun;
+                // A watch has told of it when it was opened.
+                if std::mem::take(&mut failures) > 0 && !is_watch {
                     follower.recovered();
                 }
-                let is_watch = next.1 < begun;
                 from = Some(next);
                 if is_watch && begun.elapsed() < SHORT {
                     // A proxy that ends watches at once must not make us ask without end.

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         _ => "gitwork=trace,debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = gitwork::logs::without_answers(filter);
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if flags.log_json {
         logs.json().init();

@@ -181,7 +181,7 @@ pub(super) fn plan_of(
     on_hub.record.into_iter().for_each(|record| state.set_record(record));
     // One question about what was applied, one about what an approval names.
     for _ in 0..2 {
-        let (Some(head), commits) = (desired.commit, state.take_unknown_ancestry(now)) else {
+        let (Some(head), Some(commits)) = (desired.commit, state.take_unknown_ancestry(now)) else {
             break;
         };
         let unreached = source.unreached(head, &commits, cancel).map_err(Failure::new)?;

@@ -40,6 +40,7 @@ use crate::hub::fleet::{self, FleetError};
 use crate::hub::{Hub, KubeHub, client as hub_client};
 use crate::limits;
 use crate::source::{Repository, Source, SourceConfig};
+use crate::verification::Verification;
 
 /// A folder is read once nothing has changed in it for so long: an editor or `git checkout` writes many files.
 const QUIET: Duration = Duration::from_millis(200);
@@ -101,7 +102,7 @@ enum LogFormat {
 
 /// What the daemon is to do, from flags or a file.
 struct Setup {
-    sources: Vec<(SourceConfig, EngineOptions, Reporting)>,
+    sources: Vec<(SourceConfig, Verification, EngineOptions, Reporting)>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
     page: Option<PageSetup>,
@@ -152,6 +153,7 @@ pub async fn client(args: &HubArgs) -> Result<kube::Client, Failure> {
 fn start_log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GITWORK_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let filter = crate::logs::without_answers(filter);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // An error says that a log is installed already, which only a test does.
     let _installed = match format {
@@ -174,7 +176,8 @@ fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
     let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
     let options = engine_options(args.interval, guards, concurrency);
-    let sources = vec![(args.source.config()?, options, args.report.reporting())];
+    let verification = Verification::asking_nothing();
+    let sources = vec![(args.source.config()?, verification, options, args.report.reporting())];
     Ok(Setup {
         sources,
         hub: args.hub.clone(),
@@ -188,9 +191,10 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
     let file = read_file(path)?;
     let mut sources = Vec::new();
     for (index, source) in file.sources.iter().enumerate() {
-        let config = source_args(source, file.cache.as_deref())
+        let mut config = source_args(source, file.cache.as_deref())
             .config()
             .map_err(|why| in_file(path, &format!("sources[{index}]"), &why.message))?;
+        config.tenancy = source.policy.clone().into();
         let policy = Policy {
             allow_delete_all: source.allow_delete_all,
             budgets: source.budgets.clone(),
@@ -204,7 +208,15 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
             commit_status: source.commit_status.clone(),
             status_branch: source.status_branch.clone(),
         };
-        sources.push((config, options, reporting));
+        let keys = source.signer_keys.clone();
+        let verification = Verification::new(&source.signers, keys).map_err(|problems| {
+            let first = problems.into_iter().next();
+            let (pointer, why) =
+                first.map(|found| (found.pointer, found.message)).unwrap_or_default();
+            let field = configfile::dotted(&format!("/signers{pointer}"));
+            in_file(path, &format!("sources[{index}].{field}"), &why)
+        })?;
+        sources.push((config, verification, options, reporting));
     }
     if sources.is_empty() {
         return Err(in_file(path, "sources", "there is none; name at least one repository"));
@@ -310,8 +322,8 @@ fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
 
 async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
-    for (config, options, _) in setup.sources {
-        let source = Source::open(config).map_err(Failure::new)?;
+    for (config, verification, options, _) in setup.sources {
+        let source = open(config, verification)?;
         let engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let (plan, desired) = engine.once().await.map_err(Failure::new)?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
@@ -337,7 +349,9 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     let mut reporters = JoinSet::new();
     let reach = watch_reach(&setup, &stop, &mut reporters);
     let page = new_page(&setup);
-    for (number, (config, options, reporting)) in setup.sources.into_iter().enumerate() {
+    for (number, (config, verification, options, reporting)) in
+        setup.sources.into_iter().enumerate()
+    {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
             let hint = hint.clone();
@@ -349,7 +363,7 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
             watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
         hints.insert(config.id.clone(), hint);
-        let source = Source::open(config.clone()).map_err(Failure::new)?;
+        let source = open(config.clone(), verification)?;
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
@@ -398,6 +412,11 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     }
 }
 
+fn open(config: SourceConfig, verification: Verification) -> Result<Source, Failure> {
+    let source = Source::open(config).map_err(Failure::new)?;
+    source.verified_by(verification).map_err(Failure::new)
+}
+
 /// A listener, and a line in the log that says where it is.
 async fn listen(address: SocketAddr, told: &'static str) -> Result<TcpListener, Failure> {
     let listener = http::bind(address)
@@ -418,14 +437,14 @@ fn new_page(setup: &Setup) -> Option<(SocketAddr, Page)> {
     let PageSetup { bind, hosts } = setup.page.as_ref()?;
     let namespace = setup.hub.namespace.as_deref();
     let sources = setup.sources.iter();
-    let sources = sources.map(|(config, _, told)| page::source_info(config, told, namespace));
+    let sources = sources.map(|(config, .., told)| page::source_info(config, told, namespace));
     Some((*bind, Page::new(sources.collect(), hosts.clone())))
 }
 
 /// Has the clusters' reach read where somebody is told of it.
 fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) -> Reach {
     let (sender, reach) = watch::channel(Arc::default());
-    let is_told = setup.sources.iter().any(|(_, _, reporting)| !reporting.is_empty());
+    let is_told = setup.sources.iter().any(|(.., reporting)| !reporting.is_empty());
     if is_told || setup.listen.is_some() || setup.page.is_some() {
         let hub = setup.hub.clone();
         let read = move || {

@@ -8,6 +8,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use super::Failure;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey, check_label};
 use crate::core::rewind::RewindPolicy;
+use crate::core::tenancy::Tenancy;
 use crate::git::{Auth, ClientCertificate, Reference, Remote};
 use crate::source::{Repository, SourceConfig, default_id};
 
@@ -181,7 +182,7 @@ impl SourceArgs {
         } else {
             Repository::Directory(folder.to_owned())
         };
-        Ok(SourceConfig { id, repository, path })
+        Ok(SourceConfig { id, repository, path, tenancy: Tenancy::default() })
     }
 
     fn git(&self, url: String, reference: Reference) -> Result<Repository, Failure> {

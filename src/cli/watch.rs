@@ -140,8 +140,8 @@ impl Trouble {
     ) -> Result<Option<Change>, Failure> {
         match change {
             Some(Ok(change)) => {
-                // A list that begins is an answer only once it goes on.
-                if change != Change::Restart {
+                // A list that begins is an answer only once it goes on, and clusters are not works.
+                if !matches!(change, Change::Restart | Change::Unreachable(_)) {
                     (self.told, self.known) = (None, true);
                 }
                 Ok(Some(change))

@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use super::rewind::RewindPolicy;
+use super::signature::policy::{SignerKeys, SignerPolicy};
+use super::tenancy::TenantRule;
 use super::window::ChangeWindows;
 use crate::api;
 
@@ -45,6 +47,8 @@ pub struct SourceFile {
     pub windows: ChangeWindows,
     /// `true`: nothing of the source is written or deleted while this is set.
     pub suspend: bool,
+    /// Who has to have signed what is applied.
+    pub signers: SignerPolicy,
 }
 
 /// The deletion budget: a plan that would delete more is held until it is approved. Of what the operator and the
@@ -286,6 +290,12 @@ pub struct DaemonSource {
     pub rewind: RewindPolicy,
     /// When changes may be made. Of these and those of `gitwork.yaml` the stricter count.
     pub windows: ChangeWindows,
+    /// What the folders of the repository may do; everything where it is empty.
+    pub policy: Vec<TenantRule>,
+    /// Who has to have signed what is applied.
+    pub signers: SignerPolicy,
+    /// The keys that may sign.
+    pub signer_keys: SignerKeys,
     /// How to reach the repository.
     pub credentials: DaemonCredentials,
     /// Commit statuses on the repository's forge.
@@ -309,6 +319,9 @@ impl Default for DaemonSource {
             allow_delete_all: false,
             rewind: RewindPolicy::default(),
             windows: ChangeWindows::default(),
+            policy: Vec::new(),
+            signers: SignerPolicy::default(),
+            signer_keys: SignerKeys::default(),
             credentials: DaemonCredentials::default(),
             commit_status: None,
             status_branch: None,
@@ -395,7 +408,6 @@ impl FileKind {
 pub const LATER: &[(&str, &str)] = &[
     ("/dependsOn", "ordering between works"),
     ("/rollout", "staged rollouts"),
-    ("/signers", "signature policies"),
     ("/defaults/dependsOn", "ordering between works"),
     ("/defaults/rollout", "staged rollouts"),
 ];

@@ -20,6 +20,7 @@ use super::record::Rules;
 use super::render::{self, Inherited, Rendered};
 use super::snapshot::{ObjectError, Objects, Snapshot};
 use super::substitute::{CLUSTER_NAME, is_name};
+use super::tenancy::Tenancy;
 use super::work::DesiredWork;
 use crate::limits;
 
@@ -99,6 +100,7 @@ pub struct Renderer {
     rules: Rules,
     approved: Approvals,
     suspended: bool,
+    tenancy: Tenancy,
 }
 
 /// One rendered cluster.
@@ -146,7 +148,13 @@ impl Renderer {
             rules: Rules::default(),
             approved: Approvals::default(),
             suspended: false,
+            tenancy: Tenancy::default(),
         }
+    }
+
+    /// With what the operator lets the folders do, which is the same for every commit.
+    pub fn within(self, tenancy: Tenancy) -> Self {
+        Self { tenancy, ..self }
     }
 
     /// The kinds that the CRDs of the last snapshot define.
@@ -165,7 +173,7 @@ impl Renderer {
             Rules { budgets: source.file.budgets.clone(), windows: source.file.windows.clone() };
         self.suspended = source.file.suspend;
         self.approved = self.approvals(top.approvals, snapshot.objects, &mut diagnostics)?;
-        let pass = Pass { source: &self.source, objects: snapshot.objects };
+        let pass = Pass { source: &self.source, tenancy: &self.tenancy, objects: snapshot.objects };
         let mut clusters = BTreeMap::new();
         let mut works_left = limits::WORKS_MAX;
         for (name, tree) in top.clusters {
@@ -216,6 +224,8 @@ impl Renderer {
                 (Scope::Source, Code::NotSupported | Code::BadName) => frozen.deletes = true,
                 (Scope::Source, _) => frozen.source = true,
                 (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
+                // The name of a folder that may do nothing does not freeze the work of another folder that has it.
+                (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
                 (Scope::Work(key), _) => drop(frozen.works.insert(key.clone())),
             }
         }
@@ -277,6 +287,7 @@ fn too_many_works() -> Diagnostic {
 /// One pass over a snapshot.
 struct Pass<'a> {
     source: &'a SourceId,
+    tenancy: &'a Tenancy,
     objects: &'a dyn Objects,
 }
 
@@ -333,6 +344,7 @@ impl Pass<'_> {
     ) -> Result<Arc<Rendered>, ObjectError> {
         let inherited = Inherited {
             source: self.source,
+            tenancy: self.tenancy,
             cluster,
             settings: [&inputs.source.file.defaults, &inputs.cluster_file.defaults],
             values: &inputs.values,
@@ -437,10 +449,15 @@ impl SourceInputs {
                 });
             }
         };
-        for problem in config.value.windows.problems() {
-            let at = config.location(&format!("/windows{}", problem.pointer));
-            let field = format!("windows{}", problem.pointer.replace('/', "."));
-            let message = format!("{field} {}", problem.message);
+        let windows = config.value.windows.problems().into_iter();
+        let windows =
+            windows.map(|problem| (format!("/windows{}", problem.pointer), problem.message));
+        let signers = config.value.signers.problems().into_iter();
+        let signers =
+            signers.map(|problem| (format!("/signers{}", problem.pointer), problem.message));
+        for (pointer, message) in windows.chain(signers) {
+            let (at, field) = (config.location(&pointer), configfile::dotted(&pointer));
+            let message = format!("{field} {message}");
             diagnostics.push(
                 Diagnostic::new(Code::BadValue, at, Scope::Source, message).with_field(field),
             );

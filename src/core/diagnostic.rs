@@ -190,6 +190,8 @@ codes! {
     TooManyManifests = "GW409", Error, "more manifests than one work may have", "Split the work folder.";
     BadObjectName = "GW410", Error, "an object name that Kubernetes refuses", "Rename the object.";
     StatusInManifest = "GW411", Warning, "a manifest with a status", "Remove `status`: it is reported by the cluster, not set from Git.";
+    // 5xx: the operator's policy
+    NotAllowed = "GW501", Error, "the operator's policy does not allow this", "Keep to what `policy` in the daemon's file allows this folder, or ask the operator for more.";
 }
 
 impl Serialize for Code {

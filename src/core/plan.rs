@@ -436,8 +436,7 @@ fn closed_text(closed: &Closed) -> String {
         Closed { until: Some(until), .. } => format!("no window is open for changes until {until}"),
         Closed { unknown_zone: Some(zone), .. } => {
             format!(
-                "the windows for changes are in the time zone {:?}, which is not known here",
-                zone
+                "the windows for changes are in the time zone {zone:?}, which is not known here"
             )
         }
         Closed { .. } => "no window is open for changes, nor will one be within a year".into(),

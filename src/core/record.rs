@@ -188,7 +188,7 @@ mod tests {
         let all = Record { abandoned: [commit(3)].into(), restored: true, ..record() };
         assert_eq!(Record::read(&all.text()), Ok(all));
         assert_eq!(Record::read("{}"), Ok(Record::default()));
-        for bad in ["", "[]", "{\"commit\": \"main\"}", "{\"moves\": -1}"] {
+        for bad in ["", "7", "{\"commit\": \"main\"}", "{\"moves\": -1}"] {
             assert!(matches!(Record::read(bad), Err(RecordError::Form(_))), "{bad}");
         }
         let huge = format!("{{\"x\": \"{}\"}}", "x".repeat(limits::RECORD_BYTES_MAX));

@@ -18,6 +18,7 @@ use super::manifests::{self, Read};
 use super::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use super::rules;
 use super::snapshot::{ObjectError, Objects};
+use super::tenancy::{self, Breach, Tenancy, Tenant};
 use super::work::{self, DeleteOption, DesiredWork, WorkBody};
 use super::yaml;
 use crate::limits;
@@ -26,6 +27,8 @@ use crate::limits;
 #[derive(Debug)]
 pub struct Inherited<'a> {
     pub source: &'a SourceId,
+    /// What the operator lets the folder do.
+    pub tenancy: &'a Tenancy,
     pub cluster: &'a ClusterName,
     /// Lowest precedence first: `gitwork.yaml`'s defaults, then `cluster.yaml`'s.
     pub settings: [&'a WorkSettings; 2],
@@ -106,6 +109,11 @@ pub fn render(
     let orphans = orphans(&manifests, &sidecars);
     let delete_option = delete_option(&settings, orphans, path, &scope, &mut diagnostics);
 
+    let allowed = key.as_ref().is_none_or(|key| {
+        let at = Place { path, work_file: work_file.as_ref(), scope: &scope };
+        check_tenancy(&at, key, &settings, &manifests, inherited, &mut diagnostics)
+    });
+
     add_snippets(&mut diagnostics, &texts);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
     let objects = manifests.iter().map(|m| (m.identity.clone(), m.origin.clone())).collect();
@@ -124,14 +132,86 @@ pub fn render(
         _ => None,
     };
     Ok(Rendered {
-        key: key.or(fallback),
+        // What is not allowed is in nobody's way: it takes no name and no object from works that are.
+        key: key.or(fallback).filter(|_| allowed),
         path: path.clone(),
         work,
-        objects,
-        crds,
+        objects: if allowed { objects } else { Vec::new() },
+        crds: if allowed { crds } else { Vec::new() },
         custom_kinds,
         diagnostics,
     })
+}
+
+/// Where a work folder's settings stand.
+struct Place<'a> {
+    path: &'a RepoPath,
+    work_file: Option<&'a Config<WorkFile>>,
+    scope: &'a Scope,
+}
+
+impl Place<'_> {
+    /// The place of a field of work.yaml; the folder where that does not set it.
+    fn of(&self, pointer: &str, is_set: impl Fn(&WorkFile) -> bool) -> Location {
+        let config = self.work_file.filter(|config| is_set(&config.value));
+        config.map_or_else(|| Location::file(self.path), |config| config.location(pointer))
+    }
+}
+
+/// Whether the operator's policy allows the work; what it does not allow is told.
+fn check_tenancy(
+    place: &Place<'_>,
+    key: &WorkKey,
+    settings: &Settings,
+    manifests: &[Manifest],
+    inherited: &Inherited<'_>,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> bool {
+    let (path, cluster) = (place.path, inherited.cluster);
+    let breaches = inherited.tenancy.breaches(&Tenant {
+        path,
+        cluster,
+        work: &key.work,
+        executor: settings.executor.as_ref(),
+        manifests,
+    });
+    for breach in &breaches {
+        let folder = || Location::file(path);
+        let (at, message) = match breach {
+            Breach::Path => {
+                (folder(), "no rule of the operator's policy is for this folder".into())
+            }
+            Breach::Cluster => {
+                (folder(), format!("this folder may have no works on the cluster {cluster}"))
+            }
+            Breach::Name => (
+                place.of("/name", |file| file.name.is_some()),
+                format!("this folder may have no work named {}", key.work),
+            ),
+            Breach::Executor(account) => {
+                let at = place.of("/executor", |file| file.executor.is_some());
+                let message = match account {
+                    Some(account) => format!("this folder may not have its objects applied as {account}"),
+                    None => "this folder must name an executor: without one its objects are applied with the agent's \
+                             own rights"
+                        .into(),
+                };
+                (at, message)
+            }
+            Breach::Object(index) => {
+                let Some(manifest) = manifests.get(*index) else { continue };
+                let kind = tenancy::kind_name(manifest);
+                let place = match manifest.identity.namespace.as_str() {
+                    "" => "for a whole cluster".to_owned(),
+                    namespace => format!("in the namespace {namespace}"),
+                };
+                let at = Location::at(&manifest.origin.file, manifest.origin.span);
+                (at, format!("this folder may have no {kind} {place}"))
+            }
+        };
+        diagnostics.push(Diagnostic::new(Code::NotAllowed, at, place.scope.clone(), message));
+    }
+    breaches.is_empty()
 }
 
 /// Reads a work folder's files, each within its limits.

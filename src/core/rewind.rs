@@ -95,6 +95,11 @@ impl Ancestry {
         }
     }
 
+    /// The head is not known to leave anything behind.
+    pub fn is_clear(&self) -> bool {
+        self.unreached.is_empty()
+    }
+
     /// Those of `commits` that the head leaves behind.
     pub fn rewound(&self, commits: &BTreeSet<CommitId>) -> BTreeSet<CommitId> {
         commits.intersection(&self.unreached).copied().collect()

@@ -225,6 +225,8 @@ struct Calendar {
     allow: Vec<Interval>,
     deny: Vec<Interval>,
     allows_always: bool,
+    /// What comes from here on is not known.
+    end: Timestamp,
 }
 
 impl Calendar {
@@ -239,6 +241,9 @@ impl Calendar {
             allow: of(&windows.allow, false),
             deny: of(&windows.deny, true),
             allows_always: windows.allow.is_empty(),
+            end: now
+                .saturating_add(Span::new().hours(24 * i64::from(days)))
+                .unwrap_or(Timestamp::MAX),
         }
     }
 
@@ -246,6 +251,9 @@ impl Calendar {
     fn opens(&self, mut at: Timestamp) -> Option<Timestamp> {
         // Each round goes past one stretch.
         for _ in 0..=self.allow.len() + self.deny.len() {
+            if at > self.end {
+                return None;
+            }
             if let Some((_, end)) = around(&self.deny, at) {
                 at = end;
             } else if self.allows_always || around(&self.allow, at).is_some() {

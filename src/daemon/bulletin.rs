@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::state::State;
 use crate::core::backoff::Setback;
-use crate::core::name::{ClusterName, WorkKey};
+use crate::core::name::{ClusterName, CommitId, WorkKey};
 use crate::core::status::source::{Refusal, SourceStatus};
 use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteError, Outcome};
@@ -30,6 +30,8 @@ pub struct Bulletin {
     sender: watch::Sender<Option<Arc<SourceStatus>>>,
     reach: Reach,
     refusals: BTreeMap<WorkKey, Refusal>,
+    /// The newest commit, where it is not applied, and why.
+    unverified: Option<(CommitId, String)>,
     /// When the next state is to be made; `None` where nothing has changed.
     due: Option<Instant>,
     last: Instant,
@@ -39,8 +41,8 @@ impl Bulletin {
     /// Answers what listens to it, too.
     pub fn new(reach: Reach) -> (Self, StatusFeed) {
         let (sender, feed) = watch::channel(None);
-        let (refusals, last) = (BTreeMap::new(), Instant::now());
-        (Self { sender, reach, refusals, due: None, last }, feed)
+        let (refusals, unverified, last) = (BTreeMap::new(), None, Instant::now());
+        (Self { sender, reach, refusals, unverified, due: None, last }, feed)
     }
 
     /// Something has changed that a state is made of.
@@ -55,6 +57,14 @@ impl Bulletin {
     /// Git wants something else now: what the hub said of the old is no word on the new.
     pub fn forget_refusals(&mut self) {
         self.refusals.clear();
+    }
+
+    /// The newest commit is not applied, for this reason, or it is.
+    pub fn set_unverified(&mut self, unverified: Option<(CommitId, String)>) {
+        if self.unverified != unverified {
+            self.unverified = unverified;
+            self.touch();
+        }
     }
 
     /// Takes in what became of a write.
@@ -86,6 +96,12 @@ impl Bulletin {
         let before = self.sender.borrow().clone();
         let status =
             state.status(&self.refusals, &unreachable, Timestamp::now(), before.as_deref());
+        let status = status.map(|mut status| {
+            if let Some((commit, why)) = &self.unverified {
+                status.refuse(*commit, why);
+            }
+            status
+        });
         let status = status.filter(|status| before.as_deref() != Some(status))?;
         tracing::debug!(source = %status.source, "{}", status.line(1_000));
         let status = Arc::new(status);

@@ -23,7 +23,8 @@ use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
-use crate::core::plan::{Effect, Plan, Reason};
+use crate::core::plan::{Effect, Plan, Reason, Step};
+use crate::core::signature::judge::Refusal;
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
@@ -47,6 +48,8 @@ pub enum EngineError {
     Read(#[from] ReadError),
     #[error("the hub cannot be read: {0}")]
     Hub(#[from] HubError),
+    #[error("the newest commit is not applied: {0}")]
+    Refused(Arc<Refusal>),
     #[error("reading the source ended in a panic; this is a bug in gitwork")]
     Panic,
 }
@@ -71,6 +74,8 @@ pub struct Engine {
     told_homeless: bool,
     /// When the commit that was read was made.
     committed_seconds: Option<i64>,
+    /// The refusal that was told.
+    told_refusal: Option<Refusal>,
     /// What is told of the source, where somebody listens.
     bulletin: Option<Bulletin>,
     /// Why the source cannot be read now.
@@ -159,6 +164,7 @@ impl Engine {
             told_left,
             told_homeless,
             committed_seconds: None,
+            told_refusal: None,
             bulletin,
             trouble,
             on_ready,
@@ -205,17 +211,17 @@ impl Engine {
                 call();
             }
             self.ask_hub(&mut looped).await;
-            if looped.fetch.is_none() && looped.next_fetch <= now {
+            if looped.fetch.is_none() && looped.next_fetch <= now && self.may_fetch() {
                 looped.hinted = false;
                 looped.fetch = self.begin_fetch();
             }
             if looped.pass.is_none() && self.state.wants_plan(now) {
                 looped.pass = self.begin_pass(now).await?;
             }
-            if let Some(bulletin) = &mut self.bulletin {
-                if let Some(status) = bulletin.publish(&self.state, clock()) {
-                    self.metrics.told(&status);
-                }
+            if let Some(bulletin) = &mut self.bulletin
+                && let Some(status) = bulletin.publish(&self.state, clock())
+            {
+                self.metrics.told(&status);
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
@@ -247,7 +253,8 @@ impl Engine {
     fn next_wake(&self, looped: &Loop) -> Instant {
         let far = clock() + Duration::from_secs(3_600);
         // What is under way ends by an event of its own.
-        let fetch = if looped.fetch.is_none() { looped.next_fetch } else { far };
+        let waits = looped.fetch.is_none() && self.may_fetch();
+        let fetch = if waits { looped.next_fetch } else { far };
         let retry = if looped.pass.is_none() { self.state.next_due() } else { None };
         let guards = if looped.pass.is_none() { self.state.guards().next_due() } else { None };
         let bulletin = self.bulletin.as_ref().and_then(Bulletin::due);
@@ -270,8 +277,17 @@ impl Engine {
         }
     }
 
+    /// A new process learns from the hub which commits were applied, before it judges what comes after them.
+    fn may_fetch(&self) -> bool {
+        let wants = self.source.as_ref().is_some_and(|source| source.wants_applied());
+        !wants || self.state.applied().is_some()
+    }
+
     fn begin_fetch(&mut self) -> Option<Fetch> {
-        let source = self.source.take()?;
+        let mut source = self.source.take()?;
+        if source.wants_applied() {
+            source.set_applied(self.state.applied().unwrap_or_default());
+        }
         let cancel = self.cancel.clone();
         Some(on_source(source, move |source| source.read(&cancel)))
     }
@@ -285,11 +301,21 @@ impl Engine {
         match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
-                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
+                let trouble = read.refused.as_ref().map(ToString::to_string);
+                self.trouble.send_if_modified(|told| {
+                    let differs = *told != trouble;
+                    *told = trouble;
+                    differs
+                });
                 self.on_read(&read, looped);
             }
             Err(error) => {
-                tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
+                match error.refusal() {
+                    Some(refusal) => self.tell_refusal(Some(refusal)),
+                    None => {
+                        tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
+                    }
+                }
                 self.metrics.fetched(&self.id, false);
                 self.trouble.send_replace(Some(with_causes(&error)));
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);
@@ -305,6 +331,7 @@ impl Engine {
         if let Some(time) = read.spent.render {
             self.metrics.spent(&self.id, Stage::Render, time);
         }
+        self.tell_refusal(read.refused.as_deref());
         if !self.state.set_desired(&read.desired) {
             return;
         }
@@ -389,8 +416,7 @@ impl Engine {
         let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
             return Ok(None);
         };
-        self.ask_ancestry(&desired, now).await?;
-        if !self.state.knows_ancestry() {
+        if !self.ask_ancestry(&desired, now).await? {
             return Ok(None);
         }
         self.ask_history(&desired, now).await?;
@@ -479,18 +505,19 @@ impl Engine {
         self.state.set_time(Timestamp::now(), &|name| TimeZone::get(name).ok());
     }
 
-    /// Asks Git which of the applied commits the head builds on. Without an answer nothing is planned.
+    /// Asks Git which of the applied commits the head builds on. Answers whether all is known: without it nothing is
+    /// planned.
     async fn ask_ancestry(
         &mut self,
         desired: &Arc<Desired>,
         now: Instant,
-    ) -> Result<(), EngineError> {
-        let Some(head) = desired.commit else { return Ok(()) };
+    ) -> Result<bool, EngineError> {
+        let Some(head) = desired.commit else { return Ok(true) };
         // One question about the old head, one about all commits, one about those that an approval names.
         for _ in 0..3 {
-            let commits = self.state.take_unknown_ancestry(now);
+            let Some(commits) = self.state.take_unknown_ancestry(now) else { return Ok(false) };
             if commits.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             let (asked, cancel) = (commits.clone(), self.cancel.clone());
             match self.with_source(move |source| source.unreached(head, &asked, &cancel)).await? {
@@ -499,10 +526,10 @@ impl Engine {
                     tracing::error!(source = %self.id, %error, "Git's history cannot be read; nothing is changed");
                     self.state.postpone_history(now);
                 }
-                None => return Ok(()),
+                None => return Ok(false),
             }
         }
-        Ok(())
+        Ok(self.state.knows_ancestry())
     }
 
     /// Writes the source's record where the plan needs it. Answers whether the plan may be carried out.
@@ -585,15 +612,18 @@ impl Engine {
 
     /// Makes one pass, waits for nothing, and answers the plan that is left after it.
     pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
-        let cancel = self.cancel.clone();
-        let read = self.with_source(move |source| source.read(&cancel)).await?;
-        let read = read.ok_or(EngineError::Panic)??;
-        self.state.set_desired(&read.desired);
-        tell_read(&self.id, &read);
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
         let said = self.hub.directives(&self.id).await?;
         self.state.set_directives(Some(said), clock());
         self.state.set_record(self.hub.record(&self.id).await?);
+        let (cancel, applied) = (self.cancel.clone(), self.state.applied().unwrap_or_default());
+        let read = self.with_source(move |source| {
+            source.set_applied(applied);
+            source.read(&cancel)
+        });
+        let read = read.await?.ok_or(EngineError::Panic)??;
+        self.state.set_desired(&read.desired);
+        tell_read(&self.id, &read);
         // Once to act, once more where a name turned out to be taken or an object to be newer.
         for _ in 0..2 {
             let now = clock();
@@ -611,12 +641,38 @@ impl Engine {
         }
         let plan = self.state.plan().unwrap_or_default();
         self.tell_plan(&plan);
-        Ok((plan, read.desired))
+        match read.refused {
+            Some(refusal) => Err(EngineError::Refused(refusal)),
+            None => Ok((plan, read.desired)),
+        }
+    }
+
+    /// Says once that the newest commit is not applied, and once that it is.
+    fn tell_refusal(&mut self, refusal: Option<&Refusal>) {
+        self.metrics.verified(&self.id, refusal.is_some());
+        if let Some(bulletin) = &mut self.bulletin {
+            bulletin.set_unverified(refusal.map(|refusal| (refusal.head, refusal.to_string())));
+        }
+        if self.told_refusal.as_ref() == refusal {
+            return;
+        }
+        match refusal {
+            Some(refusal) => tracing::error!(
+                source = %self.id, commit = %refusal.commit, rule = refusal.rule,
+                key = refusal.key.as_deref().unwrap_or("none"),
+                "{refusal}; the hub stays at the last verified commit"
+            ),
+            None => tracing::info!(source = %self.id, "the newest commit is verified"),
+        }
+        self.told_refusal = refusal.cloned();
     }
 
     fn tell_plan(&mut self, plan: &Plan) {
         self.metrics.planned(&self.id, plan);
-        if let Some(seconds) = self.committed_seconds.filter(|_| plan.is_settled()) {
+        let is_as_git_wants = |step: &Step| step.is_settled() || step.reason == Reason::Suspended;
+        if let Some(seconds) = self.committed_seconds
+            && plan.steps.iter().all(is_as_git_wants)
+        {
             self.metrics.synced(&self.id, seconds);
         }
         let mut told = BTreeMap::new();

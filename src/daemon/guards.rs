@@ -146,7 +146,7 @@ impl Guards {
     pub fn to_ask(&self, desired: &Desired, observed: &Observed) -> BTreeSet<CommitId> {
         let Some(head) = desired.commit else { return BTreeSet::new() };
         let mut commits = rewind::applied(&desired.source, observed, self.recorded());
-        let unreached = !self.ancestry.rewound(&commits).is_empty();
+        let unreached = !self.ancestry.is_clear() && !self.ancestry.rewound(&commits).is_empty();
         // What an approval names is asked about only where there may be something to approve.
         if unreached {
             commits.extend(self.rewinds(desired).into_iter().map(|rewind| rewind.to));
@@ -206,7 +206,7 @@ impl Guards {
     fn apply_rewind(&mut self, policy: &mut Policy, desired: &Desired, observed: &Observed) {
         policy.held_rewind = None;
         self.left.clear();
-        let Some(head) = desired.commit else { return };
+        let Some(head) = desired.commit.filter(|_| !self.ancestry.is_clear()) else { return };
         let applied = rewind::applied(&desired.source, observed, self.recorded());
         let left = self.ancestry.rewound(&applied);
         if left.is_empty() {
@@ -229,10 +229,12 @@ impl Guards {
     }
 
     /// Nothing of the plan is held by a guard that judges commits, so that the rules of this commit count for the next.
+    /// Those of a commit that could not be read whole are none.
     pub fn leaves_nothing_held(policy: &Policy, desired: &Desired, plan: &Plan) -> bool {
         let judges = Guard::ALL.into_iter().filter(|guard| *guard != Guard::Suspension);
         let held: usize = judges.map(|guard| plan.held_by(guard)).sum();
-        held == 0 && policy.suspensions.source.is_none() && !desired.suspended.source
+        let is_read = !desired.frozen.source && !desired.frozen.deletes;
+        held == 0 && is_read && policy.suspensions.source.is_none() && !desired.suspended.source
     }
 
     /// The rules of this commit count for the next one from now on.
@@ -254,7 +256,8 @@ impl Guards {
         if self.restored {
             return Some(Record::after_restore(recorded, self.known_moves));
         }
-        let on_hub = rewind::applied(&desired.source, observed, None);
+        let gave_up = recorded.is_some_and(|record| !record.abandoned.is_empty());
+        let on_hub = gave_up.then(|| rewind::applied(&desired.source, observed, None));
         let effects = || plan.effects().map(|(_, effect)| effect);
         Record::next(
             recorded,
@@ -262,7 +265,7 @@ impl Guards {
                 head: desired.commit,
                 rules: desired.rules.clone(),
                 left: self.left.iter().take(limits::ABANDONED_MAX).copied().collect(),
-                on_hub: Some(&on_hub),
+                on_hub: on_hub.as_ref(),
                 free,
                 removes: effects().any(|effect: &Effect| !effect.writes_content()),
                 writes: effects().next().is_some(),
@@ -277,5 +280,146 @@ impl Guards {
         self.restored = false;
         self.record = Some(Some(stored));
         self.record_due = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::core::desired::{Frozen, Suspended};
+    use crate::core::name::{ObjectId, SourceId};
+    use crate::core::record::Rules;
+
+    fn commit(number: u8) -> CommitId {
+        ObjectId([number; 20])
+    }
+
+    fn desired(head: u8) -> Desired {
+        Desired {
+            source: SourceId::parse("fleet").unwrap(),
+            commit: Some(commit(head)),
+            works: BTreeMap::new(),
+            frozen: Frozen::default(),
+            rules: Rules::default(),
+            approved: Approvals::default(),
+            suspended: Suspended::default(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    fn stored(record: Record) -> Option<StoredRecord> {
+        Some(StoredRecord { record, resource_version: "1".into() })
+    }
+
+    fn policy(guards: &mut Guards, desired: &Desired, now: &str) -> Policy {
+        let mut policy = Policy::default();
+        let now = now.parse().unwrap();
+        guards.apply(&mut policy, desired, &Observed::default(), now, &|_| None);
+        policy
+    }
+
+    const NOON: &str = "2026-11-20T12:00:00Z";
+
+    #[test]
+    fn a_clock_that_jumps_opens_and_closes_windows_and_nothing_else() {
+        let windows: ChangeWindows =
+            serde_yaml::from_str("{allow: [{start: '09:00', end: '17:00'}]}").unwrap();
+        let options = GuardOptions { windows, ..GuardOptions::default() };
+        let mut guards = Guards::new(options, 0);
+        guards.set_record(None, false);
+        let mut policies = Vec::new();
+        for (now, open) in [
+            (NOON, true),
+            ("2026-11-20T20:00:00Z", false),
+            ("1970-01-01T00:00:00Z", false),
+            ("2100-02-28T16:59:59Z", true),
+            (NOON, true),
+        ] {
+            let mut policy = policy(&mut guards, &desired(1), now);
+            assert_eq!(policy.closed.take().is_none(), open, "{now}");
+            policies.push(policy);
+        }
+        policies.dedup();
+        assert_eq!(policies.len(), 1, "all else is the same");
+    }
+
+    #[test]
+    fn a_hub_whose_record_is_older_than_what_is_remembered_was_restored() {
+        let record = |moves| stored(Record { moves, ..Record::default() });
+        for (known, found, has_works, restored) in [
+            (0, None, true, false),
+            (3, record(3), true, false),
+            (3, record(4), true, false),
+            (3, record(2), false, true),
+            (3, None, true, true),
+            // A hub that knows nothing at all of the source is a new one.
+            (3, None, false, false),
+        ] {
+            let mut guards = Guards::new(GuardOptions::default(), known);
+            guards.set_record(found.clone(), has_works);
+            let policy = policy(&mut guards, &desired(1), NOON);
+            assert_eq!(policy.restored.is_some(), restored, "{known} {found:?} {has_works}");
+            let plan = Plan::default();
+            let next = guards.record_to_write(&desired(1), &Observed::default(), &plan, true);
+            assert_eq!(next.as_ref().is_some_and(|next| next.restored), restored, "{next:?}");
+            assert!(next.is_none_or(|next| next.moves > known));
+        }
+    }
+
+    #[test]
+    fn on_a_restored_hub_a_rewind_is_held_whatever_the_policy() {
+        for (rewind, restored, held) in [
+            (RewindPolicy::Hold, false, true),
+            (RewindPolicy::Warn, false, false),
+            (RewindPolicy::Follow, false, false),
+            (RewindPolicy::Warn, true, true),
+            (RewindPolicy::Follow, true, true),
+        ] {
+            let options = GuardOptions { rewind, ..GuardOptions::default() };
+            let mut guards = Guards::new(options, 0);
+            let record = Record { commit: Some(commit(9)), restored, ..Record::default() };
+            guards.set_record(stored(record), true);
+            let desired = desired(1);
+            let asked = guards.to_ask(&desired, &Observed::default());
+            assert_eq!(asked, [commit(9)].into());
+            guards.learn(commit(1), &asked, &asked.clone());
+            let policy = policy(&mut guards, &desired, NOON);
+            assert_eq!(policy.held_rewind.is_some(), held, "{rewind:?} {restored}");
+            assert_eq!(guards.followed().is_some(), !held && rewind == RewindPolicy::Warn);
+        }
+    }
+
+    #[test]
+    fn a_commit_that_cannot_be_read_brings_no_rules_for_the_next() {
+        let free = |frozen: Frozen| {
+            let desired = Desired { frozen, ..desired(1) };
+            Guards::leaves_nothing_held(&Policy::default(), &desired, &Plan::default())
+        };
+        assert!(free(Frozen::default()));
+        assert!(!free(Frozen { source: true, ..Frozen::default() }));
+        assert!(!free(Frozen { deletes: true, ..Frozen::default() }));
+    }
+
+    #[test]
+    fn a_wish_to_sync_is_heard_once_and_none_of_before_the_start() {
+        let mut guards = Guards::new(GuardOptions::default(), 0);
+        let said = |text: &str| {
+            let reconcile = Some(text.to_owned());
+            Some(Directives { reconcile, ..Directives::default() })
+        };
+        let now = Instant::now();
+        assert!(guards.wants_directives(now) && !guards.is_known());
+        assert_eq!(guards.set_directives(None, now), (false, false));
+        assert!(!guards.wants_directives(now + Duration::from_secs(1)));
+        assert!(guards.wants_directives(now + limits::DIRECTIVES_RETRY));
+        assert_eq!(guards.set_directives(said("one"), now), (true, false));
+        assert_eq!(guards.set_directives(said("one"), now), (false, false));
+        assert_eq!(guards.set_directives(said("two"), now), (true, true));
+        // What cannot be read changes nothing of what is known.
+        assert_eq!(guards.set_directives(None, now), (false, false));
+        assert_eq!(guards.set_directives(said("two"), now), (false, false));
     }
 }

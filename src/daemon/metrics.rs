@@ -125,6 +125,7 @@ pub struct Metrics {
     hub_requests: Family<HubRequest, Counter>,
     forge_writes: Family<ForgeWrite, Counter>,
     branch_commits: Family<Result, Counter>,
+    refused: Family<OfSource, Gauge>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -163,6 +164,11 @@ impl Default for Metrics {
                 of,
                 "held_works",
                 "Works that the last plan holds, by the guard that does",
+            ),
+            refused: family(
+                of,
+                "refused_commit",
+                "1 while the newest commit is refused for its signatures",
             ),
             webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
             durations: {
@@ -219,6 +225,11 @@ impl Metrics {
             let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             self.last_fetch.get_or_create(&of_source(source)).set(seconds);
         }
+    }
+
+    /// Whether the newest commit is refused for its signatures.
+    pub fn verified(&self, source: &SourceId, refused: bool) {
+        self.refused.get_or_create(&of_source(source)).set(i64::from(refused));
     }
 
     pub fn rendered(&self, source: &SourceId, desired: &Desired) {
@@ -296,5 +307,36 @@ impl Metrics {
         // Writing to a string does not fail.
         let _infallible = text::encode(&mut out, &self.registry);
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::name::{ClusterName, WorkKey, WorkName};
+    use crate::core::plan::{Reason, Step};
+
+    #[test]
+    fn what_guards_hold_is_counted_and_no_longer_once_it_is_let_go() {
+        let metrics = Metrics::default();
+        let source = SourceId::parse("fleet").unwrap();
+        let key = WorkKey {
+            cluster: ClusterName::parse("edge-1").unwrap(),
+            work: WorkName::parse("web").unwrap(),
+        };
+        let planned = |reason: Reason| {
+            let step = Step { key: key.clone(), path: None, effect: None, reason };
+            metrics.planned(&source, &Plan { commit: None, steps: vec![step] });
+            metrics.encode()
+        };
+        let line = |guard: &str, works: usize| {
+            format!("gitwork_held_works{{source=\"fleet\",guard=\"{guard}\"}} {works}\n")
+        };
+        let held = planned(Reason::Suspended);
+        assert!(
+            held.contains(&line("suspension", 1)) && held.contains(&line("rewind", 0)),
+            "{held}"
+        );
+        assert!(planned(Reason::UpToDate).contains(&line("suspension", 0)));
     }
 }

@@ -34,6 +34,11 @@ pub trait SourceReader: Send + 'static {
         commits: &BTreeSet<CommitId>,
         cancel: &AtomicBool,
     ) -> Result<BTreeSet<CommitId>, ReadError>;
+    /// It wants to be told which commits were applied, before it reads.
+    fn wants_applied(&self) -> bool {
+        false
+    }
+    fn set_applied(&mut self, _applied: BTreeSet<CommitId>) {}
     fn known_moves(&self) -> u64;
     fn remember_moves(&self, moves: u64) -> std::io::Result<()>;
     /// `None`: the next call may block, and so has to be made on a thread that may. A source in memory never blocks
@@ -73,6 +78,12 @@ impl SourceReader for Source {
         cancel: &AtomicBool,
     ) -> Result<BTreeSet<CommitId>, ReadError> {
         Self::unreached(self, head, commits, cancel)
+    }
+    fn wants_applied(&self) -> bool {
+        Self::wants_applied(self)
+    }
+    fn set_applied(&mut self, applied: BTreeSet<CommitId>) {
+        Self::set_applied(self, applied);
     }
     fn known_moves(&self) -> u64 {
         Self::known_moves(self)

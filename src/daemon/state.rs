@@ -15,6 +15,7 @@ use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
 use crate::core::record::Record;
+use crate::core::rewind;
 use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
 use crate::hub::{HubError, HubEvent, StoredRecord};
@@ -80,6 +81,12 @@ impl State {
 
     pub fn desired(&self) -> Option<&Arc<Desired>> {
         self.desired.as_ref()
+    }
+
+    /// The commits that the hub says were applied; `None` before it is known what the hub has.
+    pub fn applied(&self) -> Option<BTreeSet<CommitId>> {
+        let observed = self.observed.as_ref()?;
+        Some(rewind::applied(&self.source, observed, self.guards.recorded()))
     }
 
     /// Both sides are known, so that there is something to plan.
@@ -344,25 +351,26 @@ impl State {
         self.dirty = true;
     }
 
-    /// Commits to ask Git about now, before the next plan. As for [`Self::take_unknown_departed`], nothing wakes the
-    /// loop for a time that has come.
-    pub fn take_unknown_ancestry(&mut self, now: Instant) -> BTreeSet<CommitId> {
-        if self.history_due.is_some_and(|due| due > now) {
-            return BTreeSet::new();
+    /// Commits to ask Git about now, before the next plan; `None` where that has to wait. As for
+    /// [`Self::take_unknown_departed`], nothing wakes the loop for a time that has come.
+    pub fn take_unknown_ancestry(&mut self, now: Instant) -> Option<BTreeSet<CommitId>> {
+        let waits = self.history_due.is_some_and(|due| due > now);
+        if !waits {
+            self.history_due = None;
         }
-        self.history_due = None;
-        match (&self.desired, &self.observed) {
-            (Some(desired), Some(observed)) => self.guards.to_ask(desired, observed),
-            _ => BTreeSet::new(),
-        }
+        let commits = self.unknown_ancestry()?;
+        (commits.is_empty() || !waits).then_some(commits)
+    }
+
+    /// Commits that Git has to be asked about before the next plan; `None` while not both sides are known.
+    fn unknown_ancestry(&self) -> Option<BTreeSet<CommitId>> {
+        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        Some(self.guards.to_ask(desired, observed))
     }
 
     /// Whether Git has answered all that has to be known of the head.
     pub fn knows_ancestry(&self) -> bool {
-        match (&self.desired, &self.observed) {
-            (Some(desired), Some(observed)) => self.guards.to_ask(desired, observed).is_empty(),
-            _ => false,
-        }
+        self.unknown_ancestry().is_some_and(|commits| commits.is_empty())
     }
 
     pub fn set_ancestry(

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::core::name::{CommitId, SourceId};
+use crate::core::report::harmless;
 use crate::core::status::State;
 use crate::core::status::source::SourceStatus;
 use crate::core::status::turn::{Note, Pace, Turn, turns};
@@ -103,11 +104,11 @@ fn log(turn: &Turn<'_>, source: &SourceId, commit: Option<CommitId>) {
         return;
     };
     let state = now.state.as_str();
-    let reason = now.reason();
+    let reason = now.reason().map(|reason| harmless(&reason));
     let commit = now.commit.or(commit).map(|commit| commit.to_string());
-    let message = now.message().unwrap_or_default();
     if now.state.is_failure() {
-        tracing::warn!(%source, cluster, work, before, state, reason, commit, message, "the work is {state}");
+        let why = harmless(&now.message().unwrap_or_default());
+        tracing::warn!(%source, cluster, work, before, state, reason, commit, why, "the work is {state}");
     } else {
         tracing::info!(%source, cluster, work, before, state, reason, commit, "the work is {state}");
     }

@@ -4,6 +4,7 @@
 //! - [`repository`]: what is asked of a repository on disk: snapshots, ancestry, revisions.
 //! - [`history`]: which commit changed or removed a work folder.
 //! - [`directory`]: a folder as it is on disk, uncommitted changes included.
+//! - [`range`]: which commits and files are new.
 //! - [`local`]: an existing clone, found from a folder inside it.
 //! - [`statusbranch`]: the branch with the clusters' status, pushed.
 //! - [`watch`]: hints that a folder has changed.
@@ -16,6 +17,7 @@ pub mod error;
 pub mod history;
 pub mod local;
 pub mod mirror;
+pub mod range;
 pub mod remote;
 pub mod repository;
 pub mod statusbranch;

@@ -10,6 +10,7 @@ use git2::{ErrorCode, ObjectType, Oid};
 
 use super::error::ReadError;
 use crate::core::name::{CommitId, ObjectId, RepoPath};
+use crate::core::signature::{SignatureError, Signed};
 use crate::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use crate::limits;
 
@@ -41,15 +42,6 @@ pub struct CommitFacts {
     pub committed_seconds: i64,
     /// The first line of its message.
     pub summary: String,
-}
-
-/// A signed object, for whoever checks signatures.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signed {
-    /// The armoured signature, SSH or OpenPGP.
-    pub signature: Vec<u8>,
-    /// What was signed.
-    pub content: Vec<u8>,
 }
 
 /// The tree at one path of one commit, with the objects to read it.
@@ -221,14 +213,19 @@ impl Repository {
         })
     }
 
-    /// The signature of a commit, if it has one.
-    pub fn signature(&self, id: CommitId) -> Result<Option<Signed>, ReadError> {
-        self.find_commit(id)?;
+    /// The signature of a commit, if it has one that can be asked about.
+    pub fn signature(&self, id: CommitId) -> Result<Result<Signed, SignatureError>, ReadError> {
+        let odb = self.git.odb().map_err(|e| self.failed(e))?;
+        let (size, _) = odb.read_header(oid(id)).map_err(|e| self.failed(e))?;
+        let limit = limits::COMMIT_BYTES_MAX;
+        if size > limit {
+            return Ok(Err(SignatureError::TooLarge { limit }));
+        }
         match self.git.extract_signature(&oid(id), None) {
             Ok((signature, content)) => {
-                Ok(Some(Signed { signature: signature.to_vec(), content: content.to_vec() }))
+                Ok(Ok(Signed { signature: signature.to_vec(), content: content.to_vec() }))
             }
-            Err(e) if e.code() == ErrorCode::NotFound => Ok(None),
+            Err(e) if e.code() == ErrorCode::NotFound => Ok(Err(SignatureError::Unsigned)),
             Err(e) => Err(self.failed(e)),
         }
     }

@@ -1,12 +1,11 @@
 //! What an answer of the API server means. Pure: status code and body in, [`HubError`] out.
 
 use http::{HeaderMap, StatusCode, header};
-use k8s_openapi::ByteString;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{HubError, bounded};
 use crate::core::name::{ClusterName, WorkKey};
+use crate::core::secret;
 
 /// What was asked of ManifestWorks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,25 +196,8 @@ fn told(code: u16, status: &Status) -> String {
 
 fn hide_secrets(message: &mut String, spec: &Value) {
     let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
-    let secrets =
-        manifests.into_iter().flatten().filter(|m| m.get("kind") == Some(&"Secret".into()));
-    let values = secrets.flat_map(|secret| {
-        let maps =
-            ["data", "stringData"].into_iter().filter_map(|field| secret.get(field)?.as_object());
-        maps.flat_map(|map| map.values())
-    });
-    let mut texts: Vec<String> = Vec::new();
-    for value in values {
-        texts.extend(value.as_str().map(str::to_owned));
-        // `data` is base64, and who looks into it may quote what is inside.
-        let decoded = ByteString::deserialize(value).ok();
-        texts.extend(decoded.and_then(|bytes| String::from_utf8(bytes.0).ok()));
-    }
-    // The longest first: the rest of one whose beginning is another's would stay.
-    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    for text in texts.iter().filter(|text| !text.is_empty()) {
-        *message = message.replace(text, "(hidden)");
-    }
+    let objects = manifests.into_iter().flatten().filter_map(Value::as_object);
+    secret::hide(message, objects);
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ impl Browser {
         let tab =
             Tab { browser: self, session: attached["sessionId"].as_str().unwrap().to_owned() };
         for domain in ["Page", "Runtime", "Log", "Network"] {
-            tab.ask(&format!("{domain}.enable"), json!({}));
+            tab.ask(&format!("{domain}.enable"), &json!({}));
         }
         tab.resize(width, height);
         tab
@@ -143,8 +143,8 @@ fn listen(output: ChildStdout, answers: &Answers, events: &Events) {
 }
 
 impl Tab<'_> {
-    fn ask(&self, method: &str, params: Value) -> Value {
-        self.browser.ask(Some(&self.session), method, &params).unwrap()
+    fn ask(&self, method: &str, params: &Value) -> Value {
+        self.browser.ask(Some(&self.session), method, params).unwrap()
     }
 
     fn events(&self, method: &str) -> Vec<Value> {
@@ -157,17 +157,17 @@ impl Tab<'_> {
     pub fn resize(&self, width: u32, height: u32) {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        self.ask("Emulation.setDeviceMetricsOverride", size);
+        self.ask("Emulation.setDeviceMetricsOverride", &size);
     }
 
     /// `dark` or `light`.
     pub fn set_scheme(&self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        self.ask("Emulation.setEmulatedMedia", json!({ "features": features }));
+        self.ask("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
     pub fn open(&self, url: &str) {
-        self.ask("Page.navigate", json!({ "url": url }));
+        self.ask("Page.navigate", &json!({ "url": url }));
     }
 
     /// The value of a JavaScript expression in the page.
@@ -231,14 +231,14 @@ impl Tab<'_> {
         } else if key == "Enter" {
             event["text"] = "\r".into();
         }
-        self.ask("Input.dispatchKeyEvent", event.clone());
+        self.ask("Input.dispatchKeyEvent", &event);
         event["type"] = "keyUp".into();
-        self.ask("Input.dispatchKeyEvent", event);
+        self.ask("Input.dispatchKeyEvent", &event);
     }
 
     /// Types into what has the focus.
     pub fn write(&self, text: &str) {
-        self.ask("Input.insertText", json!({ "text": text }));
+        self.ask("Input.insertText", &json!({ "text": text }));
     }
 
     /// Clicks into the middle of what the selector finds.
@@ -252,13 +252,13 @@ impl Tab<'_> {
             let event = json!({
                 "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1,
             });
-            self.ask("Input.dispatchMouseEvent", event);
+            self.ask("Input.dispatchMouseEvent", &event);
         }
     }
 
     /// What the page shows, as a PNG.
     pub fn picture(&self) -> Vec<u8> {
-        let answer = self.ask("Page.captureScreenshot", json!({ "format": "png" }));
+        let answer = self.ask("Page.captureScreenshot", &json!({ "format": "png" }));
         let text = answer["data"].as_str().unwrap();
         base64::engine::general_purpose::STANDARD.decode(text).unwrap()
     }

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 mod deletes;
 mod reads;
+mod records;
 mod writes;
 
 /// A hub with one cluster namespace, and the hands of other users on it. All of these panic where the hub
@@ -75,6 +76,7 @@ contract! {
     reads::a_watch_begins_with_the_whole_state_and_follows_it,
     reads::a_watch_tells_when_a_work_leaves_the_source,
     reads::a_watch_is_silent_about_other_sources,
+    records::a_record_reads_back_and_is_written_over_the_one_that_was_read_only,
 }
 
 /// One test's own names on the hub.

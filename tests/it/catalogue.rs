@@ -7,9 +7,10 @@ use std::path::Path;
 
 use gitwork::core::diagnostic::{Code, Diagnostic, Severity};
 use gitwork::core::report::{Style, write_one};
+use gitwork::core::tenancy::{Tenancy, TenantRule};
 use gitwork::limits;
 
-use crate::memory::{File, render};
+use crate::memory::{File, render_within};
 
 /// Compares a generated file with what stands in the repository, or writes it.
 pub fn assert_up_to_date(path: &str, text: &str) {
@@ -181,12 +182,24 @@ fn example(code: Code) -> Files {
         Code::StatusInManifest => manifest(
             "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\nstatus: {phase: Active}\n",
         ),
+        // Where the policy allows objects in the namespace shop only.
+        Code::NotAllowed => manifest(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: kube-system}\n",
+        ),
     }
 }
 
 /// What the example's repository says about the code.
 fn found(code: Code) -> Vec<Diagnostic> {
-    render(&example(code)).diagnostics.into_iter().filter(|d| d.code == code).collect()
+    // The operator's policy is no part of the repository.
+    let rule = TenantRule { namespaces: Some(vec!["shop".into()]), ..TenantRule::default() };
+    let rules = if code == Code::NotAllowed { vec![rule] } else { Vec::new() };
+    let tenancy: Tenancy = rules.into();
+    render_within(&example(code), tenancy)
+        .diagnostics
+        .into_iter()
+        .filter(|d| d.code == code)
+        .collect()
 }
 
 /// The most that the page shows of one file, and the most files.
@@ -259,11 +272,12 @@ hub as it is, is neither changed nor deleted, and all others go on. A *warning* 
 `-o sarif` gives SARIF 2.1.0, for code scanning on a forge.
 ";
 
-const CHAPTERS: [(&str, &str); 4] = [
+const CHAPTERS: [(&str, &str); 5] = [
     ("GW1", "Reading files"),
     ("GW2", "Layout"),
     ("GW3", "Configuration files and sidecars"),
     ("GW4", "Manifests"),
+    ("GW5", "The operator's policy"),
 ];
 
 #[test]

@@ -8,6 +8,11 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use gitwork::api::cluster::ManagedCluster;
+use gitwork::core::approval::Approval;
+use gitwork::core::diagnostic::Scope;
+use gitwork::core::name::SourceId;
+use gitwork::hub::directives::{Operator, SayError};
+use gitwork::hub::{Hub, KubeHub};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -196,6 +201,74 @@ async fn the_service_account_writes_works_and_reads_no_secrets() {
         let status = reviews.create(&params, &review).await.unwrap().status.unwrap();
         assert!(!status.allowed, "{verb} {group}/{resource} {subresource} is allowed");
     }
+}
+
+/// What the commands of operators need is in the roles for them, and nothing more.
+#[tokio::test]
+async fn operators_say_all_that_they_may_with_the_roles_for_them() {
+    installed().await;
+    let hub = harness::hub().await;
+    let bindings = r#"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: ann, namespace: gitwork}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: ann, namespace: gitwork}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gitwork-operator}
+subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: ann}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gitwork-operator}
+subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
+"#;
+    apply(hub.client(), bindings).await.unwrap();
+    let ann = Client::try_from(hub.config_for("gitwork", "ann").await).unwrap();
+    let expected: BTreeSet<String> = [
+        rules(WORK, "manifestworks", &["get", "list", "watch", "patch"]),
+        rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
+        rules("", "configmaps", &["get", "create", "patch"]),
+        rules("coordination.k8s.io", "leases", &["get"]),
+    ]
+    .concat()
+    .into_iter()
+    .collect();
+    let counted = || async {
+        let granted = granted(ann.clone(), "gitwork").await;
+        if granted == expected { Ok(()) } else { Err(format!("granted: {granted:?}")) }
+    };
+    eventually("exactly the rights of an operator to count", DEADLINE, counted).await.unwrap();
+
+    let source = SourceId::parse("operated").unwrap();
+    let at = "2026-11-20T12:00:00Z".to_owned();
+    let operator = Operator { client: &ann, namespace: "gitwork", source: &source, at };
+    let who = operator.suspend(&Scope::Source, Some("a try".into())).await.unwrap();
+    assert_eq!(who, "system:serviceaccount:gitwork:ann");
+    operator.reconcile().await.unwrap();
+    let approval = Approval::Restored { source: source.clone(), moves: 3 };
+    operator.approve(&approval, |_| true).await.unwrap();
+    let daemon = KubeHub::new(installed_hub().await);
+    let said = daemon.directives(&source).await.unwrap();
+    let suspension = said.suspensions.source.unwrap();
+    assert_eq!((&suspension.by, suspension.reason.as_deref()), (&who, Some("a try")));
+    assert_eq!((said.approvals.restored, said.reconcile.is_some()), ([3].into(), true));
+    assert!(operator.resume(&Scope::Source).await.unwrap());
+    assert!(!operator.resume(&Scope::Source).await.unwrap());
+    let said = daemon.directives(&source).await.unwrap();
+    assert!(said.suspensions.source.is_none() && !said.approvals.restored.is_empty());
+
+    // The daemon cannot say anything: it does not approve of what it does.
+    let deaf = installed_hub().await;
+    let itself =
+        Operator { client: &deaf, namespace: "gitwork", source: &source, at: "now".into() };
+    let refused = itself.approve(&approval, |_| true).await.unwrap_err();
+    assert!(matches!(refused, SayError::Refused { .. }), "{refused}");
+    let nowhere =
+        Operator { client: &ann, namespace: "elsewhere", source: &source, at: "now".into() };
+    assert!(nowhere.reconcile().await.is_err());
 }
 
 /// The namespace takes only pods of the restricted Pod Security Standard, which the API server

@@ -353,23 +353,27 @@ fn every_invariant_names_tests_that_exist() {
     assert!(invariants >= 8, "{invariants}");
 }
 
+/// In the last cell of each row of a page's tables.
 #[test]
-fn every_guarantee_names_tests_that_exist() {
-    let page = Page::read("docs/guarantees.md");
+fn every_guarantee_and_every_threat_names_tests_that_exist() {
     let mut known = BTreeSet::new();
     functions(&repository().join("src"), &mut known);
     functions(&repository().join("tests"), &mut known);
-    let mut guarantees = 0;
-    for row in page.text.lines().filter(|line| line.starts_with("| ")).skip(1) {
-        guarantees += 1;
-        let shown = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
-        let names: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
-        assert!(!names.is_empty(), "no test is named: {row}");
-        for name in names {
-            assert!(known.contains(name), "there is no test {name}");
+    for path in ["docs/guarantees.md", "docs/threat-model.md"] {
+        let mut rows = 0;
+        let page = Page::read(path);
+        let lines = page.text.lines().filter(|line| line.starts_with("| "));
+        for row in lines.filter(|line| !line.ends_with(" shown by |")) {
+            rows += 1;
+            let shown = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+            let names: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+            assert!(!names.is_empty(), "no test is named: {row}");
+            for name in names {
+                assert!(known.contains(name), "there is no test {name}");
+            }
         }
+        assert!(rows >= 10, "{path}: {rows}");
     }
-    assert!(guarantees >= 10, "{guarantees}");
 }
 
 /// The texts of all Rust files of the product, with the lines of a broken string joined.

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use gitwork::core::name::{CommitId, ObjectId, RepoPath};
+use gitwork::core::signature::SignatureError;
 use gitwork::core::snapshot::{EntryKind, ObjectError, Objects as _};
 use gitwork::git::directory::DirectoryError;
 use gitwork::git::history::{self, Departed};
@@ -184,7 +185,7 @@ fn clones_are_found_from_a_folder_inside() {
     assert_eq!(repository.resolve("main").unwrap(), commit);
     assert_eq!(repository.resolve(&commit.short()).unwrap(), commit);
     assert_eq!(repository.commit(commit).unwrap().author_name, "Ada Example");
-    assert!(repository.signature(commit).unwrap().is_none());
+    assert_eq!(repository.signature(commit).unwrap(), Err(SignatureError::Unsigned));
     let snapshot = repository.snapshot(commit, inside.path()).unwrap();
     assert!(snapshot.tree(snapshot.root).unwrap().contains_key("a"));
     let missing = repository.snapshot(commit, &path("fleet/none"));

@@ -38,6 +38,7 @@ mod rendering;
 mod report;
 mod review;
 mod schemas;
+mod signatures;
 #[path = "../simulation/mod.rs"]
 mod simulation;
 mod state;

@@ -7,6 +7,7 @@ use gitwork::core::desired::{Desired, Renderer};
 use gitwork::core::digest::Digest;
 use gitwork::core::name::{ObjectId, SourceId};
 use gitwork::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+use gitwork::core::tenancy::Tenancy;
 
 /// Trees and blobs by id; equal content has equal ids, as in Git.
 #[derive(Default)]
@@ -101,7 +102,13 @@ pub fn source() -> SourceId {
 
 /// Renders a repository from nothing.
 pub fn render(files: &BTreeMap<String, File>) -> Desired {
+    render_within(files, Tenancy::default())
+}
+
+/// As `render`, with what the operator lets the folders do.
+pub fn render_within(files: &BTreeMap<String, File>, tenancy: Tenancy) -> Desired {
     let mut objects = MemoryObjects::default();
     let root = objects.add(files);
-    Renderer::new(source()).render(&Snapshot { commit: None, root, objects: &objects }).unwrap()
+    let mut renderer = Renderer::new(source()).within(tenancy);
+    renderer.render(&Snapshot { commit: None, root, objects: &objects }).unwrap()
 }

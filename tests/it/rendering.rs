@@ -6,10 +6,11 @@ use gitwork::core::desired::{Desired, Renderer};
 use gitwork::core::diagnostic::{Code, Scope};
 use gitwork::core::name::{RepoPath, WorkKey};
 use gitwork::core::snapshot::Snapshot;
+use gitwork::core::tenancy::{Tenancy, TenantRule};
 use gitwork::limits;
 use serde_json::{Value, json};
 
-use crate::memory::{File, MemoryObjects, files, render, source};
+use crate::memory::{File, MemoryObjects, files, render, render_within, source};
 
 const CONFIG_MAP: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n";
@@ -27,6 +28,68 @@ fn codes(desired: &Desired) -> Vec<(String, Code)> {
 
 fn key(desired: &Desired) -> Vec<String> {
     desired.works.keys().map(ToString::to_string).collect()
+}
+
+/// A tenant that takes another's name and object, and one whose folder is called as another's work is.
+#[test]
+fn a_tenant_that_reaches_too_far_freezes_its_own_work_and_nobody_elses() {
+    let rule = |path: &str, work: &str, namespace: &str| TenantRule {
+        paths: Some(vec![path.into()]),
+        works: Some(vec![work.into()]),
+        namespaces: Some(vec![namespace.into()]),
+        ..TenantRule::default()
+    };
+    let tenancy: Tenancy = vec![
+        rule("clusters/*/shop", "shop", "shop"),
+        rule("clusters/*/bank", "vault", "bank"),
+        rule("clusters/*/evil*", "evil*", "evil"),
+        rule("clusters/*/vault", "evil*", "evil"),
+    ]
+    .into();
+    let object = |name: &str, namespace: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\n"
+        )
+    };
+    let (shop, bank, evil) = (object("a", "shop"), object("b", "bank"), object("c", "evil"));
+    let desired = render_within(
+        &files(&[
+            ("clusters/edge-1/shop/a.yaml", &shop),
+            ("clusters/edge-1/bank/b.yaml", &bank),
+            ("clusters/edge-1/bank/work.yaml", "name: vault\n"),
+            ("clusters/edge-1/evil-name/c.yaml", &evil),
+            ("clusters/edge-1/evil-name/work.yaml", "name: shop\n"),
+            ("clusters/edge-1/evil-object/a.yaml", &format!("{evil}---\n{shop}")),
+            ("clusters/edge-1/evil-fine/c.yaml", &object("fine", "evil")),
+            ("clusters/edge-1/vault/c.yaml", &object("d", "bank")),
+            ("clusters/edge-1/unknown/c.yaml", &object("e", "evil")),
+        ]),
+        tenancy,
+    );
+    assert_eq!(key(&desired), ["edge-1/evil-fine", "edge-1/shop", "edge-1/vault"]);
+    let told: Vec<String> = desired
+        .diagnostics
+        .iter()
+        .map(|found| {
+            let line = found.location.span.map_or(0, |span| span.line);
+            assert_eq!(found.code, Code::NotAllowed, "{found:?}");
+            format!("{}:{line}: {}", found.location.file, found.message)
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "clusters/edge-1/evil-name/work.yaml:1: this folder may have no work named shop",
+            "clusters/edge-1/evil-object/a.yaml:7: this folder may have no ConfigMap in the namespace shop",
+            "clusters/edge-1/unknown:0: no rule of the operator's policy is for this folder",
+            "clusters/edge-1/vault:0: this folder may have no work named vault",
+        ]
+    );
+    let frozen = |name: &str| {
+        let path = format!("clusters/edge-1/{name}");
+        desired.frozen.folders.contains(&RepoPath::parse(&path).unwrap())
+    };
+    assert!(frozen("evil-name") && frozen("evil-object") && frozen("vault") && !frozen("bank"));
 }
 
 #[test]

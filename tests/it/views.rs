@@ -13,8 +13,8 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::cli::{code, err, gitwork, out};
-use crate::harness::{ClusterOptions, ControlPlane};
-use crate::sync::fixture::{Sync, config_map};
+use crate::harness::{ClusterOptions, ControlPlane, crds};
+use crate::sync::fixture::{Sync, config_map, works};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -229,6 +229,41 @@ async fn on_a_terminal_the_view_is_drawn_in_place_and_fits() {
     assert!(!line.contains("\u{1b}[K"), "{line:?}");
     let Following { mut child, .. } = following;
     assert!(child.wait().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_outlives_a_restart_of_the_hub() {
+    let plane = ControlPlane::shared().await;
+    let options = ClusterOptions { crds: crds::hub(), ..ClusterOptions::default() };
+    let hub = plane.start("views-restart", options).await;
+    hub.create_namespace("edge-1").await;
+    let work = |commit: &str| {
+        json!({
+            "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+            "metadata": {
+                "name": "web", "labels": { "app.kubernetes.io/managed-by": "gitwork" },
+                "annotations": { "gitwork.dev/commit": commit },
+            },
+            "spec": { "workload": { "manifests": [] } },
+        })
+    };
+    let apply = |commit: &'static str| {
+        let (client, work) = (hub.client(), work(commit));
+        async move {
+            let params = PatchParams::apply("test");
+            works(client, "edge-1").patch("web", &params, &Patch::Apply(work)).await.unwrap();
+        }
+    };
+    apply("0123abcd").await;
+    let mut command = gitwork(&["status", "--watch", "--kubeconfig"]);
+    command.arg(hub.kubeconfig_path());
+    let status = Following::start(command);
+    status.until("edge-1/web pending (0/0 applied, commit 0123abcd)");
+    hub.kill();
+    hub.restart().await.unwrap();
+    apply("4567cdef").await;
+    status.until("edge-1/web pending -> pending (0/0 applied, commit 4567cdef)");
+    assert_eq!(code(&status.interrupt()), Some(0));
 }
 
 /// The three views with this kubeconfig, and what each says where it fails.

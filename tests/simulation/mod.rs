@@ -10,6 +10,7 @@ use crate::contract::{self, Fixture};
 mod agents;
 mod budget;
 pub mod fleet;
+mod guards;
 pub mod hub;
 mod patch;
 mod properties;

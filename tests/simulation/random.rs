@@ -43,6 +43,7 @@ async fn whatever_happens_nothing_is_lost_and_the_hub_comes_to_rest() {
         }
         world.hub.set_faults(Faults::default());
         world.frozen = Default::default();
+        world.let_go_of_guards();
         world.agents.failing.clear();
         world.git.values_mut().for_each(|work| work.suspend = false);
         for _ in 0..PASSES_TO_REST {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use gitwork::core::approval::{Approval, Approvals, Target};
+use gitwork::core::approval::{Approval, Approvals, Rewind, Target};
 use gitwork::core::budget::Budget;
 use gitwork::core::config::Budgets;
 use gitwork::core::desired::{Desired, Frozen, Suspended};
@@ -15,6 +15,7 @@ use gitwork::core::plan::{
     Action, Departed, Effect, LastStood, Plan, Policy, Reason, Step, departed_candidates, plan,
 };
 use gitwork::core::record::Rules;
+use gitwork::core::window::Closed;
 use gitwork::core::work::{DeleteOption, DesiredWork, WorkBody};
 use gitwork::hub::{Hub, HubError, HubEvent};
 use serde_json::{Value, json};
@@ -278,8 +279,34 @@ impl World {
             assert!(allowed, "{step}");
             assert!(!wanted.is_some_and(|work| work.suspend), "{step}");
         }
+        self.check_guards(desired, plan);
         self.check_budget(desired, plan);
         assert!(plan.steps.is_sorted_by(|a, b| a.key < b.key), "{}", lines(plan));
+    }
+
+    /// Nothing goes past a guard that holds, but what puts back what gitwork wrote last and, past a window, what is
+    /// approved.
+    fn check_guards(&self, desired: &Desired, plan: &Plan) {
+        let approves = |key: &WorkKey, effect: &Effect| {
+            let uid = match effect {
+                Effect::Create { body }
+                | Effect::Update { body, .. }
+                | Effect::Adopt { body, .. } => body.digest.to_string(),
+                _ => self.observed.works[key].uid.clone(),
+            };
+            let target = Target { key: key.clone(), uid };
+            let all = [&self.approved, &self.policy.approved];
+            all.iter().any(|all| all.changes.contains(&target) || all.deletions.contains(&target))
+        };
+        for (step, effect) in plan.effects() {
+            assert!(!desired.suspended.covers(&step.key), "{step}");
+            let there = self.observed.works.get(&step.key);
+            let puts_back = matches!(effect, Effect::Update { body, .. }
+                if there.is_some_and(|there| there.written == Some(body.digest)));
+            let closed = self.policy.closed.is_some() && !approves(&step.key, effect);
+            assert!(puts_back || !(closed || self.policy.held_rewind.is_some()), "{step}");
+            assert!(effect.writes_content() || self.policy.restored.is_none(), "{step}");
+        }
     }
 
     /// Unless it is approved, no plan deletes all works of the source or all of a cluster with more than its budget,
@@ -461,7 +488,7 @@ impl World {
 
     pub async fn act(&mut self, random: &mut fastrand::Rng) {
         let key = Self::any_key(random);
-        match random.u8(..22) {
+        match random.u8(..25) {
             0..4 => self.push_at_random(&key, random),
             4..6 => {
                 let last_word = match random.u8(..4) {
@@ -479,6 +506,7 @@ impl World {
             12..15 => self.agents.step(&self.hub, &key),
             15 => self.restart(),
             20 => self.approve(random.bool()),
+            22..25 => self.guard_at_random(&key, random),
             21 => {
                 let any = |random: &mut fastrand::Rng, most: u32| {
                     random.bool().then(|| random.u32(..=most))
@@ -503,6 +531,30 @@ impl World {
                 self.pass().await;
             }
         }
+    }
+
+    /// A guard begins to hold, or holds no more.
+    fn guard_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
+        let (source, policy) = (self.source.clone(), &mut self.policy);
+        match random.u8(..5) {
+            0 if policy.closed.is_none() => {
+                policy.closed = Some(Closed { until: None, unknown_zone: None });
+            }
+            1 if policy.restored.is_none() => {
+                policy.restored = Some(Arc::new(Approval::Restored { source, moves: 1 }));
+            }
+            2 if policy.held_rewind.is_none() => {
+                let (from, to) = ([ObjectId([0; 20])].into(), ObjectId([1; 20]));
+                policy.held_rewind = Some(Arc::new(Rewind { source, from, to }));
+            }
+            3 => drop(self.suspended.clusters.insert(key.cluster.clone())),
+            _ => self.let_go_of_guards(),
+        }
+    }
+
+    pub fn let_go_of_guards(&mut self) {
+        self.suspended = Suspended::default();
+        (self.policy.closed, self.policy.restored, self.policy.held_rewind) = (None, None, None);
     }
 
     fn push_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {

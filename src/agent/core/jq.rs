@@ -471,6 +471,18 @@ mod tests {
     }
 
     #[test]
+    fn every_function_that_is_let_through_is_there() {
+        for name in FUNCTIONS.iter().chain(SEARCHES) {
+            let calls = [format!("[{name}]"), format!("[{name}(1)]"), format!("[{name}(1; .)]")];
+            let is_there = calls.iter().any(|call| {
+                let found = paths(&format!("select({call})"), &json!({}));
+                !found.is_err_and(|problem| problem.contains("names a function"))
+            });
+            assert!(is_there, "{name}");
+        }
+    }
+
+    #[test]
     fn a_path_to_very_many_places_is_refused() {
         let many = json!({"items": vec![0; PLACES_MAX + 1]});
         for expression in [".items[]", ".items[0:]", ".. | numbers"] {

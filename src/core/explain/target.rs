@@ -93,7 +93,7 @@ impl ObjectQuery {
             text.eq_ignore_ascii_case(object.kind) || text.eq_ignore_ascii_case(object.resource)
         };
         match self.parts.as_slice() {
-            [name] => name == object.name,
+            [only] => only == object.name || is_kind(only),
             [first, name] => name == object.name && (is_kind(first) || first == object.namespace),
             [kind, namespace, name] => {
                 is_kind(kind) && namespace == object.namespace && name == object.name
@@ -171,6 +171,7 @@ mod tests {
             ("Deployment/web", 1),
             ("deployments/shop/web", 1),
             ("database", 3),
+            ("deployment", 1),
             ("shop/database", 3),
         ] {
             assert_eq!(find(text), Ok(expected), "{text}");

@@ -200,3 +200,67 @@ fn places_are_told_from_the_root_of_the_repository() {
     assert_eq!(explanation.git.folder.unwrap().as_str(), "fleet/clusters/edge-1/web");
     assert_eq!(explanation.git.place.unwrap().to_string(), "fleet/clusters/edge-1/web/a.yaml:3");
 }
+
+#[test]
+fn hostile_texts_of_git_and_the_cluster_are_text_in_every_form() {
+    use crate::core::report::{Style, harmless_json, is_dangerous};
+    use crate::core::status::print::Layout;
+    for hostile in [
+        "\u{1b}[2J\u{9b}31m\u{7}",
+        "\u{202e}\u{2066}\u{feff}",
+        "a\nIn Git\r\tforged",
+        "<b>|*x*|</b>",
+    ] {
+        let failed =
+            json!([condition("Applied", "False", hostile), condition(hostile, hostile, hostile)]);
+        let tree = tree(&failed, &failed);
+        let note = || Some(CommitNote::new("ab".repeat(20), hostile.into(), 0, hostile.into()));
+        let setting = Setting {
+            name: hostile.into(),
+            value: hostile.into(),
+            set_by: Some(Place { file: RepoPath::root().join(hostile), line: Some(1) }),
+            overrides: vec![Place { file: RepoPath::root().join(hostile), line: None }],
+        };
+        let git = GitSide {
+            source: hostile.into(),
+            last_change: note(),
+            removed_by: note(),
+            settings: vec![setting],
+            objects: vec![ObjectPlace { object: hostile.into(), place: place("a.yaml", 1) }],
+            problems: vec![Problem {
+                code: "GW102",
+                error: false,
+                place: place("a.yaml", 1),
+                message: hostile.into(),
+            }],
+            ..git()
+        };
+        let step = settled();
+        let object = tree.objects.first();
+        let hub = HubFacts { step: Some(&step), work: Some(&tree), object, reach: Reach::Reached };
+        let explanation = Explanation {
+            cluster: "edge-1".into(),
+            work: "web".into(),
+            object: Some(hostile.into()),
+            answer: answer(&git, Some(hub)),
+            git,
+            hub: Some(HubSide { work: Some(tree.clone()), object: object.cloned() }),
+            hub_unknown: Some(hostile.into()),
+        };
+        let layout =
+            |wide, width| Layout { wide, width, style: Style::Plain, now: Timestamp::UNIX_EPOCH };
+        let unknown = Explanation { hub: None, ..explanation.clone() };
+        let value = json!(explanation);
+        for shown in [
+            text(&explanation, &layout(false, Some(80))),
+            text(&explanation, &layout(true, None)),
+            text(&unknown, &layout(false, None)),
+            harmless_json(&format!("{value:#}")),
+            crate::core::yaml::write(&value),
+        ] {
+            let command = shown.chars().find(|c| *c != '\n' && is_dangerous(*c));
+            assert_eq!(command, None, "{shown:?}");
+            assert!(shown.lines().filter(|line| line.trim() == "In Git").count() <= 1, "{shown}");
+        }
+    }
+}

@@ -52,7 +52,8 @@ impl Board {
             Next::Write(_) => whole,
             // The forge does not take the whole's status: those of parts would fare no better.
             Next::Wait(until) if self.whole.is_failing() => Next::Wait(until),
-            Next::Wait(_) | Next::Idle => self.next_part(whole, now),
+            Next::Wait(until) => self.next_part(Some(until), now),
+            Next::Idle => self.next_part(None, now),
         };
         match next {
             Next::Write(_) if self.not_before > now => Next::Wait(self.not_before),
@@ -60,8 +61,8 @@ impl Board {
         }
     }
 
-    /// The next part that is due, beginning after the last one; else how long to wait, for the whole's sake too.
-    fn next_part(&self, whole: Next, now: Duration) -> Next {
+    /// The next part that is due, beginning after the last one; else how long to wait, which is until `whole` at most.
+    fn next_part(&self, whole: Option<Duration>, now: Duration) -> Next {
         let after = match &self.last {
             Some(part) => Bound::Excluded(part),
             None => Bound::Unbounded,
@@ -72,10 +73,7 @@ impl Board {
         };
         let later = self.parts.range::<Part, _>((after, Bound::Unbounded));
         let earlier = self.parts.range::<Part, _>((Bound::Unbounded, to));
-        let mut wait = match whole {
-            Next::Wait(until) => Some(until),
-            _ => None,
-        };
+        let mut wait = whole;
         for (_, schedule) in later.chain(earlier.take(self.parts.len())) {
             let until = match schedule.next(now) {
                 Next::Write(status) => match self.allowed(now) {

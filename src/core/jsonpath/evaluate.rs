@@ -15,7 +15,7 @@ pub enum EvaluateError {
     IndexOfNoList { found: &'static str },
     #[error("a filter needs a list, and this is {found}")]
     FilterOfNoList { found: &'static str },
-    #[error("index {index} is out of bounds: the list has {length} items")]
+    #[error("array index out of bounds: index {index}, length {length}")]
     OutOfBounds { index: i64, length: usize },
     #[error("the slice starts at {start} and ends before it, at {end}")]
     Reversed { start: i64, end: i64 },

@@ -41,8 +41,9 @@ pub fn plan(desired: &Desired, observed: &Observed, departed: &Departed, policy:
     if !policy.allow_delete_all {
         hold::hold_deletes(&mut steps, desired, observed, departed, policy);
     }
+    let going = hold::going(&steps);
     guards::guard(&mut steps, desired, observed, policy);
-    hold::mark(&mut steps, desired, observed);
+    hold::mark(&mut steps, &going, desired, observed);
     Plan { commit: desired.commit, steps }
 }
 

@@ -81,13 +81,21 @@ fn was_kept(work: &ObservedWork, desired: &Desired) -> bool {
         && (desired.works.contains_key(&work.key) || is_held(work, desired))
 }
 
-/// Marks what is made while deletions are held, by the budget or because this version cannot read all of Git, and
-/// takes the mark off once none is.
-pub fn mark(steps: &mut [Step], desired: &Desired, observed: &Observed) {
-    let holds = desired.frozen.deletes
-        || steps.iter().any(|step| {
-            matches!(step.reason, Reason::HeldByBudget { .. } | Reason::HeldByRestore { .. })
-        });
+/// For each step, whether it deletes its work now, or would if the budget let it.
+pub fn going(steps: &[Step]) -> Vec<bool> {
+    let deletes = |step: &Step| {
+        matches!(step.effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. }))
+            || matches!(step.reason, Reason::HeldByBudget { .. })
+    };
+    steps.iter().map(deletes).collect()
+}
+
+/// Marks what is made while deletions are held, whatever holds them, or because this version cannot read all of Git, and
+/// takes the mark off once none is. `going`: what was to be deleted before the guards had their say.
+pub fn mark(steps: &mut [Step], going: &[bool], desired: &Desired, observed: &Observed) {
+    let mut held =
+        going.iter().zip(&*steps).filter(|(going, step)| **going && step.effect.is_none());
+    let holds = desired.frozen.deletes || held.next().is_some();
     for step in steps {
         if holds {
             if let Some(Effect::Create { body } | Effect::Adopt { body, .. }) = &mut step.effect {

@@ -150,6 +150,13 @@ impl SourceStatus {
         }
     }
 
+    /// Tells the state of a commit that is not applied at all: its works are as an older one wants them.
+    pub fn refuse(&mut self, commit: CommitId, why: &str) {
+        self.commit = Some(commit);
+        self.errors += 1;
+        self.first_error = Some(cut(why, limits::STATUS_TEXT_CHARS_MAX));
+    }
+
     pub fn clusters(&self) -> Clusters<'_> {
         Clusters::new(self.works.iter().map(|(key, work)| {
             (key.cluster.as_str(), work.state, self.unreachable.contains(&key.cluster))
@@ -334,14 +341,18 @@ fn intent(effect: &Effect) -> State {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
+    use crate::core::approval::Rewind;
     use crate::core::budget::Excess;
     use crate::core::desired::Frozen;
     use crate::core::diagnostic::{Code, Location, Span};
     use crate::core::name::WorkName;
     use crate::core::observed::ObservedWork;
+    use crate::core::window::Closed;
 
     fn key(cluster: &str, work: &str) -> WorkKey {
         WorkKey {
@@ -444,6 +455,26 @@ mod tests {
                 },
                 State::Held,
             ),
+            (
+                Reason::HeldByRewind {
+                    rewind: Arc::new(Rewind {
+                        source: source(),
+                        from: [CommitId::parse(&"cd".repeat(20)).unwrap()].into(),
+                        to: CommitId::parse(&"ab".repeat(20)).unwrap(),
+                    }),
+                    hash: Digest::of(b"a rewind"),
+                },
+                State::Held,
+            ),
+            (
+                Reason::HeldByWindow {
+                    version: "v".into(),
+                    hash: Digest::of(b"changes"),
+                    closed: Closed { until: None, unknown_zone: None },
+                },
+                State::Held,
+            ),
+            (Reason::SuspendedOnHub { suspension: Arc::default() }, State::Suspended),
             (Reason::WaitingForAgent { generation: 2 }, State::Deleting),
             (Reason::BeingDeleted { wanted: true }, State::Deleting),
             (Reason::Conflict { owner: None }, State::Failed),

@@ -26,6 +26,7 @@ mod certificates;
 mod http;
 mod proxy;
 mod repo;
+pub mod signing;
 mod ssh;
 
 pub use certificates::{Authority, Identity};

@@ -2,6 +2,7 @@
 //! implementation gets wrong.
 
 mod apply;
+mod canary;
 mod conditions;
 mod deploy;
 mod end;

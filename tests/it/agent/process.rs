@@ -14,7 +14,7 @@ use crate::harness::{ControlPlane, eventually};
 pub struct Program {
     child: Child,
     health: Client,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 async fn start(fixture: &Fixture<'_>, namespace: &str, arguments: &[&str]) -> Program {
@@ -65,13 +65,18 @@ pub async fn start_as(
     assert!(text.contains("--max-feedback-watch is without effect"), "{text}");
     let mut config = Config::new(format!("https://{address}").parse().unwrap());
     config.accept_invalid_certs = true;
-    Program { child, health: Client::try_from(config).unwrap(), _files: files }
+    Program { child, health: Client::try_from(config).unwrap(), files }
 }
 
 impl Program {
     pub async fn get(&self, path: &str) -> Result<String, String> {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         self.health.request_text(request).await.map_err(|error| error.to_string())
+    }
+
+    /// All that it has written so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.files.path().join("log")).unwrap()
     }
 
     /// Asks it to end, as a kubelet does.
@@ -125,18 +130,71 @@ async fn the_program_leads_applies_and_ends_in_time() {
 }
 
 #[tokio::test]
+async fn a_config_file_names_the_address_and_the_lease() {
+    let mut fixture = Fixture::start().await;
+    fixture.kill().await;
+    let namespace = fixture.managed.namespace("agent").await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("tls.crt"), made.cert.pem()).unwrap();
+    std::fs::write(path("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    let config = serde_json::json!({
+        "apiVersion": "operator.openshift.io/v1alpha1", "kind": "GenericOperatorConfig",
+        "servingInfo": {"certFile": path("tls.crt"), "keyFile": path("tls.key")},
+        "leaderElection": {"name": "other-lock", "namespace": namespace},
+        "authorization": {"disabled": true},
+    });
+    std::fs::write(&file, config.to_string()).unwrap();
+    let given = format!("--config={}", file.display());
+    let program =
+        start(&fixture, "elsewhere", &[&given, "--leader-election-retry-period=1s"]).await;
+    fixture.create("web", vec![fixture.config_map("a", "1")], serde_json::json!({})).await;
+    fixture.condition("web", "Available", "True").await;
+    assert_eq!(program.get("/healthz").await.unwrap(), "ok");
+    let leases: Api<DynamicObject> = Api::namespaced_with(
+        fixture.cluster.clone(),
+        &namespace,
+        &kind("coordination.k8s.io/v1", "Lease"),
+    );
+    assert_ne!(leases.get("other-lock").await.unwrap().data["spec"]["holderIdentity"], "");
+    let log = program.log();
+    for note in [
+        "--max-feedback-watch is without effect",
+        "authorization in the file of --config is without effect",
+    ] {
+        assert_eq!(log.matches(note).count(), 1, "{log}");
+    }
+    assert_eq!(program.terminate().await, Some(0));
+}
+
+#[tokio::test]
 async fn what_it_does_not_know_it_refuses() {
-    for arguments in [
-        &["agent", "--spoke-cluster-name=a", "--no-such-flag"][..],
-        &["agent", "--spoke-cluster-name=a", "--workload-source-driver=grpc"],
-        &["agent", "--spoke-cluster-name=a", "--workload-source-config=/nonexistent"],
+    for (arguments, problem) in [
+        (&["agent", "--spoke-cluster-name=a", "--no-such-flag"][..], "--no-such-flag"),
+        (
+            &["agent", "--spoke-cluster-name=a", "--workload-source-driver=grpc"],
+            "the driver \"grpc\" is not supported: only --workload-source-driver=kube is",
+        ),
+        (
+            &["agent", "--spoke-cluster-name=a", "--workload-source-config=/nonexistent"],
+            "cannot read the kubeconfig /nonexistent",
+        ),
+        (
+            &["agent", "--spoke-cluster-name=a", "--config=/nonexistent"],
+            "cannot read the file /nonexistent of --config",
+        ),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_gitwork-agent"))
             .args(arguments)
+            .env_remove("RUST_LOG")
+            .env("NO_COLOR", "1")
             .output()
             .await
             .unwrap();
         assert!(!output.status.success(), "{arguments:?}");
-        assert!(!output.stderr.is_empty());
+        let told = String::from_utf8_lossy(&output.stderr).replace('\\', "");
+        assert!(told.contains(problem), "{told}");
     }
 }

@@ -76,7 +76,8 @@ impl Daemon {
     pub async fn until_metric(&self, name: &str, is_it: impl Fn(f64) -> bool) -> String {
         let address = self.address("listening for probes").await;
         eventually(&format!("the metric {name}"), Duration::from_secs(120), || async {
-            let text = get(address, "/metrics").await;
+            let answer = get(address, "/metrics").await;
+            let text = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
             let is_so = line.and_then(|value| value.parse().ok()).is_some_and(&is_it);
             if is_so { Ok(text) } else { Err(text) }

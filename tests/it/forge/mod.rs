@@ -5,6 +5,7 @@ mod checks;
 mod contract;
 mod daemon;
 mod gitea;
+mod metrics;
 pub mod reporting;
 pub mod server;
 mod webhook;

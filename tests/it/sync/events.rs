@@ -1,19 +1,25 @@
 //! Events on ManifestWorks, as `kubectl describe` asks for them, written with the rights of `deploy/gitwork.yaml`.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::Duration;
 
+use gitwork::core::status::State;
+use gitwork::core::status::source::SourceStatus;
 use gitwork::daemon::transitions::TransitionReporter;
 use gitwork::hub::KubeHub;
 use gitwork::hub::client;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::fixture::{Sync, config_map};
+use crate::cli::gitwork;
 use crate::deploy;
 use crate::harness::eventually;
 
@@ -48,11 +54,11 @@ async fn agent_says(sync: &Sync, cluster: usize, work: &str, message: &str) {
         json!({ "type": "Applied", "status": "False", "observedGeneration": generation, "reason": "R",
                 "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z" })
     };
-    let manifest = |kind: &str, message: &str| {
-        json!({ "resourceMeta": { "kind": kind, "namespace": "default", "name": "a" },
+    let manifest = |ordinal: u32, kind: &str, message: &str| {
+        json!({ "resourceMeta": { "ordinal": ordinal, "kind": kind, "namespace": "default", "name": "a" },
                 "conditions": [condition(message)] })
     };
-    let manifests = [manifest("Secret", "CANARY"), manifest("ConfigMap", message)];
+    let manifests = [manifest(0, "Secret", "CANARY"), manifest(1, "ConfigMap", message)];
     let status = json!({ "status": {
         "conditions": [condition("failed")], "resourceStatus": { "manifests": manifests },
     } });
@@ -76,10 +82,17 @@ async fn what_becomes_of_a_work_is_told_as_events_on_it() {
     // With no more rights than the daemon is given.
     let hub = KubeHub::new(client::client(config).unwrap());
     let (stop, stopped) = watch::channel(false);
+    let mut known = feed.clone();
     let reporter = TransitionReporter::new(hub, "gitwork-0".into());
     let reporter = tokio::spawn(reporter.run(feed, stopped));
 
-    sync.until_there(0, "web").await;
+    // What is so from the start is no transition.
+    let is_pending = |status: &Option<Arc<SourceStatus>>| {
+        status.as_ref().is_some_and(|status| {
+            status.works.values().any(|work| work.state == State::Pending && work.code.is_none())
+        })
+    };
+    known.wait_for(is_pending).await.unwrap();
     sync.agent_takes(0, "web").await;
     sync.agent_applies(0, "web").await;
     until_event(&sync, 0, "web", "Normal Applied").await;
@@ -140,4 +153,63 @@ async fn a_daemon_that_may_write_no_events_goes_on_without() {
     running.stop().await;
     stop.send_replace(true);
     reporter.await.unwrap();
+}
+
+/// The daemon as a program, and what it logs as JSON.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_transition_is_a_line_of_the_log() {
+    let sync = Sync::new(1).await;
+    sync.commit(&[(0, "web/a.yaml", Some(&config_map("a", "0")))]);
+    let mut daemon =
+        gitwork(&["run", "--branch", "main", "--interval", "1", "--log-format", "json"])
+            .args(["--repo", &sync.server.url("fleet.git"), "--source-id", sync.id.as_str()])
+            .arg("--cache")
+            .arg(sync.folder.path().join("log-cache"))
+            .arg("--kubeconfig")
+            .arg(sync.hub.kubeconfig_path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+    let stderr = BufReader::new(daemon.stderr.take().unwrap());
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = stderr.lines().map_while(Result::ok);
+        let values = lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+        for value in
+            values.filter(|value| value["state"].is_string() && value["before"].is_string())
+        {
+            if sender.send(value).is_err() {
+                return;
+            }
+        }
+    });
+    sync.until_there(0, "web").await;
+    sync.agent_takes(0, "web").await;
+    // What is so from the start is no transition: there are more of them until one is told.
+    let line = eventually("a transition in the log", Duration::from_secs(120), || async {
+        for message in ["no such namespace", ""] {
+            if message.is_empty() {
+                sync.agent_applies(0, "web").await;
+            } else {
+                agent_says(&sync, 0, "web", message).await;
+            }
+            if let Ok(line) = lines.recv_timeout(Duration::from_secs(3)) {
+                return Ok(line);
+            }
+        }
+        Err("there is none".to_owned())
+    })
+    .await;
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    let line = line.unwrap();
+    assert_eq!(line["source"], sync.id.as_str());
+    assert_eq!((&line["cluster"], &line["work"]), (&json!(sync.clusters[0]), &json!("web")));
+    assert_eq!(line["commit"].as_str().map(str::len), Some(40), "{line}");
+    let state = line["state"].as_str().unwrap();
+    assert_eq!(line["message"], format!("the work is {state}"), "{line}");
+    if state == "failed" {
+        assert_eq!((&line["reason"], &line["level"]), (&json!("R"), &json!("WARN")));
+        assert!(!line.to_string().contains("CANARY"), "{line}");
+    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use gitwork::api::work::ManifestWork;
 use gitwork::core::name::{CommitId, RepoPath, SourceId};
+use gitwork::core::tenancy::Tenancy;
 use gitwork::daemon::bulletin::Reach;
 use gitwork::daemon::engine::{Engine, EngineError, EngineOptions};
 use gitwork::daemon::guards::GuardOptions;
@@ -38,6 +39,8 @@ pub struct Sync {
     pub clusters: Vec<String>,
     pub id: SourceId,
     pub folder: TempDir,
+    /// What the operator lets the folders do.
+    pub tenancy: Tenancy,
 }
 
 /// A running engine.
@@ -66,7 +69,7 @@ impl Sync {
             names.push(hub.namespace("sync").await);
         }
         let id = SourceId::parse(&format!("fleet-{}", names.first().unwrap())).unwrap();
-        Self { hub, repo, server, clusters: names, id, folder }
+        Self { hub, repo, server, clusters: names, id, folder, tenancy: Tenancy::default() }
     }
 
     /// The path of a file of work `work` on the cluster of that index.
@@ -108,7 +111,13 @@ impl Sync {
             proxy: None,
         };
         let repository = Repository::Git { remote: Box::new(remote), reference, cache };
-        Source::open(SourceConfig { id: id.clone(), repository, path: RepoPath::root() }).unwrap()
+        Source::open(SourceConfig {
+            id: id.clone(),
+            repository,
+            path: RepoPath::root(),
+            tenancy: self.tenancy.clone(),
+        })
+        .unwrap()
     }
 
     pub fn options(&self) -> EngineOptions {

@@ -2,14 +2,17 @@
 
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gitwork::core::name::{CommitId, SourceId};
 use gitwork::core::plan::{Guard, Hold, Plan, Reason};
 use gitwork::core::rewind::RewindPolicy;
+use gitwork::core::tenancy::TenantRule;
 use gitwork::daemon::engine::EngineOptions;
 use gitwork::git::{Auth, Reference};
 use gitwork::hub::{Hub, KubeHub};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -17,6 +20,7 @@ use serde_json::json;
 use super::budget::{gitwork, text};
 use super::fixture::{Sync, config_map};
 use crate::deploy;
+use crate::harness::eventually;
 
 async fn hub() -> Arc<KubeHub> {
     Arc::new(KubeHub::new(Client::try_from(deploy::installed().await).unwrap()))
@@ -286,4 +290,118 @@ async fn on_a_restored_hub_nothing_is_deleted_and_no_rewind_followed_until_confi
     sync.works(0).delete("db", &DeleteParams::default()).await.unwrap();
     leases.delete(&name, &DeleteParams::default()).await.unwrap();
     assert!(machine().await.is_settled());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_opens_its_own_window_waits_for_the_one_before_it_and_a_fix_is_let_through() {
+    let sync = Sync::new(1).await;
+    let hub = hub().await;
+    let pass = || pass(&sync, &hub, RewindPolicy::Warn);
+    web(&sync, "one");
+    sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "one")))]);
+    assert!(pass().await.is_settled());
+    let closed = "windows: {timeZone: Europe/Berlin, deny: [{}]}\n";
+    sync.repo.commit("main", &[("gitwork.yaml", Some(closed))]);
+    assert!(pass().await.is_settled());
+
+    let path = sync.path(0, "web/cm.yaml");
+    let fix = config_map("web", "fix");
+    sync.repo.commit("main", &[("gitwork.yaml", None), (&path, Some(&fix))]);
+    let edited = json!({"spec": {"workload": {"manifests": []}}});
+    sync.edit(0, "db", edited).await;
+    pass().await;
+    let plan = pass().await;
+    let hold = only_hold(&sync, &plan, Guard::Window);
+    assert_eq!(hold.works, 1, "an edit is put back");
+    sync.until_value(0, "db", "one").await;
+    sync.until_value(0, "web", "one").await;
+    done(&gitwork(&sync, &["approve", &hold.approval.hash().to_string()]));
+    assert!(pass().await.is_settled());
+    sync.until_value(0, "web", "fix").await;
+    // With nothing held, the commit's own windows count: there are none.
+    web(&sync, "two");
+    assert!(pass().await.is_settled());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_may_not_reach_a_namespace_changes_nothing_there() {
+    let mut sync = Sync::new(1).await;
+    let hub = hub().await;
+    let rule = TenantRule { namespaces: Some(vec!["default".into()]), ..TenantRule::default() };
+    sync.tenancy = vec![rule].into();
+    web(&sync, "one");
+    assert!(pass(&sync, &hub, RewindPolicy::Warn).await.is_settled());
+    let stolen = config_map("web", "two").replace("namespace: default", "namespace: kube-system");
+    let db = config_map("db", "one");
+    sync.commit(&[(0, "web/cm.yaml", Some(&stolen)), (0, "db/cm.yaml", Some(&db))]);
+    let engine = sync.engine(hub.clone(), sync.source());
+    let (_, desired) = engine.once().await.unwrap();
+    let found = &desired.diagnostics[0];
+    assert_eq!(
+        (found.code.id(), found.location.file.as_str()),
+        ("GW501", sync.path(0, "web/cm.yaml").as_str())
+    );
+    sync.until_value(0, "db", "one").await;
+    sync.until_value(0, "web", "one").await;
+}
+
+/// What the namespace controller does at the end of a namespace's life.
+async fn finish_namespace(sync: &Sync, name: &str) {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []},
+    });
+    let request = http::Request::put(format!("/api/v1/namespaces/{name}/finalize"))
+        .header("content-type", "application/json")
+        .body(body.to_string().into_bytes())
+        .unwrap();
+    let namespaces: Api<Namespace> = Api::all(sync.hub.client());
+    // A hub with the namespace controller has done it already, or does.
+    let _answer = sync.hub.client().request_text(request).await;
+    eventually("the namespace to be gone", Duration::from_secs(60), || async {
+        match namespaces.get_opt(name).await.map_err(|error| error.to_string())? {
+            None => Ok(()),
+            Some(_) => Err("it is there".into()),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_namespace_that_goes_and_comes_back_holds_up_nobody_and_is_filled_again() {
+    let sync = Sync::new(2).await;
+    let hub = hub().await;
+    let commit = |value: &str, more: bool| {
+        let text = config_map("web", value);
+        let more = more.then_some(text.as_str());
+        sync.commit(&[
+            (0, "web/cm.yaml", Some(&text)),
+            (1, "web/cm.yaml", Some(&text)),
+            (
+                0,
+                "more/cm.yaml",
+                more.map(|_| "apiVersion: v1\nkind: Namespace\nmetadata: {name: more}\n"),
+            ),
+        ]);
+    };
+    commit("one", false);
+    let running = sync.start_with(hub.clone());
+    for cluster in 0..2 {
+        sync.until_value(cluster, "web", "one").await;
+    }
+    let namespaces: Api<Namespace> = Api::all(sync.hub.client());
+    namespaces.delete(&sync.clusters[0], &DeleteParams::default()).await.unwrap();
+    commit("two", true);
+    running.hint();
+    // The other cluster goes on; in a namespace that goes, nothing is made.
+    sync.until_value(1, "web", "two").await;
+    assert!(sync.works(0).get_opt("more").await.unwrap().is_none());
+    let gone = sync.works(0).delete("web", &DeleteParams::default()).await;
+    drop(gone);
+    finish_namespace(&sync, &sync.clusters[0]).await;
+    sync.hub.create_namespace(&sync.clusters[0]).await;
+    sync.until_value(0, "web", "two").await;
+    sync.until_there(0, "more").await;
+    sync.until_value(1, "web", "two").await;
+    running.stop().await;
 }

@@ -7,6 +7,7 @@ mod events;
 pub mod fixture;
 mod guards;
 pub mod program;
+mod signatures;
 mod telling;
 mod trouble;
 mod writes;

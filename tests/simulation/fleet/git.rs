@@ -306,6 +306,7 @@ impl SimulatedSource {
             name: "main".into(),
             committed_seconds: None,
             spent: Spent::default(),
+            refused: None,
             root,
         };
         self.last = Some((head, read.clone()));

@@ -101,14 +101,14 @@ impl World {
         if metadata["annotations"].get("gitwork.dev/newcomer").is_some() {
             return Err("has the mark of a newcomer, and nothing is held".into());
         }
-        self.on_the_cluster(key, in_git.delete_option.clone(), &in_git.objects, work)
+        self.on_the_cluster(key, &in_git.delete_option, &in_git.objects, work)
     }
 
     /// The objects are on the cluster, and those that would go with the work are its own.
     fn on_the_cluster(
         &self,
         key: &WorkKey,
-        option: DeleteOption,
+        option: &DeleteOption,
         objects: &[&str],
         work: &Value,
     ) -> Result<(), String> {
@@ -125,7 +125,7 @@ impl World {
             let Some(owners) = agents.objects.get(&object) else {
                 return Err(format!("lacks its object {name} on the cluster"));
             };
-            let goes = match &option {
+            let goes = match option {
                 DeleteOption::Foreground => true,
                 DeleteOption::Orphan => false,
                 DeleteOption::SelectivelyOrphan(rules) => !rules.contains(&object.1),

@@ -70,7 +70,7 @@ fn unwrap<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     for item in items(list.as_ref()) {
         let optional = item.downcast_ref::<CelOptional<'_>>();
         let optional = optional.ok_or_else(|| failed("unwrap", "an element is not optional"))?;
-        found.extend(optional.option().map(|value| value.clone_as_boxed()));
+        found.extend(optional.option().map(Val::clone_as_boxed));
     }
     Ok(CowVal::owned(CelList::from(found)))
 }

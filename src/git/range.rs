@@ -1,0 +1,180 @@
+//! What is new between commits: which commits, which files, and which of several commits are the newest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use git2::{Delta, DiffOptions, ErrorCode, ObjectType, Sort};
+
+use super::error::ReadError;
+use super::repository::{Repository, object_id, oid};
+use crate::core::name::{CommitId, RepoPath};
+use crate::core::signature::judge::FileState;
+
+/// One commit, as far as its place in history goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCommit {
+    pub id: CommitId,
+    pub parents: Vec<CommitId>,
+    /// When it says that it was committed, in seconds since 1970.
+    pub committed_seconds: i64,
+    /// It has the tree of its only parent.
+    pub is_empty: bool,
+}
+
+impl Repository {
+    /// A commit's place in history.
+    pub fn place(&self, id: CommitId) -> Result<NewCommit, ReadError> {
+        let commit = self.find_commit(id)?;
+        let only = if commit.parent_count() == 1 { commit.parent(0).ok() } else { None };
+        Ok(NewCommit {
+            id,
+            parents: commit.parent_ids().map(object_id).collect(),
+            committed_seconds: commit.time().seconds(),
+            is_empty: only.is_some_and(|parent| parent.tree_id() == commit.tree_id()),
+        })
+    }
+
+    /// The commits that `head` builds on, itself included, and none of `known` does: parents before children. More
+    /// than `limit` are cut, at the old end. Commits in `known` that are not here are left out.
+    pub fn new_commits(
+        &self,
+        head: CommitId,
+        known: &BTreeSet<CommitId>,
+        limit: usize,
+        cancel: &AtomicBool,
+    ) -> Result<Vec<NewCommit>, ReadError> {
+        let mut walk = self.git().revwalk().map_err(|e| self.failed(e))?;
+        walk.set_sorting(Sort::TOPOLOGICAL).map_err(|e| self.failed(e))?;
+        walk.push(oid(head)).map_err(|e| self.failed(e))?;
+        for commit in known {
+            match walk.hide(oid(*commit)) {
+                Ok(()) => {}
+                Err(e) if e.code() == ErrorCode::NotFound => {}
+                Err(e) => return Err(self.failed(e)),
+            }
+        }
+        let mut found = Vec::new();
+        for id in walk {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(ReadError::Cancelled { repository: self.path().to_owned() });
+            }
+            if found.len() == limit {
+                break;
+            }
+            found.push(self.place(object_id(id.map_err(|e| self.failed(e))?))?);
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    /// Those of `commits` that no other of them builds on. Commits that are not here are left out.
+    pub fn newest(
+        &self,
+        commits: &BTreeSet<CommitId>,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, ReadError> {
+        let here = |commit: &&CommitId| self.git().find_commit(oid(**commit)).is_ok();
+        let mut open: BTreeSet<CommitId> = commits.iter().filter(here).copied().collect();
+        let mut walk = self.git().revwalk().map_err(|e| self.failed(e))?;
+        // Children come before their parents, so what was nobody's parent when it comes is the newest of its line.
+        walk.set_sorting(Sort::TOPOLOGICAL).map_err(|e| self.failed(e))?;
+        for commit in &open {
+            walk.push(oid(*commit)).map_err(|e| self.failed(e))?;
+        }
+        let (mut built_on, mut newest) = (BTreeSet::new(), BTreeSet::new());
+        for id in walk {
+            if open.is_empty() {
+                break;
+            }
+            if cancel.load(Ordering::Relaxed) {
+                return Err(ReadError::Cancelled { repository: self.path().to_owned() });
+            }
+            let commit = self.find_commit(object_id(id.map_err(|e| self.failed(e))?))?;
+            let id = object_id(commit.id());
+            if open.remove(&id) && !built_on.contains(&id) {
+                newest.insert(id);
+            }
+            built_on.extend(commit.parent_ids().map(object_id));
+        }
+        Ok(newest)
+    }
+
+    /// Whether a commit is here.
+    pub fn has(&self, commit: CommitId) -> bool {
+        self.git().find_commit(oid(commit)).is_ok()
+    }
+
+    /// The files below a path that differ between two commits, or that `to` has where there is no other: each as `to`
+    /// has it, told from the path.
+    pub fn changed_files(
+        &self,
+        from: Option<CommitId>,
+        to: CommitId,
+        below: &RepoPath,
+    ) -> Result<BTreeMap<RepoPath, FileState>, ReadError> {
+        let from = from.map_or(Ok(None), |from| self.tree_below(from, below))?;
+        let to = self.tree_below(to, below)?;
+        let mut found = BTreeMap::new();
+        if from.as_ref().map(git2::Tree::id) == to.as_ref().map(git2::Tree::id) {
+            return Ok(found);
+        }
+        let mut options = DiffOptions::new();
+        options.skip_binary_check(true).ignore_submodules(false);
+        let diff = self.git().diff_tree_to_tree(from.as_ref(), to.as_ref(), Some(&mut options));
+        for delta in diff.map_err(|e| self.failed(e))?.deltas() {
+            let file = delta.new_file();
+            let path = file.path_bytes().or_else(|| delta.old_file().path_bytes());
+            let path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
+            let Some(path) = RepoPath::parse(&path) else { continue };
+            if delta.status() == Delta::Deleted {
+                // Where a file becomes a link, it is both deleted and added.
+                found.entry(path).or_insert(None);
+            } else {
+                found.insert(path, Some((file.mode().into(), object_id(file.id()))));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Files below a path, as a commit has them.
+    pub fn files<'f>(
+        &self,
+        commit: CommitId,
+        below: &RepoPath,
+        files: impl Iterator<Item = &'f RepoPath>,
+    ) -> Result<BTreeMap<RepoPath, FileState>, ReadError> {
+        let tree = self.tree_below(commit, below)?;
+        let state = |file: &RepoPath| -> Result<FileState, ReadError> {
+            let Some(tree) = &tree else { return Ok(None) };
+            match tree.get_path(file.as_str().as_ref()) {
+                Ok(entry) if entry.kind() == Some(ObjectType::Tree) => Ok(None),
+                Ok(entry) => {
+                    // libgit2 tells modes as they should be written.
+                    let mode = u32::try_from(entry.filemode()).unwrap_or_default();
+                    Ok(Some((mode, object_id(entry.id()))))
+                }
+                Err(e) if e.code() == ErrorCode::NotFound => Ok(None),
+                Err(e) => Err(self.failed(e)),
+            }
+        };
+        files.map(|file| Ok((file.clone(), state(file)?))).collect()
+    }
+
+    /// The tree at a path of a commit; `None` where it has no folder there.
+    fn tree_below(
+        &self,
+        commit: CommitId,
+        below: &RepoPath,
+    ) -> Result<Option<git2::Tree<'_>>, ReadError> {
+        let mut tree = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?;
+        for part in below.parts() {
+            let folder = tree
+                .get_name(part)
+                .filter(|entry| entry.kind() == Some(ObjectType::Tree))
+                .map(|entry| entry.id());
+            let Some(id) = folder else { return Ok(None) };
+            tree = self.git().find_tree(id).map_err(|e| self.failed(e))?;
+        }
+        Ok(Some(tree))
+    }
+}

@@ -1,0 +1,29 @@
+//! What is kept of a source.
+
+use gitwork::core::record::Record;
+
+use super::*;
+
+pub async fn a_record_reads_back_and_is_written_over_the_one_that_was_read_only(case: &Case<'_>) {
+    let (hub, source) = (case.hub(), &case.source);
+    assert_eq!(hub.record(source).await, Ok(None));
+    let first = Record { commit: Some(COMMIT), moves: 1, ..Record::default() };
+    let stored = hub.set_record(source, &first, None).await.unwrap();
+    assert_eq!(hub.record(source).await, Ok(Some(stored.clone())));
+    assert_eq!(stored.record, first);
+
+    // Somebody else believes that there is none, and then that the first one is there.
+    let other = Record { moves: 7, abandoned: [COMMIT].into(), ..Record::default() };
+    let answer = hub.set_record(source, &other, None).await;
+    assert!(matches!(answer, Err(HubError::Stale { .. })), "{answer:?}");
+    let second = Record { moves: 2, restored: true, ..first };
+    let now = hub.set_record(source, &second, Some(&stored)).await.unwrap();
+    let answer = hub.set_record(source, &other, Some(&stored)).await;
+    assert!(matches!(answer, Err(HubError::Stale { .. })), "{answer:?}");
+    assert_eq!(hub.record(source).await, Ok(Some(now.clone())));
+    assert_eq!(now.record, second);
+
+    let another = SourceId::parse("contract-without-record").unwrap();
+    assert_eq!(hub.record(&another).await, Ok(None), "each source has its own");
+    assert_eq!(hub.directives(&another).await, Ok(Default::default()), "nobody has said anything");
+}

@@ -1,0 +1,166 @@
+//! What guards hold, told from the plan to what is left on the hub.
+
+use std::sync::Arc;
+
+use gitwork::core::approval::{Approval, Rewind};
+use gitwork::core::directives::Suspension;
+use gitwork::core::name::ObjectId;
+use gitwork::core::plan::Guard;
+use gitwork::core::window::Closed;
+use serde_json::json;
+
+use super::world::{GitWork, World};
+use super::*;
+
+fn changed(text: &str) -> GitWork {
+    GitWork { text: text.into(), ..GitWork::default() }
+}
+
+/// A world with a work on each of two clusters and one that stays.
+async fn fleet() -> (World, WorkKey, WorkKey) {
+    let (web, db) = (key("edge-1", "web"), key("edge-2", "db"));
+    let mut world = World::with(&web, GitWork::default()).await;
+    world.push(&db, GitWork::default());
+    world.sync(&db).await;
+    world.agents.settle(&world.hub);
+    (world, web, db)
+}
+
+/// Somebody changes a work on the hub.
+fn edit(world: &World, key: &WorkKey) {
+    let patch = json!({"spec": {"workload": {"manifests": []}}});
+    world.hub.user_patches(key, &patch).unwrap();
+}
+
+fn text_on_hub(world: &World, key: &WorkKey) -> String {
+    let objects = world.hub.objects();
+    objects[key]["spec"]["workload"]["manifests"][0]["data"]["text"].as_str().unwrap().to_owned()
+}
+
+fn closed() -> Option<Closed> {
+    let until = "2026-11-23T09:00:00Z".parse().unwrap();
+    Some(Closed { until: Some(until), unknown_zone: None })
+}
+
+#[tokio::test]
+async fn a_closed_window_holds_changes_puts_back_edits_and_lets_an_approved_fix_through() {
+    let (mut world, web, db) = fleet().await;
+    world.policy.closed = closed();
+    world.push(&web, changed("fix"));
+    world.drop_work(&db, None);
+    let new = key("edge-2", "new");
+    world.push(&new, GitWork::default());
+    for key in [&web, &db, &new] {
+        assert_eq!(world.sync(key).await, "hold HeldByWindow", "{key}");
+    }
+    let stays = key("edge-3", "stays");
+    edit(&world, &stays);
+    assert_eq!(world.sync(&stays).await, "update EditedOnHub");
+    assert_eq!(world.sync(&stays).await, "keep UpToDate");
+
+    // What is approved is just these three, with just this content.
+    world.observe();
+    let plan = world.plan(&world.desired());
+    let hold = plan.holds(&world.source).remove(0);
+    assert_eq!((hold.guard, hold.works), (Guard::Window, 3));
+    assert!(hold.reason.contains("until 2026-11-23T09:00:00Z"), "{}", hold.reason);
+    world.add_approval(hold.approval, false);
+    world.push(&new, changed("another"));
+    assert_eq!(world.sync(&new).await, "hold HeldByWindow");
+    assert_eq!(text_on_hub(&world, &web), "fix");
+    assert_eq!(world.sync(&db).await, "wait BeingDeleted");
+    assert!(!world.is_on_hub(&new));
+    world.policy.closed = None;
+    assert_eq!(world.sync(&new).await, "create NewInGit");
+}
+
+#[tokio::test]
+async fn a_held_rewind_changes_nothing_but_puts_back_edits_and_needs_just_its_approval() {
+    let (mut world, web, db) = fleet().await;
+    let from = [ObjectId([1; 20]), ObjectId([2; 20])].into();
+    let rewind = Rewind { source: world.source.clone(), from, to: ObjectId([3; 20]) };
+    world.policy.held_rewind = Some(Arc::new(rewind.clone()));
+    world.push(&web, changed("older"));
+    world.drop_work(&db, None);
+    for key in [&web, &db] {
+        assert_eq!(world.sync(key).await, "hold HeldByRewind", "{key}");
+    }
+    let stays = key("edge-3", "stays");
+    edit(&world, &stays);
+    assert_eq!(world.sync(&stays).await, "update EditedOnHub");
+    edit(&world, &web);
+    assert_eq!(world.sync(&web).await, "hold HeldByRewind", "what it was is not known any more");
+    let holds = world.plan(&world.desired()).holds(&world.source);
+    let approvals: Vec<&Approval> = holds.iter().map(|hold| &hold.approval).collect();
+    assert_eq!(approvals, [&Approval::Rewind(rewind)]);
+}
+
+#[tokio::test]
+async fn what_is_suspended_is_neither_written_nor_deleted() {
+    let (mut world, web, db) = fleet().await;
+    let by = Suspension { by: "ann".into(), at: "now".into(), reason: None };
+    world.policy.suspensions.clusters.insert(web.cluster.clone(), Arc::new(by));
+    world.suspended.clusters.insert(db.cluster.clone());
+    world.drop_work(&web, None);
+    world.push(&db, changed("two"));
+    let new = key("edge-1", "new");
+    world.push(&new, GitWork::default());
+    edit(&world, &db);
+    assert_eq!(world.sync(&web).await, "hold SuspendedOnHub");
+    assert_eq!(world.sync(&new).await, "hold SuspendedOnHub");
+    assert_eq!(world.sync(&db).await, "hold Suspended");
+    assert!(world.is_on_hub(&web) && !world.is_on_hub(&new));
+    // The rest of the source goes on.
+    let stays = key("edge-3", "stays");
+    world.push(&stays, changed("two"));
+    assert_eq!(world.sync(&stays).await, "update ChangedInGit");
+    world.policy.suspensions.clusters.clear();
+    world.suspended.clusters.clear();
+    assert_eq!(world.sync(&db).await, "update EditedOnHub");
+    assert_eq!(text_on_hub(&world, &db), "two");
+    assert!(world.is_on_hub(&new));
+}
+
+#[tokio::test]
+async fn on_a_restored_hub_works_are_made_and_changed_but_none_goes() {
+    let (mut world, web, db) = fleet().await;
+    let approval = Approval::Restored { source: world.source.clone(), moves: 7 };
+    world.policy.restored = Some(Arc::new(approval));
+    world.push(&web, changed("two"));
+    world.drop_work(&db, None);
+    let released = key("edge-3", "stays");
+    world.push(&released, GitWork { prune: false, ..GitWork::default() });
+    world.drop_work(&released, None);
+    let new = key("edge-1", "new");
+    world.push(&new, GitWork::default());
+    assert_eq!(world.sync(&web).await, "update ChangedInGit");
+    assert_eq!(world.sync(&db).await, "hold HeldByRestore");
+    assert_eq!(world.sync(&released).await, "hold HeldByRestore");
+    // What is made meanwhile does not count as kept once the deletions are judged.
+    let objects = world.hub.objects();
+    assert!(objects[&new]["metadata"]["annotations"].get("gitwork.dev/newcomer").is_some());
+    world.policy.restored = None;
+    assert_eq!(world.sync(&released).await, "release PruneOff");
+}
+
+#[tokio::test]
+async fn what_comes_with_held_deletions_does_not_count_as_kept_because_they_were_suspended() {
+    let (web, stays) = (key("edge-1", "web"), key("edge-3", "stays"));
+    let mut world = World::with(&web, GitWork::default()).await;
+    // Another path: all works go, and others come on another cluster.
+    let new: Vec<WorkKey> = (0..30).map(|n| key("edge-2", &format!("new-{n}"))).collect();
+    for key in [&web, &stays] {
+        world.drop_work(key, None);
+    }
+    new.iter().for_each(|key| world.push(key, GitWork::default()));
+    assert_eq!(world.sync(&web).await, "hold HeldByBudget");
+    let both = ["edge-1", "edge-3"].map(|name| ClusterName::parse(name).unwrap());
+    world.suspended.clusters = both.into();
+    for _ in 0..3 {
+        assert_eq!(world.sync(&web).await, "hold Suspended");
+        world.restart();
+    }
+    world.suspended.clusters.clear();
+    assert_eq!(world.sync(&web).await, "hold HeldByBudget");
+    assert_eq!(world.sync(&stays).await, "hold HeldByBudget");
+}
