@@ -88,7 +88,8 @@ pub struct Read {
     pub spent: Spent,
     /// Why this is the last verified commit, and not the one that the ref stands for.
     pub refused: Option<Arc<Refusal>>,
-    root: ObjectId,
+    /// The tree at the source's path.
+    pub root: ObjectId,
 }
 
 /// The parts of the time that reading a source took.

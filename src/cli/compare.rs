@@ -181,13 +181,13 @@ pub(super) fn plan_of(
     on_hub.record.into_iter().for_each(|record| state.set_record(record));
     // One question about what was applied, one about what an approval names.
     for _ in 0..2 {
-        let (Some(head), Some(commits)) = (desired.commit, state.unknown_ancestry(now)) else {
+        let (Some(head), Some(commits)) = (desired.commit, state.take_unknown_ancestry(now)) else {
             break;
         };
         let unreached = source.unreached(head, &commits, cancel).map_err(Failure::new)?;
         state.set_ancestry(head, &commits, &unreached);
     }
-    let candidates = state.unknown_departed(now);
+    let candidates = state.take_unknown_departed(now);
     let departed = source.departed(desired, &candidates, cancel).map_err(Failure::new)?;
     state.set_departed(&candidates, departed);
     Ok((plan_now(&mut state), state))

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::bulletin::{Bulletin, Reach, Trouble};
 use super::guards::GuardOptions;
 use super::metrics::{Metrics, Stage};
+use super::reader::{SourceReader, on_source};
 use super::state::State;
 use crate::core::backoff;
 use crate::core::desired::Desired;
@@ -29,7 +30,7 @@ use crate::forge::reporter::StatusFeed;
 use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
 use crate::hub::{Hub, HubError, HubEvent};
 use crate::limits;
-use crate::source::{Read, ReadError, Source};
+use crate::source::{Read, ReadError};
 
 /// How an engine goes about its source.
 #[derive(Debug, Clone)]
@@ -58,7 +59,7 @@ pub struct Engine {
     id: SourceId,
     hub: Arc<dyn Hub>,
     /// `None` while a thread is busy with it.
-    source: Option<Source>,
+    source: Option<Box<dyn SourceReader>>,
     state: State,
     options: EngineOptions,
     metrics: Arc<Metrics>,
@@ -83,7 +84,8 @@ pub struct Engine {
     on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
 
-type Fetch = JoinHandle<(Source, Result<Read, ReadError>)>;
+type Fetched = (Box<dyn SourceReader>, Result<Read, ReadError>);
+type Fetch = JoinHandle<Fetched>;
 
 /// What comes in while a pass is under way.
 enum PassEvent {
@@ -103,14 +105,14 @@ struct Pass {
 
 impl Pass {
     fn new(events: BoxStream<'static, PassEvent>, stop: watch::Sender<bool>) -> Self {
-        Self { events, stop, began: Instant::now(), applied: None, pruned: None }
+        Self { events, stop, began: clock(), applied: None, pruned: None }
     }
 
     fn note(&mut self, event: &PassEvent) {
         if let PassEvent::Outcome(outcome) = event {
             let is_deletion = matches!(outcome.task.effect, Effect::Delete { .. });
             let last = if is_deletion { &mut self.pruned } else { &mut self.applied };
-            *last = Some(Instant::now());
+            *last = Some(clock());
         }
     }
 
@@ -137,15 +139,15 @@ struct Loop {
 impl Engine {
     pub fn new(
         hub: Arc<dyn Hub>,
-        source: Source,
+        source: impl SourceReader,
         options: EngineOptions,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let id = source.config().id.clone();
-        let state =
-            State::new(id.clone(), options.guards.clone(), source.known_moves(), Instant::now());
+        let id = source.id().clone();
+        let state = State::new(id.clone(), options.guards.clone(), source.known_moves(), clock());
         let cancel = Arc::new(AtomicBool::new(false));
-        let (source, told, told_held) = (Some(source), BTreeMap::new(), BTreeSet::new());
+        let source: Option<Box<dyn SourceReader>> = Some(Box::new(source));
+        let (told, told_held) = (BTreeMap::new(), BTreeSet::new());
         let (told_left, told_homeless) = (BTreeSet::new(), false);
         let (bulletin, on_ready) = (None, None);
         let trouble = watch::Sender::new(None);
@@ -196,13 +198,13 @@ impl Engine {
         let mut looped = Loop {
             fetch: None,
             pass: None,
-            next_fetch: Instant::now(),
+            next_fetch: clock(),
             failed_fetches: 0,
             hinted: false,
             reach: self.bulletin.as_ref().map(Bulletin::reach),
         };
         while !*stop.borrow() {
-            let now = Instant::now();
+            let now = clock();
             if self.state.is_ready()
                 && let Some(call) = self.on_ready.take()
             {
@@ -217,12 +219,15 @@ impl Engine {
                 looped.pass = self.begin_pass(now).await?;
             }
             if let Some(bulletin) = &mut self.bulletin
-                && let Some(status) = bulletin.publish(&self.state, Instant::now())
+                && let Some(status) = bulletin.publish(&self.state, clock())
             {
                 self.metrics.told(&status);
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
+                // In this order, so that a simulation can replay what happened. A pass comes to its end, and bursts
+                // of events are taken whole: none of them keeps the others waiting for long.
+                biased;
                 _ = stop.changed() => break,
                 fetched = finished(&mut looped.fetch) => self.end_fetch(fetched?, &mut looped),
                 event = next_event(&mut looped.pass) => self.on_pass_event(event, &mut looped),
@@ -234,7 +239,7 @@ impl Engine {
                     }
                 }
                 Some(()) = hints.recv() => {
-                    looped.next_fetch = Instant::now();
+                    looped.next_fetch = clock();
                     looped.hinted = true;
                 }
                 () = reach_changed(&mut looped.reach) => {}
@@ -246,7 +251,7 @@ impl Engine {
     }
 
     fn next_wake(&self, looped: &Loop) -> Instant {
-        let far = Instant::now() + Duration::from_secs(3_600);
+        let far = clock() + Duration::from_secs(3_600);
         // What is under way ends by an event of its own.
         let waits = looped.fetch.is_none() && self.may_fetch();
         let fetch = if waits { looped.next_fetch } else { far };
@@ -274,7 +279,7 @@ impl Engine {
 
     /// A new process learns from the hub which commits were applied, before it judges what comes after them.
     fn may_fetch(&self) -> bool {
-        let wants = self.source.as_ref().is_some_and(Source::wants_applied);
+        let wants = self.source.as_ref().is_some_and(|source| source.wants_applied());
         !wants || self.state.applied().is_some()
     }
 
@@ -284,13 +289,10 @@ impl Engine {
             source.set_applied(self.state.applied().unwrap_or_default());
         }
         let cancel = self.cancel.clone();
-        Some(tokio::task::spawn_blocking(move || {
-            let read = source.read(&cancel);
-            (source, read)
-        }))
+        Some(on_source(source, move |source| source.read(&cancel)))
     }
 
-    fn end_fetch(&mut self, (source, read): (Source, Result<Read, ReadError>), looped: &mut Loop) {
+    fn end_fetch(&mut self, (source, read): Fetched, looped: &mut Loop) {
         looped.fetch = None;
         self.source = Some(source);
         // A plan that needed the source in the meantime went without it.
@@ -320,7 +322,7 @@ impl Engine {
             }
         }
         let wait = backoff::next_fetch(self.options.interval, looped.failed_fetches, seed);
-        looped.next_fetch = Instant::now() + if looped.hinted { Duration::ZERO } else { wait };
+        looped.next_fetch = clock() + if looped.hinted { Duration::ZERO } else { wait };
     }
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
@@ -373,7 +375,7 @@ impl Engine {
     }
 
     fn take_pass_event(&mut self, event: PassEvent) {
-        let (now, seed) = (Instant::now(), fastrand::u64(..));
+        let (now, seed) = (clock(), fastrand::u64(..));
         match event {
             PassEvent::LookedUp(key, found) => {
                 self.state.set_looked_up(&key, *found, now, seed);
@@ -451,7 +453,7 @@ impl Engine {
         desired: &Arc<Desired>,
         now: Instant,
     ) -> Result<(), EngineError> {
-        let candidates = self.state.unknown_departed(now);
+        let candidates = self.state.take_unknown_departed(now);
         if candidates.is_empty() {
             return Ok(());
         }
@@ -472,7 +474,7 @@ impl Engine {
 
     /// Asks the hub what operators say, and for the source's record, where that is due and nothing is under way.
     async fn ask_hub(&mut self, looped: &mut Loop) {
-        let now = Instant::now();
+        let now = clock();
         if looped.pass.is_some() {
             return;
         }
@@ -513,7 +515,7 @@ impl Engine {
         let Some(head) = desired.commit else { return Ok(true) };
         // One question about the old head, one about all commits, one about those that an approval names.
         for _ in 0..3 {
-            let Some(commits) = self.state.unknown_ancestry(now) else { return Ok(false) };
+            let Some(commits) = self.state.take_unknown_ancestry(now) else { return Ok(false) };
             if commits.is_empty() {
                 return Ok(true);
             }
@@ -527,7 +529,7 @@ impl Engine {
                 None => return Ok(false),
             }
         }
-        Ok(self.state.unknown_ancestry(now).is_some_and(|commits| commits.is_empty()))
+        Ok(self.state.knows_ancestry())
     }
 
     /// Writes the source's record where the plan needs it. Answers whether the plan may be carried out.
@@ -599,13 +601,10 @@ impl Engine {
     /// Does something with the source on a thread that may block; `None` while a fetch has it.
     async fn with_source<T: Send + 'static>(
         &mut self,
-        act: impl FnOnce(&mut Source) -> T + Send + 'static,
+        act: impl FnOnce(&mut dyn SourceReader) -> T + Send + 'static,
     ) -> Result<Option<T>, EngineError> {
-        let Some(mut source) = self.source.take() else { return Ok(None) };
-        let joined = tokio::task::spawn_blocking(move || {
-            let result = act(&mut source);
-            (source, result)
-        });
+        let Some(source) = self.source.take() else { return Ok(None) };
+        let joined = on_source(source, act);
         let (source, result) = joined.await.map_err(|_| EngineError::Panic)?;
         self.source = Some(source);
         Ok(Some(result))
@@ -615,7 +614,7 @@ impl Engine {
     pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
         let said = self.hub.directives(&self.id).await?;
-        self.state.set_directives(Some(said), Instant::now());
+        self.state.set_directives(Some(said), clock());
         self.state.set_record(self.hub.record(&self.id).await?);
         let (cancel, applied) = (self.cancel.clone(), self.state.applied().unwrap_or_default());
         let read = self.with_source(move |source| {
@@ -627,7 +626,7 @@ impl Engine {
         tell_read(&self.id, &read);
         // Once to act, once more where a name turned out to be taken or an object to be newer.
         for _ in 0..2 {
-            let now = Instant::now();
+            let now = clock();
             let lookups = self.state.take_lookups(now);
             let mut events = look_up(&self.hub, lookups);
             while let Some(event) = events.next().await {
@@ -729,6 +728,11 @@ impl Engine {
     }
 }
 
+/// The time by tokio's clock, which stands still in a simulation until nothing is left to do.
+fn clock() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// Tells of a commit, and of what in it cannot be read.
 fn tell_read(source: &SourceId, read: &Read) {
     let desired = &read.desired;
@@ -763,9 +767,7 @@ fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> BoxStream<'static, PassEve
 }
 
 /// The end of a fetch that is under way; never where there is none.
-async fn finished(
-    fetch: &mut Option<Fetch>,
-) -> Result<(Source, Result<Read, ReadError>), EngineError> {
+async fn finished(fetch: &mut Option<Fetch>) -> Result<Fetched, EngineError> {
     match fetch {
         Some(fetch) => fetch.await.map_err(|_| EngineError::Panic),
         None => std::future::pending().await,

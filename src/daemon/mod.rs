@@ -6,6 +6,7 @@ pub mod guards;
 pub mod http;
 pub mod metrics;
 pub mod page;
+pub mod reader;
 pub mod reporters;
 pub mod state;
 pub mod transitions;

@@ -238,14 +238,17 @@ impl State {
         keys.into_iter().collect()
     }
 
-    /// Works whose history in Git has to be asked for before the next plan.
-    pub fn unknown_departed(&self, now: Instant) -> Vec<(WorkKey, Option<RepoPath>)> {
-        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else {
-            return Vec::new();
-        };
+    /// Works whose history in Git is to be asked for now, before the next plan. Nothing wakes the loop for the time
+    /// that history was left alone until: while a fetch has the source, or where nothing is to be asked any more,
+    /// it would wake for ever.
+    pub fn take_unknown_departed(&mut self, now: Instant) -> Vec<(WorkKey, Option<RepoPath>)> {
         if self.history_due.is_some_and(|due| due > now) {
             return Vec::new();
         }
+        self.history_due = None;
+        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else {
+            return Vec::new();
+        };
         let mut candidates = plan::departed_candidates(desired, observed);
         candidates.retain(|(key, _)| !self.asked.contains(key));
         candidates
@@ -294,10 +297,20 @@ impl State {
             .map(|(step, _)| &step.key)
             .collect();
         self.backoffs.retain(|key| can_act.contains(key));
-        let taken = plan.steps.iter().filter(|step| matches!(step.reason, Reason::Conflict { .. }));
-        let open: BTreeSet<&WorkKey> =
-            taken.chain(plan.effects().map(|(step, _)| step)).map(|step| &step.key).collect();
+        let taken: Vec<&WorkKey> = plan
+            .steps
+            .iter()
+            .filter(|step| matches!(step.reason, Reason::Conflict { .. }))
+            .map(|step| &step.key)
+            .collect();
+        let acts = plan.effects().map(|(step, _)| &step.key);
+        let open: BTreeSet<&WorkKey> = taken.iter().copied().chain(acts).collect();
         self.looks_again.retain(|key, _| open.contains(key));
+        // A name that was taken before its work was frozen or dropped for a while may be free by now.
+        for key in taken.into_iter().filter(|key| !self.looks_again.contains_key(*key)) {
+            self.lookups.insert(key.clone());
+            self.dirty = true;
+        }
         Some(plan)
     }
 
@@ -338,12 +351,26 @@ impl State {
         self.dirty = true;
     }
 
-    /// Commits to ask Git about before the next plan; `None` where that has to wait.
-    pub fn unknown_ancestry(&self, now: Instant) -> Option<BTreeSet<CommitId>> {
-        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
-        let commits = self.guards.to_ask(desired, observed);
+    /// Commits to ask Git about now, before the next plan; `None` where that has to wait. As for
+    /// [`Self::take_unknown_departed`], nothing wakes the loop for a time that has come.
+    pub fn take_unknown_ancestry(&mut self, now: Instant) -> Option<BTreeSet<CommitId>> {
         let waits = self.history_due.is_some_and(|due| due > now);
+        if !waits {
+            self.history_due = None;
+        }
+        let commits = self.unknown_ancestry()?;
         (commits.is_empty() || !waits).then_some(commits)
+    }
+
+    /// Commits that Git has to be asked about before the next plan; `None` while not both sides are known.
+    fn unknown_ancestry(&self) -> Option<BTreeSet<CommitId>> {
+        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        Some(self.guards.to_ask(desired, observed))
+    }
+
+    /// Whether Git has answered all that has to be known of the head.
+    pub fn knows_ancestry(&self) -> bool {
+        self.unknown_ancestry().is_some_and(|commits| commits.is_empty())
     }
 
     pub fn set_ancestry(
@@ -399,6 +426,13 @@ impl State {
 
     /// When the next retry is due.
     pub fn next_due(&self) -> Option<Instant> {
+        // A time that has come stays in the past while nothing can be planned: it must wake nobody then.
+        if !self.is_ready() {
+            return None;
+        }
+        if !self.knows_ancestry() {
+            return self.history_due;
+        }
         let effects = self.backoffs.next_due().map(|due| self.start + due);
         let looks = self.looks_again.values().map(|again| again.due);
         looks.chain(effects).chain(self.history_due).min()

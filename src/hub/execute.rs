@@ -191,6 +191,8 @@ impl Execution {
             let due = self.resting.keys().next().map(|(due, _)| *due);
             let wake = sleep_until(due.unwrap_or_else(Instant::now));
             tokio::select! {
+                // In this order, so that a simulation can replay what happened.
+                biased;
                 Some(finished) = self.in_flight.next() => self.finish(finished),
                 () = wake, if due.is_some() => self.wake(),
                 () = stopped(&mut self.stop) => {}

@@ -147,15 +147,18 @@ fn nothing_is_deleted_before_git_was_asked_for_its_last_word() {
     let deletes =
         |effects: Vec<Effect>| effects.iter().any(|effect| matches!(effect, Effect::Delete { .. }));
     assert!(!deletes(due(&mut state, now)));
-    let asked = state.unknown_departed(now);
+    let asked = state.take_unknown_departed(now);
     assert_eq!(asked.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), ["a/web"]);
 
     state.postpone_history(now);
-    assert!(state.unknown_departed(now).is_empty(), "history that cannot be read is left alone");
+    assert!(
+        state.take_unknown_departed(now).is_empty(),
+        "history that cannot be read is left alone"
+    );
     let later = state.next_due().unwrap();
-    assert_eq!(state.unknown_departed(later), asked);
+    assert_eq!(state.take_unknown_departed(later), asked);
     state.set_departed(&asked, [].into());
-    assert!(state.unknown_departed(later).is_empty());
+    assert!(state.take_unknown_departed(later).is_empty());
     assert!(deletes(due(&mut state, later)), "the hub's own word stands");
 }
 

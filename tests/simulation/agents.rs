@@ -42,14 +42,14 @@ pub fn identity(manifest: &Value) -> Identity {
 impl Agents {
     /// Lets the agent of every cluster act until it has nothing to do.
     pub fn settle(&mut self, hub: &SimulatedHub) {
-        for key in hub.objects().into_keys() {
+        for key in hub.keys() {
             self.step(hub, &key);
         }
     }
 
     /// Lets an agent act on one work once.
     pub fn step(&mut self, hub: &SimulatedHub, key: &WorkKey) {
-        let Some(work) = hub.objects().remove(key) else { return };
+        let Some(work) = hub.object(key) else { return };
         let uid = work["metadata"]["uid"].as_str().unwrap().to_owned();
         let finalizers = work["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let seen = finalizers.contains(&AGENT_FINALIZER.into());
@@ -109,16 +109,19 @@ impl Agents {
 
     /// Every object of a work whose present generation was applied is the work's, so that it goes with it.
     pub fn check_owned(&self, uid: &str, work: &Value) {
+        assert_eq!(self.would_stay(uid, work), None, "it would stay");
+    }
+
+    /// An object of a work that was applied whole, which would not go with the work.
+    pub fn would_stay(&self, uid: &str, work: &Value) -> Option<&Object> {
         let conditions = work.pointer("/status/conditions").and_then(Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
         if is_complete(work) || conditions.any(|c| c["type"] == "Applied" && c["status"] != "True")
         {
-            return;
+            return None;
         }
-        for object in self.applied.get(uid).into_iter().flatten() {
-            let owners = self.objects.get(object);
-            assert!(owners.is_none_or(|owners| owners.contains(uid)), "{object:?} would stay");
-        }
+        let mut applied = self.applied.get(uid).into_iter().flatten();
+        applied.find(|object| self.objects.get(*object).is_some_and(|owners| !owners.contains(uid)))
     }
 
     fn clean_up(&mut self, uid: &str) {

@@ -2,7 +2,7 @@
 //! kube-apiserver passes the same list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 // Not tokio's channels: those stand still for a task that never yields to the runtime.
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -21,6 +21,9 @@ use serde_json::{Value, json};
 
 use super::patch::{json_patch, merge_patch};
 
+/// The schema of a ManifestWork's spec, for its defaults.
+static SCHEMA: LazyLock<Value> = LazyLock::new(manifest_work_spec_schema);
+
 /// How often each fault strikes, in percent of the calls that it may strike.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
@@ -34,6 +37,9 @@ pub struct Faults {
     pub watches_cut: u8,
 }
 
+/// ManifestWorks and records.
+pub type Backup = (BTreeMap<WorkKey, Value>, BTreeMap<SourceId, (Record, u64)>);
+
 /// Shared by all its users; cloning it gives another hand on the same hub.
 #[derive(Clone)]
 pub struct SimulatedHub {
@@ -43,10 +49,11 @@ pub struct SimulatedHub {
 pub(super) struct State {
     clusters: BTreeSet<ClusterName>,
     pub(super) works: BTreeMap<WorkKey, Value>,
+    /// What was read off each of them: it takes long, and every resourceVersion stands for one content.
+    read: BTreeMap<WorkKey, ObservedWork>,
     /// etcd's revision: the source of resourceVersions and uids.
     revision: u64,
     watchers: Vec<(SourceId, UnboundedSender<HubEvent>)>,
-    schema: Value,
     /// Fields of the spec that this hub's CRD does not have: they are dropped when an object is stored.
     unknown_fields: Vec<String>,
     /// What somebody has approved.
@@ -65,9 +72,9 @@ impl SimulatedHub {
         let state = State {
             clusters: clusters.iter().map(|name| ClusterName::parse(name).unwrap()).collect(),
             works: BTreeMap::new(),
+            read: BTreeMap::new(),
             revision: 0,
             watchers: Vec::new(),
-            schema: manifest_work_spec_schema(),
             unknown_fields: Vec::new(),
             approved: Approvals::default(),
             records: BTreeMap::new(),
@@ -100,6 +107,43 @@ impl SimulatedHub {
     /// All raw objects.
     pub fn objects(&self) -> BTreeMap<WorkKey, Value> {
         self.lock().works.clone()
+    }
+
+    /// One raw object.
+    pub fn object(&self, key: &WorkKey) -> Option<Value> {
+        self.lock().works.get(key).cloned()
+    }
+
+    /// One object as gitwork reads it.
+    pub fn observed(&self, key: &WorkKey) -> Option<ObservedWork> {
+        self.lock().observed(key)
+    }
+
+    /// The resourceVersion of an object.
+    pub fn version(&self, key: &WorkKey) -> Option<String> {
+        let state = self.lock();
+        state.works.get(key)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
+    }
+
+    /// The names of all objects.
+    pub fn keys(&self) -> Vec<WorkKey> {
+        self.lock().works.keys().cloned().collect()
+    }
+
+    /// All that is in the hub's etcd.
+    pub fn back_up(&self) -> Backup {
+        let state = self.lock();
+        (state.works.clone(), state.records.clone())
+    }
+
+    /// The hub's etcd is restored from a backup, with its revision moved on (`etcdutl snapshot restore
+    /// --bump-revision`), and all watches break.
+    pub fn restore(&self, (works, records): Backup) {
+        let mut state = self.lock();
+        state.works = works;
+        state.records = records;
+        state.revision += 1_000;
+        state.watchers.clear();
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -138,7 +182,13 @@ impl SimulatedHub {
         self.lock().delete(key, None).map(drop)
     }
 
-    fn call(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Answer {
+    /// The works of one source, or all of them.
+    pub fn works_of(&self, source: Option<&SourceId>) -> Vec<ObservedWork> {
+        self.lock().listed(source)
+    }
+
+    /// One write, at once.
+    pub fn call(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Answer {
         let mut state = self.lock();
         state.fail_at_random()?;
         let refused = state.faults.refused;
@@ -168,7 +218,7 @@ impl SimulatedHub {
         if state.strikes(lost) {
             return Err(unavailable("the answer was lost"));
         }
-        Ok(stored.map(|object| ObservedWork::from_manifest_work(object).unwrap()))
+        Ok(stored.and_then(|_| state.observed(key)))
     }
 }
 
@@ -271,7 +321,7 @@ impl State {
         for field in &self.unknown_fields {
             put_or_remove(&mut work["spec"], field, None);
         }
-        fill_in_defaults(&mut work["spec"], &self.schema);
+        fill_in_defaults(&mut work["spec"], &SCHEMA);
         write_numbers_as_go(&mut work["spec"]);
         let manifests = work.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut);
         for manifest in manifests.into_iter().flatten() {
@@ -299,7 +349,7 @@ impl State {
         self.writes += 1;
         work["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let old = self.works.insert(key.clone(), work.clone());
-        self.tell(key, old.as_ref(), Some(&work));
+        self.tell(key, old.as_ref());
         work
     }
 
@@ -307,27 +357,40 @@ impl State {
         self.revision += 1;
         self.writes += 1;
         let old = self.works.remove(key);
-        self.tell(key, old.as_ref(), None);
+        self.tell(key, old.as_ref());
     }
 
-    fn tell(&mut self, key: &WorkKey, old: Option<&Value>, new: Option<&Value>) {
-        self.watchers.retain(|(source, events)| {
+    fn tell(&mut self, key: &WorkKey, old: Option<&Value>) {
+        let mut watchers = std::mem::take(&mut self.watchers);
+        watchers.retain(|(source, events)| {
             let was = old.is_some_and(|work| is_of(work, source));
-            let event = match new.filter(|work| is_of(work, source)) {
-                Some(work) => {
-                    let work = ObservedWork::from_manifest_work(work.clone()).unwrap();
-                    HubEvent::Changed(Box::new(work))
-                }
+            let is = self.works.get(key).is_some_and(|work| is_of(work, source));
+            let event = match self.observed(key).filter(|_| is) {
+                Some(work) => HubEvent::Changed(Box::new(work)),
                 None if was => HubEvent::Gone(key.clone()),
                 None => return !events.is_closed(),
             };
             events.unbounded_send(event).is_ok()
         });
+        self.watchers = watchers;
     }
 
-    fn listed(&self, source: Option<&SourceId>) -> Vec<ObservedWork> {
-        let works = self.works.values().filter(|work| source.is_none_or(|s| is_of(work, s)));
-        works.map(|work| ObservedWork::from_manifest_work(work.clone()).unwrap()).collect()
+    fn listed(&mut self, source: Option<&SourceId>) -> Vec<ObservedWork> {
+        let works = self.works.iter().filter(|(_, work)| source.is_none_or(|s| is_of(work, s)));
+        let keys: Vec<WorkKey> = works.map(|(key, _)| key.clone()).collect();
+        keys.iter().filter_map(|key| self.observed(key)).collect()
+    }
+
+    /// One work as gitwork reads it.
+    fn observed(&mut self, key: &WorkKey) -> Option<ObservedWork> {
+        let work = self.works.get(key)?;
+        let version = &work["metadata"]["resourceVersion"];
+        if let Some(read) = self.read.get(key).filter(|read| *version == *read.resource_version) {
+            return Some(read.clone());
+        }
+        let read = ObservedWork::from_manifest_work(work.clone()).unwrap();
+        self.read.insert(key.clone(), read.clone());
+        Some(read)
     }
 
     fn subscribe(&mut self, source: &SourceId) -> (HubEvent, UnboundedReceiver<HubEvent>) {
@@ -420,10 +483,7 @@ impl Hub for SimulatedHub {
 
     fn get<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, Answer> {
         let mut state = self.lock();
-        let answer = state.fail_at_random().map(|()| {
-            let work = state.works.get(key).cloned();
-            work.map(|work| ObservedWork::from_manifest_work(work).unwrap())
-        });
+        let answer = state.fail_at_random().map(|()| state.observed(key));
         Box::pin(std::future::ready(answer))
     }
 

@@ -25,8 +25,8 @@ use super::hub::{SimulatedHub, is_deleting};
 use super::key;
 
 pub const CLUSTERS: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
-const WORKS: [&str; 3] = ["api", "db", "web"];
-const SOURCE: &str = "fleet";
+pub const WORKS: [&str; 3] = ["api", "db", "web"];
+pub const SOURCE: &str = "fleet";
 
 /// One work folder.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub struct World {
 }
 
 /// A ConfigMap of one work. Works never share an object.
-fn manifest(key: &WorkKey, name: &str, text: &str) -> Value {
+pub fn manifest(key: &WorkKey, name: &str, text: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -501,7 +501,7 @@ impl World {
             }
             6 => self.freeze_at_random(&key, random),
             7 => self.frozen = Frozen::default(),
-            8..11 => self.user_acts(&key, random),
+            8..11 => user_acts(&self.hub, &key, random),
             11 => self.hub.cut_watches(),
             12..15 => self.agents.step(&self.hub, &key),
             15 => self.restart(),
@@ -559,25 +559,7 @@ impl World {
 
     fn push_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
         let mut work = self.git.get(key).cloned().unwrap_or_default();
-        match random.u8(..6) {
-            0 => work.prune = !work.prune,
-            1 => work.suspend = !work.suspend,
-            2 => {
-                let label = ("team".to_owned(), random.u8(..3).to_string());
-                if work.labels.remove("team").is_none() {
-                    work.labels.extend([label]);
-                }
-            }
-            3 => {
-                work.delete_option = match random.u8(..3) {
-                    0 => DeleteOption::Foreground,
-                    1 => DeleteOption::Orphan,
-                    _ => keep_first(key),
-                }
-            }
-            4 => work.objects = if work.objects.len() > 1 { vec!["a"] } else { vec!["a", "b"] },
-            _ => work.text = format!("text {}", random.u8(..)),
-        }
+        change_work(key, &mut work, random);
         self.push(key, work);
     }
 
@@ -590,42 +572,64 @@ impl World {
             _ => drop(self.frozen.folders.insert(folder(key))),
         }
     }
+}
 
-    fn user_acts(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
-        if !self.hub.objects().contains_key(key) {
-            let mut metadata =
-                json!({"namespace": key.cluster.as_str(), "name": key.work.as_str()});
-            if random.bool() {
-                metadata["annotations"] = json!({"gitwork.dev/adopt": SOURCE});
-            }
-            let spec = json!({"workload": {"manifests": []}});
-            self.hub.user_creates(json!({"metadata": metadata, "spec": spec})).unwrap();
+/// Somebody else does something to a ManifestWork, or makes one.
+pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) {
+    if hub.object(key).is_none() {
+        let mut metadata = json!({"namespace": key.cluster.as_str(), "name": key.work.as_str()});
+        if random.bool() {
+            metadata["annotations"] = json!({"gitwork.dev/adopt": SOURCE});
+        }
+        let spec = json!({"workload": {"manifests": []}});
+        hub.user_creates(json!({"metadata": metadata, "spec": spec})).unwrap();
+        return;
+    }
+    let label = |name: &str, value: Value| json!({"metadata": {"labels": {name: value}}});
+    let annotation = |name: &str, value: Value| json!({"metadata": {"annotations": {name: value}}});
+    let patch = match random.u8(..11) {
+        0 => json!({"spec": {"workload": {"manifests": []}}}),
+        1 => json!({"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}),
+        2 => label("gitwork.dev/source", Value::Null),
+        3 => label("gitwork.dev/source", "another".into()),
+        4 => label("app.kubernetes.io/managed-by", Value::Null),
+        5 => label("foreign", random.u8(..3).to_string().into()),
+        6 => annotation("gitwork.dev/adopt", SOURCE.into()),
+        7 => annotation("gitwork.dev/keys", "]".into()),
+        8 => json!({"metadata": {"annotations": null}}),
+        9 => {
+            let complete =
+                json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
+            hub.patch_status(key, &complete).unwrap();
             return;
         }
-        let label = |name: &str, value: Value| json!({"metadata": {"labels": {name: value}}});
-        let annotation =
-            |name: &str, value: Value| json!({"metadata": {"annotations": {name: value}}});
-        let patch = match random.u8(..11) {
-            0 => json!({"spec": {"workload": {"manifests": []}}}),
-            1 => json!({"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}),
-            2 => label("gitwork.dev/source", Value::Null),
-            3 => label("gitwork.dev/source", "another".into()),
-            4 => label("app.kubernetes.io/managed-by", Value::Null),
-            5 => label("foreign", random.u8(..3).to_string().into()),
-            6 => annotation("gitwork.dev/adopt", SOURCE.into()),
-            7 => annotation("gitwork.dev/keys", "]".into()),
-            8 => json!({"metadata": {"annotations": null}}),
-            9 => {
-                let complete =
-                    json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
-                self.hub.patch_status(key, &complete).unwrap();
-                return;
+        _ => {
+            hub.user_deletes(key).unwrap();
+            return;
+        }
+    };
+    hub.user_patches(key, &patch).unwrap();
+}
+
+/// A change of one work in Git.
+pub fn change_work(key: &WorkKey, work: &mut GitWork, random: &mut fastrand::Rng) {
+    match random.u8(..6) {
+        0 => work.prune = !work.prune,
+        1 => work.suspend = !work.suspend,
+        2 => {
+            let label = ("team".to_owned(), random.u8(..3).to_string());
+            if work.labels.remove("team").is_none() {
+                work.labels.extend([label]);
             }
-            _ => {
-                self.hub.user_deletes(key).unwrap();
-                return;
+        }
+        3 => {
+            work.delete_option = match random.u8(..3) {
+                0 => DeleteOption::Foreground,
+                1 => DeleteOption::Orphan,
+                _ => keep_first(key),
             }
-        };
-        self.hub.user_patches(key, &patch).unwrap();
+        }
+        4 => work.objects = if work.objects.len() > 1 { vec!["a"] } else { vec!["a", "b"] },
+        _ => work.text = format!("text {}", random.u8(..)),
     }
 }

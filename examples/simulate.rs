@@ -1,0 +1,82 @@
+//! Runs the simulation of `tests/simulation/fleet` for many seeds:
+//! `cargo run --release --example simulate -- --seeds 1000000 --from 0`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    dead_code,
+    unused_imports,
+    reason = "it is a test that can run for hours, and uses a part of the tests' modules"
+)]
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+
+#[path = "../tests/contract/mod.rs"]
+mod contract;
+#[path = "../tests/it/memory.rs"]
+mod memory;
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
+
+use simulation::fleet::{self, bugs};
+
+#[derive(Parser)]
+struct Args {
+    /// How many seeds to run
+    #[arg(long, default_value_t = 100_000)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Print what happens in the first seed
+    #[arg(long)]
+    trace: bool,
+    /// Run with a planted bug, and say how many seeds it takes to find it; `all` for every one of them
+    #[arg(long)]
+    bug: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if let Some(name) = &args.bug {
+        return plant(name, &args);
+    }
+    if args.trace {
+        let done = fleet::run(args.from, None, true);
+        println!("{done:#?}");
+        return if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let began = Instant::now();
+    let (failures, tally) = fleet::run_all(args.from, args.seeds, None);
+    for failure in &failures {
+        println!("{}\n", fleet::tell(failure));
+    }
+    println!(
+        "{} seeds from {}: {} failed, {} writes, {} days of virtual time, in {:.1} s",
+        args.seeds,
+        args.from,
+        failures.len(),
+        tally.writes,
+        tally.virtual_seconds / 86_400,
+        began.elapsed().as_secs_f64()
+    );
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn plant(name: &str, args: &Args) -> ExitCode {
+    let mut missed = false;
+    for bug in bugs::ALL.into_iter().filter(|bug| name == "all" || format!("{bug:?}") == name) {
+        match fleet::seeds_to_find(bug, args.from, args.seeds) {
+            Some((seeds, failure)) => println!("{bug:?}: {seeds} seeds: {}", failure.why),
+            None => {
+                println!("{bug:?}: not found in {} seeds", args.seeds);
+                missed = true;
+            }
+        }
+    }
+    if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,300 @@
+//! What happens in a world: commits, users, operators, agents, and all that breaks.
+
+use std::time::Duration;
+
+use gitwork::core::approval::{Approval, Approved};
+use gitwork::core::config::Budgets;
+use gitwork::core::name::WorkKey;
+use gitwork::core::observed::Observed;
+use gitwork::core::plan::{Policy, departed_candidates, plan};
+use gitwork::daemon::reader::SourceReader;
+
+use super::check::depth;
+use super::git::{Wanted, ancestry};
+use super::line::Crash;
+use super::process::Process;
+use super::run::World;
+use crate::simulation::agents::identity;
+use crate::simulation::key;
+use crate::simulation::world::{CLUSTERS, WORKS, change_work, manifest, user_acts};
+
+impl World {
+    fn any_key(&mut self) -> WorkKey {
+        let cluster = CLUSTERS[self.random.usize(..CLUSTERS.len())];
+        key(cluster, WORKS[self.random.usize(..WORKS.len())])
+    }
+
+    fn chance(&mut self, percent: u8) -> bool {
+        self.random.u8(..100) < percent
+    }
+
+    pub(super) fn first_commit(&mut self) {
+        let mut wanted = Wanted::all();
+        wanted.works.retain(|_, _| self.random.u8(..10) < 7);
+        self.push(wanted, "first works");
+    }
+
+    fn push(&mut self, wanted: Wanted, what: &str) {
+        self.git.push(wanted);
+        let head = self.git.head().0;
+        self.checker.trace(|| format!("commit {head}: {what}"));
+        self.hint();
+    }
+
+    fn hint(&mut self) {
+        if self.chance(70) {
+            self.processes.iter().for_each(Process::hint);
+        }
+    }
+
+    pub(super) async fn act(&mut self) {
+        match self.random.u8(..100) {
+            0..22 => self.commit_changes(),
+            22..36 => self.commit_removals(),
+            36..42 => self.commit_breakage(),
+            42..45 => self.rewind(),
+            45..57 => self.user(),
+            57..71 => self.agents_step(),
+            71..75 => self.crash(),
+            75..79 => self.stop_or_start().await,
+            79..83 => self.cut_lines(),
+            83..86 => self.git_fails(),
+            86..88 => self.back_up_or_restore(),
+            88..95 => self.approve(),
+            95..97 => self.fail_objects(),
+            _ => self.clock_jumps().await,
+        }
+    }
+
+    fn commit_changes(&mut self) {
+        let (_, mut wanted) = self.git.head();
+        for _ in 0..=self.random.u8(..3) {
+            let key = self.any_key();
+            let work = wanted.works.entry(key.clone()).or_default();
+            change_work(&key, work, &mut self.random);
+        }
+        if self.chance(10) {
+            let any =
+                |random: &mut fastrand::Rng, most: u32| random.bool().then(|| random.u32(..=most));
+            wanted.budgets = Budgets {
+                works: any(&mut self.random, 4),
+                percent: any(&mut self.random, 60),
+                cluster: any(&mut self.random, 3),
+            };
+        }
+        self.push(wanted, "changes");
+    }
+
+    fn commit_removals(&mut self) {
+        let (_, mut wanted) = self.git.head();
+        match self.random.u8(..6) {
+            0 => wanted.works.clear(),
+            1 => {
+                let cluster = CLUSTERS[self.random.usize(..CLUSTERS.len())];
+                wanted.works.retain(|key, _| key.cluster.as_str() != cluster);
+            }
+            _ => {
+                for _ in 0..=self.random.u8(..3) {
+                    wanted.works.remove(&self.any_key());
+                }
+            }
+        }
+        if self.chance(30) {
+            wanted.works.entry(self.any_key()).or_default();
+        }
+        self.push(wanted, "removals");
+    }
+
+    fn commit_breakage(&mut self) {
+        let (_, mut wanted) = self.git.head();
+        let key = self.any_key();
+        match self.random.u8(..12) {
+            0 => wanted.broken_source = true,
+            1 | 2 => drop(wanted.broken_clusters.insert(key.cluster)),
+            3..6 => drop(wanted.broken.insert(key)),
+            // Rare: it takes long to read.
+            6 if self.chance(5) => drop(wanted.huge.insert(key)),
+            _ => wanted.mend(),
+        }
+        wanted.broken.retain(|key| wanted.works.contains_key(key));
+        self.push(wanted, "something cannot be read, or is mended");
+    }
+
+    /// The branch goes back, and on from there or not.
+    fn rewind(&mut self) {
+        let (head, _) = self.git.head();
+        let back = self.random.usize(1..6);
+        let to = self.git.with(|commits, _| {
+            let back = back.min(depth(commits, head) - 1);
+            ancestry(commits, head).nth(back).unwrap_or(head)
+        });
+        self.git.set_head(to);
+        self.checker.trace(|| format!("the branch is moved back to commit {to}"));
+        if self.chance(50) {
+            self.commit_changes();
+        }
+        self.hint();
+    }
+
+    fn user(&mut self) {
+        let key = self.any_key();
+        user_acts(&self.hub, &key, &mut self.random);
+        self.checker.look(&key);
+        self.checker.trace(|| format!("a user does something to {key}"));
+    }
+
+    fn agents_step(&mut self) {
+        for _ in 0..self.random.u8(1..6) {
+            let key = self.any_key();
+            self.agent_step(&key);
+        }
+        if self.chance(40) {
+            self.settle();
+        }
+    }
+
+    fn agent_step(&mut self, key: &WorkKey) {
+        self.checker.agents.lock().unwrap().step(&self.hub, key);
+        self.checker.look(key);
+    }
+
+    /// Lets every agent act until it has nothing to do.
+    pub(super) fn settle(&mut self) {
+        for key in self.hub.keys() {
+            let before = self.hub.version(&key);
+            if before.is_some() && before.as_ref() == self.stepped.get(&key) {
+                continue;
+            }
+            self.agent_step(&key);
+            match self.hub.version(&key) {
+                Some(after) => drop(self.stepped.insert(key, after)),
+                None => drop(self.stepped.remove(&key)),
+            }
+        }
+        self.checker.trace(|| "the agents have settled".into());
+    }
+
+    fn fail_objects(&mut self) {
+        let key = self.any_key();
+        let object = (key.cluster.clone(), identity(&manifest(&key, "a", "")));
+        let mut agents = self.checker.agents.lock().unwrap();
+        if !agents.failing.remove(&object) {
+            agents.failing.insert(object);
+        }
+        drop(agents);
+        self.stepped.clear();
+        self.checker.trace(|| format!("an object of {key} can, or cannot, be applied"));
+    }
+
+    /// Killed at once, or at a write to come.
+    fn crash(&mut self) {
+        if self.chance(30) {
+            self.checker.trace(|| "all processes are killed".into());
+            self.processes.drain(..).for_each(Process::kill);
+            self.start();
+            return;
+        }
+        let crash = Crash { writes: self.random.u32(..4), after: self.random.bool() };
+        self.checker.trace(|| format!("to be killed: {crash:?}"));
+        self.processes.iter().for_each(|process| process.crash_at(crash));
+    }
+
+    /// A second one that takes itself for the leader, or one fewer.
+    async fn stop_or_start(&mut self) {
+        if self.processes.len() < 2 {
+            self.start();
+            return;
+        }
+        let process = self.processes.remove(self.random.usize(..2));
+        self.checker.trace(|| "a process shuts down".into());
+        if let Err(why) = process.stop().await {
+            self.checker.fail(|| why);
+        }
+    }
+
+    fn cut_lines(&mut self) {
+        if self.chance(50) {
+            self.checker.trace(|| "all watches break".into());
+            self.hub.cut_watches();
+            return;
+        }
+        let time = Duration::from_secs(self.random.u64(1..90));
+        self.checker.trace(|| format!("a process is cut off for {time:?}"));
+        let index = self.random.usize(..self.processes.len());
+        self.processes[index].cut(time);
+    }
+
+    fn git_fails(&mut self) {
+        let (away, damaged) = (self.random.bool(), self.chance(30));
+        self.checker.trace(|| format!("Git: away {away}, damaged {damaged}"));
+        self.git.set_away(away);
+        self.git.set_damaged(damaged);
+    }
+
+    /// The agents list again at once when a hub was restored; gitwork may come before them only to see what they
+    /// have not yet acted on.
+    fn back_up_or_restore(&mut self) {
+        let Some(backup) = self.backup.take() else {
+            self.backup = Some(self.hub.back_up());
+            self.checker.trace(|| "the hub is backed up".into());
+            return;
+        };
+        let mut keys = self.hub.keys();
+        keys.extend(backup.0.keys().cloned());
+        self.hub.restore(backup);
+        self.checker.trace(|| "the hub is restored from its backup".into());
+        self.stepped.clear();
+        self.settle();
+        keys.iter().for_each(|key| self.checker.look(key));
+    }
+
+    async fn clock_jumps(&mut self) {
+        let time = Duration::from_secs(self.random.u64(1..7_200));
+        self.checker.trace(|| format!("the machine sleeps for {time:?}"));
+        tokio::time::advance(time).await;
+    }
+
+    /// An operator looks at what is held and lets it through, as `gitwork approve` does.
+    pub(super) fn approve(&mut self) {
+        self.confirm_restore();
+        let Some(works) = self.held() else { return };
+        self.checker.trace(|| format!("approved: {works:?}"));
+        self.checker.approve(&works);
+        if self.chance(50) {
+            self.hub.lock().approved.add(&self.id, Approval::Deletions(works));
+            return;
+        }
+        let (_, mut wanted) = self.git.head();
+        wanted.approved = works;
+        self.push(wanted, "an approval");
+    }
+
+    /// An operator says that the hub was restored and is well.
+    fn confirm_restore(&mut self) {
+        let mut hub = self.hub.lock();
+        let Some((record, _)) = hub.records.get(&self.id).filter(|(record, _)| record.restored)
+        else {
+            return;
+        };
+        let restored = Approval::Restored { source: self.id.clone(), moves: record.moves };
+        hub.approved.add(&self.id, restored);
+        drop(hub);
+        self.checker.trace(|| "confirmed: the hub was restored".into());
+    }
+
+    fn held(&mut self) -> Option<Approved> {
+        let (_, wanted) = self.git.head();
+        if self.hub.keys().iter().all(|key| wanted.works.contains_key(key)) {
+            return None;
+        }
+        let desired = self.operator.look().ok()?.desired;
+        let mut observed = Observed::default();
+        observed.listed(&self.id, self.hub.works_of(Some(&self.id)));
+        let candidates = departed_candidates(&desired, &observed);
+        let departed = self.operator.departed(&desired, &candidates, &Default::default()).ok()?;
+        let budgets = Budgets { works: Some(0), percent: Some(0), cluster: Some(0) };
+        let approved = self.hub.lock().approved.clone();
+        let policy = Policy { budgets, approved, ..Policy::default() };
+        plan(&desired, &observed, &departed, &policy).held().map(|held| held.works)
+    }
+}

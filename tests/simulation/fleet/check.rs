@@ -1,0 +1,492 @@
+//! What must hold at every write, whoever makes it: judged by the raw objects on the hub and by what the commits are
+//! meant to say, without a line of the planner.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use gitwork::core::approval::{Approved, Target};
+use gitwork::core::budget::Budget;
+use gitwork::core::config::Budgets;
+use gitwork::core::name::{CommitId, WorkKey};
+use gitwork::core::observed::ObservedWork;
+use gitwork::core::plan::Effect;
+use gitwork::core::work::{ANNOTATION_COMMIT, ANNOTATION_HASH, DeleteOption};
+use gitwork::hub::HubError;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::git::{Commit, Git, Head, Reads, ancestry, manifests, number, removal};
+use crate::simulation::agents::Agents;
+use crate::simulation::hub::{SimulatedHub, is_deleting};
+use crate::simulation::world::{GitWork, SOURCE};
+
+/// How old a process' picture of the hub may be: the longest cut, a wait for an answer and a slow event.
+const STALENESS: Duration = Duration::from_secs(240);
+/// How long a write that was on its way may come after a newer commit was read.
+const ON_ITS_WAY: Duration = Duration::from_secs(90);
+
+/// A state of one work on the hub.
+#[derive(Debug, Clone)]
+struct Seen {
+    until: Option<Instant>,
+    uid: String,
+    ours: bool,
+    deleting: bool,
+    prune: bool,
+}
+
+struct State {
+    start: Instant,
+    history: BTreeMap<WorkKey, Vec<Seen>>,
+    /// When each object was first ours.
+    ours_since: BTreeMap<String, Instant>,
+    approved: Approved,
+    violation: Option<String>,
+    trace: Option<Vec<String>>,
+    effects: usize,
+}
+
+/// Cloning it gives another hand on the same.
+#[derive(Clone)]
+pub struct Checker {
+    hub: SimulatedHub,
+    git: Git,
+    pub agents: Arc<Mutex<Agents>>,
+    /// The operator's budgets.
+    budgets: Budgets,
+    state: Arc<Mutex<State>>,
+}
+
+fn is_ours(work: &Value) -> bool {
+    work["metadata"]["labels"]["gitwork.dev/source"] == SOURCE
+}
+
+fn uid(work: &Value) -> &str {
+    work["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+fn prune(work: &Value) -> bool {
+    work["metadata"]["annotations"]["gitwork.dev/prune"] != "false"
+}
+
+/// What of an object gitwork writes, and is no mere record of the write.
+fn content(work: &Value) -> (Value, Value, Value) {
+    let mut annotations = work["metadata"]["annotations"].clone();
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.retain(|name, _| name != ANNOTATION_COMMIT && name != ANNOTATION_HASH);
+    }
+    (work["spec"].clone(), work["metadata"]["labels"].clone(), annotations)
+}
+
+/// Git's last words on a work: one where its files could be read, else the hub's own word may stand too.
+struct LastWords(Vec<(DeleteOption, bool)>);
+
+fn last_words(commits: &[Commit], head: usize, key: &WorkKey, on_hub: &Value) -> LastWords {
+    let own = (DeleteOption::from_value(&on_hub["spec"]["deleteOption"]), prune(on_hub));
+    let Some((last_in, removed_by)) = removal(commits, head, key) else {
+        return LastWords(vec![own]);
+    };
+    let (before, after) = (&commits[last_in].wanted, &commits[removed_by].wanted);
+    let work = &before.works[key];
+    let mut words = vec![(work.delete_option.clone(), work.prune)];
+    if before.freezes(key) || after.freezes(key) {
+        words.push(own);
+    }
+    LastWords(words)
+}
+
+impl Checker {
+    pub fn new(hub: &SimulatedHub, git: &Git, budgets: Budgets, traced: bool) -> Self {
+        let state = State {
+            start: Instant::now(),
+            history: BTreeMap::new(),
+            ours_since: BTreeMap::new(),
+            approved: Approved::new(),
+            violation: None,
+            trace: traced.then(Vec::new),
+            effects: 0,
+        };
+        let agents = Arc::default();
+        let (hub, git, state) = (hub.clone(), git.clone(), Arc::new(Mutex::new(state)));
+        Self { hub, git, agents, budgets, state }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Notes an event for whoever reads the trace of a failure.
+    pub fn trace(&self, line: impl FnOnce() -> String) {
+        let mut state = self.lock();
+        let since = state.start.elapsed();
+        if let Some(trace) = &mut state.trace {
+            trace.push(format!("{:>9.3} s  {}", since.as_secs_f64(), line()));
+        }
+    }
+
+    pub fn fail(&self, why: impl FnOnce() -> String) {
+        let mut state = self.lock();
+        if state.violation.is_none() {
+            state.violation = Some(why());
+        }
+    }
+
+    pub fn violation(&self) -> Option<String> {
+        self.lock().violation.clone()
+    }
+
+    pub fn take_trace(&self) -> Vec<String> {
+        self.lock().trace.take().unwrap_or_default()
+    }
+
+    /// How many writes have reached the hub.
+    pub fn effects(&self) -> usize {
+        self.lock().effects
+    }
+
+    pub fn approve(&self, works: &Approved) {
+        self.lock().approved.extend(works.iter().cloned());
+    }
+
+    /// Takes in what has become of a work, whoever did it.
+    pub fn look(&self, key: &WorkKey) {
+        let work = self.hub.object(key);
+        let now = Instant::now();
+        let mut state = self.lock();
+        let State { history, ours_since, .. } = &mut *state;
+        let seen = work.map(|work| Seen {
+            until: None,
+            uid: uid(&work).into(),
+            ours: is_ours(&work),
+            deleting: is_deleting(&work),
+            prune: prune(&work),
+        });
+        if let Some(seen) = seen.as_ref().filter(|seen| seen.ours) {
+            ours_since.entry(seen.uid.clone()).or_insert(now);
+        }
+        let all = history.entry(key.clone()).or_default();
+        if let Some(last) = all.last_mut().filter(|last| last.until.is_none()) {
+            let same = seen.as_ref().is_some_and(|seen| {
+                (&seen.uid, seen.ours, seen.deleting, seen.prune)
+                    == (&last.uid, last.ours, last.deleting, last.prune)
+            });
+            if same {
+                return;
+            }
+            last.until = Some(now);
+        }
+        all.extend(seen);
+    }
+
+    /// Judges one write that was made, or refused.
+    pub fn wrote(
+        &self,
+        key: &WorkKey,
+        effect: &Effect,
+        commit: Option<CommitId>,
+        before: Option<&Value>,
+        answer: &Result<Option<ObservedWork>, HubError>,
+        reads: &Reads,
+    ) {
+        self.trace(|| {
+            let how = answer.as_ref().err().map_or("done".into(), ToString::to_string);
+            format!("write {key}: {}: {how}", effect.name())
+        });
+        if answer.is_err() {
+            return;
+        }
+        self.lock().effects += 1;
+        let after = self.hub.object(key);
+        let judged = self.judge(key, effect, commit, before, after.as_ref(), reads);
+        if let Err(why) = judged {
+            self.fail(|| format!("{} of {key}: {why}", effect.name()));
+        }
+        self.look(key);
+    }
+
+    /// Notes what the process was told.
+    pub fn answered(
+        &self,
+        key: &WorkKey,
+        effect: &Effect,
+        began: Instant,
+        answer: &Result<Option<ObservedWork>, HubError>,
+    ) {
+        self.trace(|| {
+            let how = answer.as_ref().err().map_or("done".into(), ToString::to_string);
+            let took = began.elapsed().as_millis();
+            format!("  told of {key}: {}: {how} after {took} ms", effect.name())
+        });
+    }
+
+    fn judge(
+        &self,
+        key: &WorkKey,
+        effect: &Effect,
+        commit: Option<CommitId>,
+        before: Option<&Value>,
+        after: Option<&Value>,
+        reads: &Reads,
+    ) -> Result<(), String> {
+        if let Some(before) = before {
+            untouched(before, after)?;
+            if let (Some(after), Effect::Update { .. } | Effect::SetDeleteOption { .. }) =
+                (after, effect)
+                && content(before) == content(after)
+            {
+                return Err("it changes nothing".into());
+            }
+        }
+        let nobody_is = json!(null);
+        let was = before.unwrap_or(&nobody_is);
+        self.git.with(|commits, heads| match effect {
+            Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => {
+                wanted(commits, reads, key, after.unwrap_or(&nobody_is))
+            }
+            Effect::Delete { .. } | Effect::SetDeleteOption { .. } | Effect::Release { .. } => {
+                if is_deleting(was) || before.is_none() {
+                    return Ok(());
+                }
+                let head = judged_commit(commits, reads, commit)?;
+                self.farewell(commits, head, key, effect, was)?;
+                if matches!(effect, Effect::Delete { .. }) {
+                    self.let_go_of(key, was)?;
+                    self.budget(commits, heads, head, key, uid(was))?;
+                }
+                Ok(())
+            }
+        })
+    }
+
+    /// A farewell is one that the commit asks for, with Git's last word.
+    fn farewell(
+        &self,
+        commits: &[Commit],
+        head: usize,
+        key: &WorkKey,
+        effect: &Effect,
+        was: &Value,
+    ) -> Result<(), String> {
+        let wanted = &commits[head].wanted;
+        if wanted.freezes(key) {
+            return Err("it is frozen".into());
+        }
+        if wanted.works.contains_key(key) {
+            return Err("Git has it".into());
+        }
+        let LastWords(words) = last_words(commits, head, key, was);
+        let hub = DeleteOption::from_value(&was["spec"]["deleteOption"]);
+        let fits = |(option, prune): &(DeleteOption, bool)| match effect {
+            Effect::Release { .. } => !prune,
+            Effect::SetDeleteOption { delete_option, .. } => *prune && option == delete_option,
+            _ => *prune && *option == hub,
+        };
+        if words.iter().any(fits) {
+            return Ok(());
+        }
+        Err(format!("Git's last words were {words:?}, the hub has {hub:?}"))
+    }
+
+    /// What is to stay on the cluster is no more the work's, and what is to go still is.
+    fn let_go_of(&self, key: &WorkKey, was: &Value) -> Result<(), String> {
+        let agents = self.agents.lock().unwrap();
+        let option = DeleteOption::from_value(&was["spec"]["deleteOption"]);
+        let uid = uid(was);
+        if option == DeleteOption::Foreground {
+            return match agents.would_stay(uid, was) {
+                Some(object) => Err(format!("{object:?} would stay on {}", key.cluster)),
+                None => Ok(()),
+            };
+        }
+        let stays = |object: &crate::simulation::agents::Object| match &option {
+            DeleteOption::SelectivelyOrphan(rules) => rules.contains(&object.1),
+            _ => true,
+        };
+        let lost = agents.objects.iter().find(|(object, owners)| {
+            object.0 == key.cluster && owners.contains(uid) && stays(object)
+        });
+        match lost {
+            Some((object, _)) => Err(format!("{object:?} would be deleted with it")),
+            None => Ok(()),
+        }
+    }
+
+    /// The deletion budget, by what every picture of the hub must have shown that may have been planned from.
+    fn budget(
+        &self,
+        commits: &[Commit],
+        heads: &[Head],
+        head: usize,
+        key: &WorkKey,
+        its_uid: &str,
+    ) -> Result<(), String> {
+        let state = self.lock();
+        let wanted = &commits[head].wanted;
+        let is_approved = |key: &WorkKey, uid: &str| {
+            state.approved.contains(&Target { key: key.clone(), uid: uid.into() })
+        };
+        if is_approved(key, its_uid) {
+            return Ok(());
+        }
+        let since = Instant::now().checked_sub(STALENESS).unwrap_or(state.start);
+        let steady = |seen: &&Seen, first: bool| seen.until.is_none() && first;
+        let mut dropped: BTreeSet<&WorkKey> = BTreeSet::new();
+        dropped.insert(key);
+        for (other, history) in &state.history {
+            let recent: Vec<&Seen> = history
+                .iter()
+                .filter(|seen| seen.until.is_none_or(|until| until >= since))
+                .collect();
+            let Some(seen) = recent.last().filter(|seen| steady(seen, recent.len() == 1)) else {
+                continue;
+            };
+            let long = state.ours_since.get(&seen.uid).is_some_and(|at| *at < since);
+            let goes = !wanted.works.contains_key(other)
+                && !wanted.freezes(other)
+                && removal(commits, head, other)
+                    .is_none_or(|(last, _)| commits[last].wanted.works[other].prune)
+                && seen.prune;
+            if seen.ours && !seen.deleting && long && goes && !is_approved(other, &seen.uid) {
+                dropped.insert(other);
+            }
+        }
+        // The branch as it was before the last of these went.
+        let lacks = |at: &Head, key: &WorkKey| {
+            let wanted = &commits[at.commit].wanted;
+            !wanted.works.contains_key(key) && !wanted.freezes(key)
+        };
+        let Some(now_at) = heads.iter().rposition(|at| at.commit == head) else { return Ok(()) };
+        let gone_at = |key: &WorkKey| {
+            (0..=now_at).rev().take_while(|index| lacks(&heads[*index], key)).last()
+        };
+        let Some(last) = dropped.iter().filter_map(|key| gone_at(key)).max() else {
+            return Ok(());
+        };
+        // What no commit before this one had was not dropped by it: a second process has read a newer one.
+        let never = last == 0;
+        let before = last.checked_sub(1).map(|index| &commits[heads[index].commit].wanted);
+        let mut ours: BTreeSet<&WorkKey> = BTreeSet::new();
+        let mut kept: BTreeSet<&WorkKey> = BTreeSet::new();
+        for (other, history) in &state.history {
+            for seen in history.iter().filter(|seen| seen.until.is_none_or(|until| until >= since))
+            {
+                if !seen.ours {
+                    continue;
+                }
+                ours.insert(other);
+                let stays = wanted.works.contains_key(other) || wanted.freezes(other);
+                let old = never
+                    || state.ours_since.get(&seen.uid).is_some_and(|at| *at < heads[last].at)
+                    || before.is_some_and(|before| {
+                        before.works.contains_key(other) || before.freezes(other)
+                    });
+                if stays && old {
+                    kept.insert(other);
+                }
+            }
+        }
+        let budget = Budget::of(&self.budgets, &wanted.budgets);
+        let told = || format!("deletes {dropped:?}, keeps {kept:?}, {budget:?}");
+        if kept.is_empty() {
+            return Err(format!("nothing would stay: {}", told()));
+        }
+        let count = dropped.len();
+        if count > budget.works && count * 100 > budget.percent * ours.len() {
+            return Err(format!("over the budget of works: {}", told()));
+        }
+        let of_cluster = dropped.iter().filter(|other| other.cluster == key.cluster).count();
+        let stay = kept.iter().any(|other| other.cluster == key.cluster);
+        if of_cluster > budget.cluster && !stay {
+            return Err(format!("nothing would stay on the cluster: {}", told()));
+        }
+        Ok(())
+    }
+}
+
+/// What is not gitwork's is as it was.
+fn untouched(before: &Value, after: Option<&Value>) -> Result<(), String> {
+    let metadata = &before["metadata"];
+    if !is_ours(before) && metadata["annotations"]["gitwork.dev/adopt"] != SOURCE {
+        return Err("it is not ours".into());
+    }
+    let Some(after) = after else { return Ok(()) };
+    let same = [
+        ("status", &before["status"], &after["status"]),
+        ("finalizers", &metadata["finalizers"], &after["metadata"]["finalizers"]),
+        ("labels", &metadata["labels"]["foreign"], &after["metadata"]["labels"]["foreign"]),
+    ];
+    match same.iter().find(|(_, before, after)| before != after) {
+        Some((what, before, after)) => {
+            Err(format!("the {what} of others are changed from {before} to {after}"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The commits that the process may write for: the last that it read, and the ones that it had just before.
+fn candidates(reads: &Reads) -> Vec<usize> {
+    let reads = reads.lock().unwrap();
+    let now = Instant::now();
+    let mut candidates = Vec::new();
+    let mut superseded: Option<Instant> = None;
+    for (at, commit) in reads.iter().rev() {
+        if superseded.is_some_and(|by| now.duration_since(by) > ON_ITS_WAY) {
+            break;
+        }
+        if candidates.last() != Some(commit) {
+            candidates.push(*commit);
+        }
+        superseded = Some(*at);
+    }
+    candidates
+}
+
+fn judged_commit(
+    commits: &[Commit],
+    reads: &Reads,
+    commit: Option<CommitId>,
+) -> Result<usize, String> {
+    let head = commit.and_then(|id| number(commits, id)).ok_or("it has no commit")?;
+    if candidates(reads).contains(&head) {
+        return Ok(head);
+    }
+    Err(format!("it is for commit {head}, which is not what was read last"))
+}
+
+/// What stands on the hub now is what a commit of late wants.
+fn wanted(commits: &[Commit], reads: &Reads, key: &WorkKey, after: &Value) -> Result<(), String> {
+    let mut found = Vec::new();
+    for head in candidates(reads) {
+        match commits[head].wanted.readable(key) {
+            Some(work) if work.suspend => found.push(format!("commit {head} suspends it")),
+            Some(work) => match differs(key, work, after) {
+                None => return Ok(()),
+                Some(how) => found.push(format!("commit {head} wants {how}")),
+            },
+            None => found.push(format!("commit {head} does not have it")),
+        }
+    }
+    Err(found.join("; "))
+}
+
+/// How a work on the hub is not as Git wants it.
+pub fn differs(key: &WorkKey, work: &GitWork, on_hub: &Value) -> Option<String> {
+    if on_hub["spec"]["workload"]["manifests"] != json!(manifests(key, work)) {
+        return Some(format!("other manifests than {}", on_hub["spec"]["workload"]));
+    }
+    if DeleteOption::from_value(&on_hub["spec"]["deleteOption"]) != work.delete_option {
+        return Some(format!("the deleteOption {:?}", work.delete_option));
+    }
+    if prune(on_hub) != work.prune {
+        return Some(format!("prune: {}", work.prune));
+    }
+    let label = &on_hub["metadata"]["labels"]["team"];
+    let team = work.labels.get("team").map_or(Value::Null, |team| team.as_str().into());
+    (*label != team).then(|| format!("the label team {team}, not {label}"))
+}
+
+/// How many commits a branch has behind it.
+pub fn depth(commits: &[Commit], head: usize) -> usize {
+    ancestry(commits, head).count()
+}

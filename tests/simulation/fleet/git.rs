@@ -1,0 +1,423 @@
+//! A repository in memory: commits with real files, which the real renderer reads, and what they are meant to say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use gitwork::core::approval::{Approved, listing, plan_hash};
+use gitwork::core::config::Budgets;
+use gitwork::core::departed::{self, Removal};
+use gitwork::core::desired::{Desired, Renderer};
+use gitwork::core::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork::core::plan::Departed;
+use gitwork::core::snapshot::{ObjectError, Objects, Snapshot};
+use gitwork::core::work::DeleteOption;
+use gitwork::daemon::reader::SourceReader;
+use gitwork::source::{Read, ReadError, Spent};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::bugs::Bug;
+use crate::memory::{File, MemoryObjects};
+use crate::simulation::key;
+use crate::simulation::world::{CLUSTERS, GitWork, WORKS, folder, manifest};
+
+/// What one commit is meant to say.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    pub works: BTreeMap<WorkKey, GitWork>,
+    /// Works, clusters or the whole source, of which a file cannot be read.
+    pub broken: BTreeSet<WorkKey>,
+    pub broken_clusters: BTreeSet<ClusterName>,
+    pub broken_source: bool,
+    /// A work that is larger than the hub takes.
+    pub huge: BTreeSet<WorkKey>,
+    pub budgets: Budgets,
+    pub approved: Approved,
+}
+
+pub struct Commit {
+    pub id: CommitId,
+    pub parent: Option<usize>,
+    pub wanted: Wanted,
+    root: ObjectId,
+    /// What the real renderer makes of it, once somebody has read it.
+    desired: Option<Arc<Desired>>,
+}
+
+/// A state of the branch.
+pub struct Head {
+    pub at: Instant,
+    pub commit: usize,
+}
+
+struct State {
+    /// One for all who read: it is pure, and it is what costs most.
+    renderer: Renderer,
+    objects: MemoryObjects,
+    commits: Vec<Commit>,
+    heads: Vec<Head>,
+    /// The server does not answer.
+    away: bool,
+    /// What gitwork's machine remembers of its record on the hub, beside its mirror.
+    moves: Arc<AtomicU64>,
+    /// Objects are missing from the mirrors.
+    damaged: bool,
+}
+
+/// The repository; cloning it gives another hand on it.
+#[derive(Clone)]
+pub struct Git(Arc<Mutex<State>>);
+
+fn budgets_file(budgets: &Budgets) -> String {
+    let mut fields = serde_json::Map::new();
+    for (name, set) in
+        [("works", budgets.works), ("percent", budgets.percent), ("cluster", budgets.cluster)]
+    {
+        fields.extend(set.map(|number| (name.to_owned(), json!(number))));
+    }
+    json!({ "budgets": fields }).to_string()
+}
+
+fn work_file(work: &GitWork) -> Option<String> {
+    let mut fields = serde_json::Map::new();
+    if !work.labels.is_empty() {
+        fields.insert("labels".into(), json!(work.labels));
+    }
+    if work.delete_option != DeleteOption::Foreground {
+        fields.insert("deleteOption".into(), work.delete_option.to_value(None));
+    }
+    if !work.prune {
+        fields.insert("prune".into(), false.into());
+    }
+    if work.suspend {
+        fields.insert("suspend".into(), true.into());
+    }
+    (!fields.is_empty()).then(|| Value::Object(fields).to_string())
+}
+
+/// The manifests of a work, in the order in which they are rendered.
+pub fn manifests(key: &WorkKey, work: &GitWork) -> Vec<Value> {
+    work.objects.iter().map(|name| manifest(key, name, &work.text)).collect()
+}
+
+impl Wanted {
+    /// Every work that a world may have.
+    pub fn all() -> Self {
+        let keys = CLUSTERS.into_iter().flat_map(|cluster| WORKS.map(|work| key(cluster, work)));
+        Self { works: keys.map(|key| (key, GitWork::default())).collect(), ..Self::default() }
+    }
+
+    fn files(&self) -> BTreeMap<String, File> {
+        let mut files = BTreeMap::new();
+        let mut add = |path: String, text: &str| drop(files.insert(path, File::from(text)));
+        let source =
+            if self.broken_source { "budgets: [".into() } else { budgets_file(&self.budgets) };
+        add("gitwork.yaml".into(), &source);
+        add("clusters/README.md".into(), "The fleet.");
+        for (key, work) in &self.works {
+            let folder = folder(key);
+            for (name, manifest) in work.objects.iter().zip(manifests(key, work)) {
+                let mut text = manifest.to_string();
+                if self.broken.contains(key) {
+                    text.pop();
+                } else if self.huge.contains(key) {
+                    let filler = "x".repeat(620 * 1024 / work.objects.len());
+                    text = manifest.to_string().replace(&work.text, &filler);
+                }
+                add(format!("{folder}/{name}.json"), &text);
+            }
+            if let Some(text) = work_file(work) {
+                add(format!("{folder}/work.yaml"), &text);
+            }
+        }
+        for cluster in &self.broken_clusters {
+            add(format!("clusters/{cluster}/cluster.yaml"), "labels: [");
+        }
+        if !self.approved.is_empty() {
+            add(format!("approvals/{}", plan_hash(&self.approved)), &listing(&self.approved));
+        }
+        files
+    }
+
+    /// Whether it cannot be told what the commit says of a work.
+    pub fn freezes(&self, key: &WorkKey) -> bool {
+        self.broken_source
+            || self.broken_clusters.contains(&key.cluster)
+            || (self.works.contains_key(key)
+                && (self.broken.contains(key) || self.huge.contains(key)))
+    }
+
+    /// The work, where it is there and can be read.
+    pub fn readable(&self, key: &WorkKey) -> Option<&GitWork> {
+        self.works.get(key).filter(|_| !self.freezes(key))
+    }
+
+    pub fn mend(&mut self) {
+        self.broken.clear();
+        self.broken_clusters.clear();
+        self.broken_source = false;
+        self.huge.clear();
+        self.works.values_mut().for_each(|work| work.suspend = false);
+    }
+}
+
+fn commit_id(number: usize) -> CommitId {
+    let mut id = ObjectId([0; 20]);
+    id.0[..8].copy_from_slice(&(number as u64 + 1).to_be_bytes());
+    id
+}
+
+impl Git {
+    pub fn new(renderer: Renderer) -> Self {
+        let state = State {
+            renderer,
+            objects: MemoryObjects::default(),
+            commits: Vec::new(),
+            heads: Vec::new(),
+            away: false,
+            moves: Arc::default(),
+            damaged: false,
+        };
+        let git = Self(Arc::new(Mutex::new(state)));
+        git.push(Wanted::default());
+        git
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// The commit that the branch is at, and what it says.
+    pub fn head(&self) -> (usize, Wanted) {
+        let state = self.lock();
+        let head = state.heads.last().map_or(0, |head| head.commit);
+        (head, state.commits[head].wanted.clone())
+    }
+
+    /// Commits on top of the branch.
+    pub fn push(&self, wanted: Wanted) {
+        let mut state = self.lock();
+        let parent = state.heads.last().map(|head| head.commit);
+        let root = state.objects.add(&wanted.files());
+        let id = commit_id(state.commits.len());
+        state.commits.push(Commit { id, parent, wanted, root, desired: None });
+        let commit = state.commits.len() - 1;
+        state.heads.push(Head { at: Instant::now(), commit });
+    }
+
+    /// Moves the branch to a commit, whatever it was at before.
+    pub fn set_head(&self, commit: usize) {
+        self.lock().heads.push(Head { at: Instant::now(), commit });
+    }
+
+    pub fn set_away(&self, away: bool) {
+        self.lock().away = away;
+    }
+
+    pub fn set_damaged(&self, damaged: bool) {
+        self.lock().damaged = damaged;
+    }
+
+    /// Looks at all commits and at where the branch was.
+    pub fn with<T>(&self, look: impl FnOnce(&[Commit], &[Head]) -> T) -> T {
+        let state = self.lock();
+        look(&state.commits, &state.heads)
+    }
+
+    /// A source that reads this repository.
+    pub fn source(&self, id: &SourceId, seed: u64, bug: Option<Bug>) -> SimulatedSource {
+        SimulatedSource {
+            id: id.clone(),
+            git: self.clone(),
+            last: None,
+            random: fastrand::Rng::with_seed(seed),
+            reads: Arc::default(),
+            patient: true,
+            moves: self.lock().moves.clone(),
+            bug,
+        }
+    }
+
+    /// The renderer with all that it has seen.
+    pub fn renderer(&self) -> Renderer {
+        self.lock().renderer.clone()
+    }
+}
+
+impl State {
+    fn render(&mut self, number: usize) -> Result<Arc<Desired>, ObjectError> {
+        let commit = &mut self.commits[number];
+        if let Some(desired) = &commit.desired {
+            return Ok(desired.clone());
+        }
+        let (id, root, objects) = (commit.id, commit.root, &self.objects);
+        let desired = self.renderer.render(&Snapshot { commit: Some(id), root, objects })?;
+        Ok(commit.desired.insert(Arc::new(desired)).clone())
+    }
+}
+
+/// When an engine has read which commit.
+pub type Reads = Arc<Mutex<Vec<(Instant, usize)>>>;
+
+pub struct SimulatedSource {
+    id: SourceId,
+    git: Git,
+    last: Option<(usize, Read)>,
+    random: fastrand::Rng,
+    pub reads: Reads,
+    /// What the machine remembers of the record on the hub.
+    moves: Arc<AtomicU64>,
+    /// Calls take their time.
+    pub patient: bool,
+    bug: Option<Bug>,
+}
+
+fn missing(id: CommitId) -> ReadError {
+    ReadError::Objects(ObjectError::Missing(id))
+}
+
+impl SimulatedSource {
+    /// A look at the branch, with the objects whose history is asked for.
+    pub fn look(&mut self) -> Result<Read, ReadError> {
+        let git = self.git.clone();
+        let mut state = git.lock();
+        let head = state.heads.last().map_or(0, |head| head.commit);
+        let (id, root) = (state.commits[head].id, state.commits[head].root);
+        if state.away {
+            return Err(missing(id));
+        }
+        if let Some((last, read)) = &self.last
+            && *last == head
+        {
+            self.reads.lock().unwrap().push((Instant::now(), head));
+            return Ok(read.clone());
+        }
+        if state.damaged {
+            return Err(missing(id));
+        }
+        let mut desired = state.render(head)?;
+        if let Some(bug) = self.bug {
+            bug.spoil_desired(Arc::make_mut(&mut desired));
+        }
+        let read = Read {
+            desired,
+            name: "main".into(),
+            committed_seconds: None,
+            spent: Spent::default(),
+            refused: None,
+            root,
+        };
+        self.last = Some((head, read.clone()));
+        self.reads.lock().unwrap().push((Instant::now(), head));
+        Ok(read)
+    }
+}
+
+fn is_ancestor(commits: &[Commit], ancestor: usize, head: usize) -> bool {
+    ancestry(commits, head).any(|commit| commit == ancestor)
+}
+
+/// A commit and all before it, the newest first.
+pub fn ancestry(commits: &[Commit], head: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(head), |commit| commits[*commit].parent)
+}
+
+/// The last commit before `head` that had the folder, with the one that removed it.
+pub fn removal(commits: &[Commit], head: usize, key: &WorkKey) -> Option<(usize, usize)> {
+    let mut after = head;
+    for commit in ancestry(commits, head) {
+        if commits[commit].wanted.works.contains_key(key) {
+            return (commit != head).then_some((commit, after));
+        }
+        after = commit;
+    }
+    None
+}
+
+pub fn number(commits: &[Commit], id: CommitId) -> Option<usize> {
+    commits.iter().position(|commit| commit.id == id)
+}
+
+impl SourceReader for SimulatedSource {
+    fn id(&self) -> &SourceId {
+        &self.id
+    }
+
+    fn read(&mut self, _cancel: &Arc<AtomicBool>) -> Result<Read, ReadError> {
+        self.look()
+    }
+
+    fn departed(
+        &self,
+        desired: &Desired,
+        candidates: &[(WorkKey, Option<RepoPath>)],
+        _cancel: &AtomicBool,
+    ) -> Result<Departed, ReadError> {
+        let state = self.git.lock();
+        let Some(head) = desired.commit.and_then(|id| number(&state.commits, id)) else {
+            return Ok(Departed::new());
+        };
+        if self.bug == Some(Bug::HistoryNotAsked) {
+            return Ok(Departed::new());
+        }
+        if state.damaged {
+            return Err(missing(state.commits[head].id));
+        }
+        let mut found = Departed::new();
+        for (key, path) in candidates {
+            let Some(path) = path.as_ref().filter(|path| **path == folder(key)) else { continue };
+            let Some((last_in, removed_by)) = removal(&state.commits, head, key) else { continue };
+            let removal = Removal {
+                key,
+                folder: path,
+                removed_by: state.commits[removed_by].id,
+                before: state.commits[last_in].root,
+                after: Some(state.commits[removed_by].root),
+                objects: &state.objects as &dyn Objects,
+            };
+            if let Some(word) = departed::last_stood(&self.id, &removal)? {
+                found.insert(key.clone(), word);
+            }
+        }
+        Ok(found)
+    }
+
+    fn last_changed(
+        &self,
+        head: CommitId,
+        folders: &BTreeSet<RepoPath>,
+        _cancel: &AtomicBool,
+    ) -> Result<BTreeMap<RepoPath, CommitId>, ReadError> {
+        Ok(folders.iter().map(|folder| (folder.clone(), head)).collect())
+    }
+
+    fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        _cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, ReadError> {
+        let state = self.git.lock();
+        let head = number(&state.commits, head).ok_or_else(|| missing(head))?;
+        let reached = |id: &CommitId| {
+            number(&state.commits, *id).is_some_and(|it| is_ancestor(&state.commits, it, head))
+        };
+        Ok(commits.iter().filter(|id| !reached(id)).copied().collect())
+    }
+
+    fn known_moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
+        self.moves.store(moves, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn latency(&mut self) -> Option<Duration> {
+        let most = if self.patient { 4_000 } else { 1 };
+        Some(Duration::from_millis(self.random.u64(..most)))
+    }
+}

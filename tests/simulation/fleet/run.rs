@@ -1,0 +1,186 @@
+//! One world from its seed: what is in it, and how its time goes by.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gitwork::core::config::Budgets;
+use gitwork::core::desired::Renderer;
+use gitwork::core::name::{SourceId, WorkKey};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::Tally;
+use super::bugs::Bug;
+use super::check::Checker;
+use super::git::{Git, SimulatedSource, Wanted};
+use super::line::Weather;
+use super::process::{Process, Setting};
+use crate::simulation::hub::{Backup, SimulatedHub};
+use crate::simulation::world::{CLUSTERS, SOURCE};
+
+/// How much happens before the faults stop.
+const ACTIONS: u64 = 14;
+
+pub struct World {
+    pub(super) id: SourceId,
+    pub(super) seed: u64,
+    pub(super) random: fastrand::Rng,
+    pub(super) git: Git,
+    pub(super) hub: SimulatedHub,
+    pub(super) checker: Checker,
+    /// The one that leads, and one that takes itself for the leader.
+    pub(super) processes: Vec<Process>,
+    pub(super) weather: Weather,
+    pub(super) backup: Option<Backup>,
+    /// What the agents have acted on last.
+    pub(super) stepped: BTreeMap<WorkKey, String>,
+    /// The operator's own look at Git.
+    pub(super) operator: SimulatedSource,
+    budgets: Budgets,
+    crashed: Arc<Notify>,
+    started: u64,
+    bug: Option<Bug>,
+}
+
+fn weather(random: &mut fastrand::Rng) -> Weather {
+    match random.u8(..4) {
+        0 => Weather::default(),
+        1 => Weather { slow: 10, stale_list: 50, ..Weather::default() },
+        2 => Weather { request_lost: 10, answer_lost: 10, slow: 5, ..Weather::default() },
+        _ => Weather {
+            request_lost: 4,
+            answer_lost: 4,
+            conflict: 4,
+            throttled: 4,
+            refused: 4,
+            slow: 4,
+            stale_list: 20,
+        },
+    }
+}
+
+fn budgets(random: &mut fastrand::Rng) -> Budgets {
+    match random.u8(..3) {
+        0 => Budgets::default(),
+        1 => Budgets { works: Some(2), percent: Some(30), cluster: Some(1) },
+        _ => Budgets { works: Some(9), percent: Some(100), cluster: Some(3) },
+    }
+}
+
+thread_local! {
+    /// It has rendered what every world begins with: rendering is what costs most.
+    static WARM: RefCell<Option<Renderer>> = const { RefCell::new(None) };
+}
+
+fn warm_renderer(id: &SourceId) -> Renderer {
+    WARM.with_borrow_mut(|warm| {
+        let renderer = warm.get_or_insert_with(|| {
+            let git = Git::new(Renderer::new(id.clone()));
+            git.push(Wanted::all());
+            git.source(id, 0, None).look().unwrap();
+            git.renderer()
+        });
+        renderer.clone()
+    })
+}
+
+impl World {
+    pub fn new(seed: u64, bug: Option<Bug>, traced: bool) -> Self {
+        let id = SourceId::parse(SOURCE).unwrap();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (git, hub) = (Git::new(warm_renderer(&id)), SimulatedHub::new(&CLUSTERS, seed));
+        let budgets = budgets(&mut random);
+        let checker = Checker::new(&hub, &git, budgets.clone(), traced);
+        let mut operator = git.source(&id, seed, None);
+        operator.patient = false;
+        let weather = weather(&mut random);
+        Self {
+            id,
+            seed,
+            random,
+            git,
+            hub,
+            checker,
+            processes: Vec::new(),
+            weather,
+            backup: None,
+            stepped: BTreeMap::new(),
+            operator,
+            budgets,
+            crashed: Arc::new(Notify::new()),
+            started: 0,
+            bug,
+        }
+    }
+
+    /// Lives through it all, up to the first thing that must not be.
+    pub async fn live(&mut self) -> Tally {
+        let began = Instant::now();
+        self.first_commit();
+        self.start();
+        for _ in 0..ACTIONS {
+            self.act().await;
+            self.pass_time().await;
+            if self.checker.violation().is_some() {
+                break;
+            }
+        }
+        if self.checker.violation().is_none() {
+            self.come_to_rest().await;
+        }
+        self.processes.drain(..).for_each(Process::kill);
+        Tally { writes: self.checker.effects(), virtual_seconds: began.elapsed().as_secs() }
+    }
+
+    /// One more process.
+    pub(super) fn start(&mut self) {
+        self.started += 1;
+        let seed = self.seed.wrapping_mul(31).wrapping_add(self.started);
+        let setting = Setting {
+            id: &self.id,
+            hub: &self.hub,
+            git: &self.git,
+            checker: &self.checker,
+            budgets: &self.budgets,
+            crashed: &self.crashed,
+            weather: self.weather,
+            bug: self.bug,
+            seed,
+        };
+        self.processes.push(Process::start(&setting));
+        self.checker.trace(|| "a process starts".into());
+    }
+
+    async fn pass_time(&mut self) {
+        let milliseconds = match self.random.u8(..8) {
+            0 => 0,
+            1 | 2 => self.random.u64(..2_000),
+            3..6 => self.random.u64(..30_000),
+            _ => self.random.u64(..200_000),
+        };
+        self.wait(Duration::from_millis(milliseconds)).await;
+    }
+
+    /// Lets time go by. A process that comes to the write that it is to die at is killed and started anew.
+    pub(super) async fn wait(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        loop {
+            let crashed = tokio::select! {
+                biased;
+                () = self.crashed.notified() => true,
+                () = sleep(end - Instant::now()) => false,
+            };
+            if !crashed {
+                break;
+            }
+            self.checker.trace(|| "killed at a write".into());
+            self.processes.drain(..).for_each(Process::kill);
+            self.start();
+        }
+        if self.processes.iter().any(Process::has_ended) {
+            self.checker.fail(|| "an engine came to its end by itself".into());
+        }
+    }
+}
