@@ -1,4 +1,4 @@
-//! The main job on real parts: a hub and two managed clusters, a Git server, gitwork and its agents.
+//! The main job on real parts: a hub and two managed clusters, a forge, gitwork and its agents.
 //!
 //! `cargo run --example demo` stays up until Ctrl-C; `--exit` ends after the tour.
 #![allow(
@@ -15,24 +15,31 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser as _;
 use gitwork::agent;
+use gitwork::api::cluster::ManagedCluster;
+use gitwork::core::name::CommitId;
 use gitwork::core::status::{WorkStatus, aggregate};
 use gitwork::hub::{client, fleet};
+use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[path = "../tests/harness/git_server/mod.rs"]
 mod git_server;
+#[allow(dead_code, reason = "the tests use more of it")]
+#[path = "../tests/harness/gitea.rs"]
+mod gitea;
 #[path = "../tests/harness/mod.rs"]
 mod harness;
 
-use git_server::{GitServer, Repo};
+use gitea::{Gitea, GiteaRepository, request};
+use harness::process::Port;
 use harness::{Cluster, ClusterOptions, ControlPlane, crds, eventually};
 
-/// These run for real; of the other clusters of the example there is only the namespace on the hub.
+/// These run for real; the other clusters of the example are switched off, as far as the hub can tell.
 const MANAGED: [&str; 2] = ["store-berlin", "store-lisbon"];
-const HUB_ONLY: [&str; 2] = ["staging", "production"];
+const AWAY: [&str; 2] = ["staging", "production"];
 const DEADLINE: Duration = Duration::from_secs(180);
 
 #[derive(clap::Parser)]
@@ -43,9 +50,11 @@ struct Args {
 }
 
 struct Demo {
-    repo: Repo,
+    repo: GiteaRepository,
     hub: Cluster,
     managed: Vec<Cluster>,
+    /// Address of the status page.
+    page: String,
     /// What the hub had at the last look: generation and state of each work.
     before: BTreeMap<String, (Option<String>, String)>,
 }
@@ -63,7 +72,7 @@ async fn demo(args: &Args) -> Result<()> {
     let log = std::env::temp_dir().join("gitwork-demo.log");
     start_log(&log)?;
     say(
-        "Starting a hub and two managed clusters (the first time they are built, which takes minutes)",
+        "Starting a hub, two managed clusters and a forge (the first time they are built, which takes minutes)",
     );
     let plane = ControlPlane::boot().await?;
     let hub = plane.start("hub", ClusterOptions { crds: crds::hub(), ..Default::default() }).await;
@@ -79,22 +88,26 @@ async fn demo(args: &Args) -> Result<()> {
         start_agent(name, &kubeconfig, &cluster.kubeconfig_path())?;
         managed.push(cluster);
     }
-    for name in HUB_ONLY {
-        hub.create_namespace(name).await;
+    for name in AWAY {
+        hub.accept(name).await;
+        switch_off(&hub, name).await?;
     }
 
-    let repo = Repo::create(&folder.path().join("fleet.git"));
-    let server = GitServer::http(folder.path()).start();
+    let repo = Gitea::shared().await.repository().await;
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/repo-layout");
     let files = read_folder(&example, &example)?;
-    push(&repo, &files);
-    let url = server.url("fleet.git");
-    say(&format!("Serving examples/repo-layout at {url}; starting gitwork"));
-    start_gitwork(&url, &hub.kubeconfig_path(), &folder.path().join("cache"));
+    let first = push(&repo, &files);
+    let url = repo.http_url();
+    let port = Port::reserve()?;
+    let page = format!("http://127.0.0.1:{}", port.number());
+    say(&format!(
+        "Serving examples/repo-layout at {url}; starting gitwork, with its page at {page}"
+    ));
+    start_gitwork(&repo, &page, &hub.kubeconfig_path(), &folder.path().join("cache")).await;
 
-    let mut demo = Demo { repo, hub, managed, before: BTreeMap::new() };
-    demo.tour().await?;
-    demo.print_kubeconfigs(&url, &log);
+    let mut demo = Demo { repo, hub, managed, page, before: BTreeMap::new() };
+    demo.tour(first).await?;
+    demo.print_kubeconfigs(&log);
     if args.exit {
         return Ok(());
     }
@@ -104,7 +117,7 @@ async fn demo(args: &Args) -> Result<()> {
 }
 
 impl Demo {
-    async fn tour(&mut self) -> Result<()> {
+    async fn tour(&mut self, first: CommitId) -> Result<()> {
         say(
             "1. The first sync: every work folder becomes a ManifestWork, and the agents apply them",
         );
@@ -118,11 +131,12 @@ impl Demo {
         })
         .await?;
         self.show_objects().await?;
+        self.told(first, "success").await?;
 
         say("2. A commit changes the settings of one store");
         let path = "clusters/store-berlin/shop/settings.yaml";
         let settings = self.read(path)?.replace("sundays=", "open on sundays=");
-        let commit = self.repo.commit("main", &[(path, Some(&settings))]);
+        let commit = self.repo.push("main", &[(path, Some(&settings))]);
         println!("   pushed {}", commit.short());
         let settings: Api<ConfigMap> = Api::namespaced(self.managed[0].client(), "shop");
         let start = Instant::now();
@@ -143,6 +157,7 @@ impl Demo {
                 .all(|work| work.state.is_applied())
         })
         .await?;
+        self.told(commit, "success").await?;
 
         say(
             "3. Somebody deletes a Service on the cluster and edits a work on the hub: both are put back",
@@ -155,7 +170,7 @@ impl Demo {
         let namespace = self.read(path)?;
         let other = "clusters/store-lisbon/shop/settings.yaml";
         let changed = self.read(other)?.replace("sundays=", "open on sundays=");
-        self.repo.commit("main", &[(path, Some(broken)), (other, Some(&changed))]);
+        let commit = self.repo.push("main", &[(path, Some(broken)), (other, Some(&changed))]);
         let settings: Api<ConfigMap> = Api::namespaced(self.managed[1].client(), "shop");
         eventually("the other change on the cluster", DEADLINE, || async {
             let found = settings.get("shop-settings").await.map_err(|error| error.to_string())?;
@@ -174,25 +189,82 @@ impl Demo {
             kept && lisbon.clone().all(|work| work.state.is_applied())
         })
         .await?;
-        self.repo.commit("main", &[(path, Some(&namespace))]);
+        self.told(commit, "failure").await?;
+        self.repo.push("main", &[(path, Some(&namespace))]);
 
-        say("5. A commit removes a work folder: the work goes, and with it its objects");
-        self.repo.commit("main", &[("clusters/store-berlin/tills", None)]);
+        say("5. A commit has what a cluster refuses: commit, page and status branch name the work");
+        self.refused().await?;
+
+        say("6. A commit removes a work folder: the work goes, and with it its objects");
+        let commit = self.repo.push("main", &[("clusters/store-berlin/tills", None)]);
         self.show("store-berlin/tills to be gone", |works| {
             !works.iter().any(|work| work.cluster == "store-berlin" && work.work == "tills")
         })
         .await?;
 
-        say("6. The status is in Git too, at most 30 s later: branch gitwork-status, README.md");
-        let told = eventually("the status branch to tell of it", DEADLINE, || async {
-            let told = self.at("gitwork-status:README.md").map_err(|error| error.to_string())?;
-            let tip = self.repo.tip("main").ok_or("the repository has no main")?.to_string();
-            let done = told.contains(&tip) && told.contains("2&#47;4 clusters applied");
-            if done { Ok(told) } else { Err(format!("it tells of another state:\n{told}")) }
-        })
-        .await?;
+        self.told(commit, "success").await?;
+
+        say("7. The status is in Git too, at most 30 s later: branch gitwork-status, README.md");
+        let told = self.branch(&commit.to_string()).await?;
         told.lines().take(30).for_each(|line| println!("   | {line}"));
         Ok(())
+    }
+
+    /// A work that its cluster's API server does not take, and its end.
+    async fn refused(&self) -> Result<()> {
+        let path = "clusters/store-lisbon/shop/refused.yaml";
+        let refused = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused, namespace: shop}\ndata: {no key: x}\n";
+        let commit = self.repo.push("main", &[(path, Some(refused))]);
+        self.told(commit, "failure").await?;
+        let work = eventually("the page to say why", DEADLINE, || async {
+            let path = "/api/works/demo/store-lisbon/shop";
+            let answer = request(&self.page, Method::GET, path, None, None).await;
+            let (_, text) = answer.map_err(|error| format!("{error:#}"))?;
+            let work: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            let told = work["why"].as_str().or(work["message"].as_str()).unwrap_or_default();
+            if told.contains("refused") { Ok(told.to_owned()) } else { Err(text) }
+        })
+        .await?;
+        println!("   page: store-lisbon/shop: {work}");
+        let told = self.branch("failed").await?;
+        let line = told.lines().find(|line| line.contains("store-lisbon.md"));
+        println!("   status branch: {}", line.unwrap_or_default().trim());
+        let commit = self.repo.push("main", &[(path, None)]);
+        self.told(commit, "success").await
+    }
+
+    /// Waits until gitwork's status on the commit is this one, and prints what it was on the way.
+    async fn told(&self, commit: CommitId, state: &str) -> Result<()> {
+        let path = format!("/commits/{commit}/statuses?sort=oldest");
+        let told =
+            eventually(&format!("the status of {commit} to be {state}"), DEADLINE, || async {
+                let (_, answer) = self.repo.call(Method::GET, &path, None).await;
+                let mut all = answer.as_array().cloned().unwrap_or_default();
+                all.sort_by_key(|status| status["id"].as_u64());
+                let is_it = all.last().is_some_and(|status| status["status"] == state);
+                if is_it { Ok(all) } else { Err(answer.to_string()) }
+            })
+            .await?;
+        for status in told {
+            let [state, words] = ["status", "description"].map(|name| status[name].as_str());
+            let (state, words) = (state.unwrap_or_default(), words.unwrap_or_default());
+            println!("   commit {}: {state:<8} {words}", commit.short());
+        }
+        Ok(())
+    }
+
+    /// The status branch's README once it says this.
+    async fn branch(&self, words: &str) -> Result<String> {
+        let told = eventually("the status branch to tell of it", DEADLINE, || async {
+            let told = self.repo.file("gitwork-status", "README.md").await.unwrap_or_default();
+            if told.contains(words) {
+                Ok(told)
+            } else {
+                Err(format!("it does not say {words:?}:\n{told}"))
+            }
+        })
+        .await?;
+        Ok(told)
     }
 
     async fn drift(&self) -> Result<()> {
@@ -297,18 +369,20 @@ impl Demo {
 
     /// A file of the repository, named as `git show` does.
     fn at(&self, path: &str) -> Result<String> {
-        let tip = self.repo.git2().revparse_single(path)?;
+        let git = self.repo.local.git2();
+        let tip = git.revparse_single(path)?;
         let blob = tip.as_blob().ok_or_else(|| anyhow!("{path} is no file"))?;
         Ok(String::from_utf8(blob.content().to_vec())?)
     }
 
-    fn print_kubeconfigs(&self, url: &str, log: &Path) {
+    fn print_kubeconfigs(&self, log: &Path) {
         say("All of it is still there:");
         println!("   export KUBECONFIG={}   # the hub", self.hub.kubeconfig_path().display());
         for (name, cluster) in MANAGED.iter().zip(&self.managed) {
             println!("   export KUBECONFIG={}   # {name}", cluster.kubeconfig_path().display());
         }
-        println!("   git clone {url}");
+        println!("   git clone {}", self.repo.push_url());
+        println!("   the status page: {}", self.page);
         println!("   the logs of gitwork and its agents: {}", log.display());
     }
 }
@@ -341,16 +415,36 @@ fn start_log(file: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A ManagedCluster as OCM has it whose agent has not been heard of for a while.
+async fn switch_off(hub: &Cluster, name: &str) -> Result<()> {
+    let kind = kube::core::ApiResource::erase::<ManagedCluster>(&());
+    let clusters: Api<DynamicObject> = Api::all_with(hub.client(), &kind);
+    let condition = json!({
+        "type": "ManagedClusterConditionAvailable", "status": "Unknown", "reason": "ManagedClusterLeaseUpdateStopped",
+        "message": "Registration agent stopped updating its lease.", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let status = json!({ "status": { "conditions": [condition] } });
+    clusters.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    Ok(())
+}
+
 /// The very command line that a pod has.
-fn start_gitwork(url: &str, kubeconfig: &Path, cache: &Path) {
+async fn start_gitwork(repo: &GiteaRepository, page: &str, kubeconfig: &Path, cache: &Path) {
+    let token = repo.token(&["write:repository"]).await;
+    let token = token.display();
     let arguments = [
         "gitwork".into(),
         "run".into(),
-        format!("--repo={url}"),
+        format!("--repo={}", repo.http_url()),
         "--branch=main".into(),
+        format!("--username={}", repo.owner),
+        format!("--password-file={token}"),
         "--source-id=demo".into(),
         "--interval=1".into(),
+        "--commit-status=gitea".into(),
+        format!("--commit-status-token-file={token}"),
         "--status-branch".into(),
+        format!("--page-bind={}", page.trim_start_matches("http://")),
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--cache={}", cache.display()),
     ];
@@ -380,10 +474,10 @@ fn start_agent(name: &str, hub: &Path, managed: &Path) -> Result<()> {
     Ok(())
 }
 
-fn push(repo: &Repo, files: &[(String, String)]) {
+fn push(repo: &GiteaRepository, files: &[(String, String)]) -> CommitId {
     let files: Vec<(&str, Option<&str>)> =
         files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
-    repo.commit("main", &files);
+    repo.push("main", &files)
 }
 
 fn read_folder(root: &Path, folder: &Path) -> Result<Vec<(String, String)>> {

@@ -208,6 +208,11 @@ impl GiteaRepository {
         format!("{}/{}/fleet.git", self.gitea.url, self.owner)
     }
 
+    /// As [`Self::http_url`], with the owner's password.
+    pub fn push_url(&self) -> String {
+        self.http_url().replace("://", &format!("://{}:{PASSWORD}@", self.owner))
+    }
+
     pub fn ssh_url(&self) -> String {
         format!("ssh://git@127.0.0.1:{}/{}/fleet.git", self.gitea.ssh_port, self.owner)
     }
@@ -241,7 +246,7 @@ impl GiteaRepository {
     /// Commits to a branch and pushes it as the owner, over HTTP.
     pub fn push(&self, branch: &str, files: &[(&str, Option<&str>)]) -> CommitId {
         let commit = self.local.commit(branch, files);
-        let place = self.http_url().replace("://", &format!("://{}:{PASSWORD}@", self.owner));
+        let place = self.push_url();
         let mut command = Command::new("git");
         command.arg("-C").arg(self.local.path()).args(["push", "--quiet", "--force", &place]);
         command.arg(format!("{commit}:refs/heads/{branch}"));
@@ -380,7 +385,7 @@ fn output(command: &mut Command) -> Result<String> {
 }
 
 /// One request; the answer's status and body.
-async fn request(
+pub async fn request(
     url: &str,
     method: Method,
     path: &str,
