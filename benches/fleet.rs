@@ -7,11 +7,21 @@
     reason = "a benchmark fails by panicking and prints its results"
 )]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
+use gitwork::core::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork::core::status::State;
+use gitwork::core::status::source::{SourceStatus, WorkState};
+use gitwork::core::status::view::StatusView;
+use gitwork::git::statusbranch::{Published, StatusBranch};
+use gitwork::git::{Auth, Remote};
+use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
@@ -45,7 +55,89 @@ fn main() {
         first_sync(&hub, folder.path()).await;
         steady(&hub, folder.path()).await;
         plan_without_hub(folder.path());
+        status_branch(folder.path());
     });
+}
+
+/// Publications of one changed work each.
+const PUBLICATIONS: i64 = 50;
+
+/// Processor time of a process so far.
+fn cpu_of(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    // Linux counts in hundredths of a second here.
+    Duration::from_millis(ticks * 10)
+}
+
+/// Processor time of this process so far.
+fn own_cpu() -> Duration {
+    cpu_of(std::process::id())
+}
+
+/// The status branch of 1,000 clusters x 10 works: what one changed work costs.
+fn status_branch(folder: &Path) {
+    let condition = json!({
+        "type": "Available", "status": "True", "reason": "ResourcesAvailable", "observedGeneration": 1,
+        "message": "All resources are available", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let status = json!({ "conditions": [condition] });
+    let work = WorkState {
+        state: State::Available,
+        since: Timestamp::UNIX_EPOCH,
+        why: None,
+        code: None,
+        uid: None,
+        path: None,
+        commit: None,
+        view: StatusView::of(&status, 1, 3),
+    };
+    let keys = (0..10_000).map(|number| WorkKey {
+        cluster: ClusterName::parse(&format!("edge-{:03}", number / 10)).unwrap(),
+        work: WorkName::parse(&format!("work-{}", number % 10)).unwrap(),
+    });
+    let mut now = SourceStatus {
+        source: SourceId::parse("bench").unwrap(),
+        commit: None,
+        works: keys.map(|key| (key, work.clone())).collect(),
+        unreachable: BTreeSet::new(),
+        errors: 0,
+        first_error: None,
+        findings: Vec::new(),
+        held: Vec::new(),
+    };
+    let repo = Repo::create(&folder.join("told.git"));
+    let remote = Remote {
+        url: repo.file_url(),
+        auth: Auth::None,
+        ca_bundle: None,
+        client_certificate: None,
+        proxy: None,
+    };
+    let mut branch = StatusBranch::open(&folder.join("told"), remote, "gitwork-status").unwrap();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let mut publish = |status: &SourceStatus, at: i64| {
+        let told = branch.publish(&Arc::new(status.clone()), at, &cancel).unwrap();
+        assert!(matches!(told, Published::Pushed { .. }), "{told:?}");
+    };
+    let before = own_cpu();
+    publish(&now, 0);
+    println!(
+        "| status branch of 1,000 clusters x 10 works, made anew: CPU | {:?} |",
+        own_cpu() - before
+    );
+    let keys: Vec<WorkKey> = now.works.keys().cloned().collect();
+    let before = own_cpu();
+    for round in 1..=PUBLICATIONS {
+        let key = &keys[round as usize * 191 % keys.len()];
+        now.works.get_mut(key).unwrap().state = State::Failed;
+        publish(&now, round);
+    }
+    let each = (own_cpu() - before) / PUBLICATIONS as u32;
+    println!(
+        "| one changed work of them, {PUBLICATIONS} times: CPU each, push to a local repository included | {each:?} |"
+    );
 }
 
 fn namespace(cluster: usize) -> String {
@@ -113,11 +205,7 @@ fn command(hub: &Cluster, server: &GitServer, repo: &Repo, source: &str) -> Comm
 impl Gitwork {
     /// Processor time so far.
     fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-        // Linux counts in hundredths of a second here.
-        Duration::from_millis(ticks * 10)
+        cpu_of(self.0.id())
     }
 
     /// MiB in memory: now, and at most so far.
@@ -287,7 +375,7 @@ async fn steady(hub: &Cluster, folder: &Path) {
 fn writing(log: &Path) -> Duration {
     let text = std::fs::read_to_string(log).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let at = |line: &Value| line["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let at = |line: &Value| line["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let is = |message: &'static str| move |line: &&Value| line["message"] == message;
     let read = lines.iter().find(is("read")).unwrap();
     let first = lines.iter().find(is("done")).unwrap();

@@ -16,8 +16,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser as _;
 use gitwork::agent;
 use gitwork::api::cluster::ManagedCluster;
-use gitwork::core::name::CommitId;
+use gitwork::core::name::{ClusterName, CommitId};
 use gitwork::core::status::{WorkStatus, aggregate};
+use gitwork::hub::fleet::Selection;
 use gitwork::hub::{client, fleet};
 use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
@@ -311,7 +312,7 @@ impl Demo {
     async fn show(&mut self, what: &str, done: impl Fn(&[WorkStatus]) -> bool) -> Result<()> {
         let client = self.hub.client();
         let works = eventually(what, DEADLINE, || async {
-            let fleet = fleet::fleet(&client, &fleet::Selection::default()).await;
+            let fleet = fleet::fleet(&client, &Selection::default()).await;
             let fleet = fleet.map_err(|error| error.to_string())?;
             let works: Vec<_> = fleet.works.into_iter().map(|tree| tree.work).collect();
             if done(&works) { Ok(works) } else { Err(open(&works)) }
@@ -359,6 +360,15 @@ impl Demo {
             })
             .await?;
             println!("   {name}: {told}");
+        }
+        let of =
+            |cluster: &str| Selection { source: None, cluster: ClusterName::parse(cluster).ok() };
+        let seen = fleet::fleet(&self.hub.client(), &of(MANAGED[0])).await?;
+        let objects = seen.works.iter().flat_map(|tree| &tree.objects);
+        for object in objects.filter(|object| !object.feedback.is_empty()) {
+            let values: Vec<String> =
+                object.feedback.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            println!("   {}: feedback on the hub: {object} {}", MANAGED[0], values.join(" "));
         }
         Ok(())
     }

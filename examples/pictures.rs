@@ -1,4 +1,4 @@
-//! Makes the pictures of the status page in `docs/pictures`: `cargo run --example pictures`. With `--serve` it serves the
+//! Makes the pictures of the status page and of the terminal in `docs/pictures`: `cargo run --example pictures`. With `--serve` it serves the
 //! page with its made-up fleet on 127.0.0.1:8081 until it is interrupted, to be looked at while working on it.
 #![allow(
     clippy::unwrap_used,
@@ -13,10 +13,15 @@ mod browser;
 use std::path::Path;
 use std::sync::Arc;
 
-use browser::fleet::{Stage, cluster_name, fleet, hold, key, work};
+use browser::fleet::{Stage, cluster_name, commit, fleet, hold, key, reported, work};
 use browser::{Browser, Tab};
-use gitwork::core::status::State;
+use gitwork::core::report::Style;
+use gitwork::core::status::print::{self, Layout};
 use gitwork::core::status::source::SourceStatus;
+use gitwork::core::status::tree::WorkTree;
+use gitwork::core::status::{State, aggregate};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 #[tokio::main]
 async fn main() {
@@ -43,6 +48,75 @@ async fn main() {
     take(&tab, "page-phone");
     stage.stop().await;
     several(&browser).await;
+    terminal(&browser);
+}
+
+/// `gitwork status` and `gitwork tree` of a few works.
+fn terminal(browser: &Browser) {
+    let now = Timestamp::now();
+    let works = [
+        ("edge-berlin-001", "metrics", State::Available, 2_900),
+        ("edge-berlin-001", "shop", State::Failed, 7),
+        ("edge-berlin-002", "metrics", State::Degraded, 42),
+        ("edge-berlin-002", "shop", State::Progressing, 1),
+        ("edge-rome-001", "metrics", State::Available, 2_900),
+        ("edge-rome-001", "shop", State::Available, 2_900),
+    ];
+    let trees = works.map(|(cluster, work, state, minutes)| {
+        let key = key(cluster, work);
+        let since = (now - SignedDuration::from_mins(minutes)).to_string();
+        let object = json!({
+            "metadata": {
+                "namespace": cluster, "name": work, "generation": 1,
+                "labels": { "gitwork.dev/source": "fleet" },
+                "annotations": { "gitwork.dev/commit": commit(work).to_string() },
+            },
+            "spec": { "workload": { "manifests": [{}] } },
+            "status": reported(&key, state, &since),
+        });
+        WorkTree::of(&object, |cluster| cluster.as_str() == "edge-rome-001")
+    });
+    let layout = Layout { wide: false, width: Some(118), style: Style::Coloured, now };
+    let mut lines = vec!["$ gitwork status".to_owned()];
+    lines.extend(print::works(trees.iter().map(|tree| &tree.work), &layout));
+    lines.push(aggregate(trees.iter().map(|tree| &tree.work)));
+    lines.extend([String::new(), "$ gitwork tree 'edge-berlin-*/shop'".to_owned()]);
+    let shops = trees.iter().filter(|tree| tree.work.work == "shop" && !tree.work.unreachable);
+    lines.extend(print::trees(shops, &layout));
+    let file = tempfile::NamedTempFile::with_suffix(".html").unwrap();
+    std::fs::write(file.path(), as_html(&lines.join("\n"))).unwrap();
+    let tab = browser.tab(1100, 560);
+    tab.open(&format!("file://{}", file.path().display()));
+    take(&tab, "terminal");
+}
+
+/// Text with a terminal's colours as a page that looks like one.
+fn as_html(text: &str) -> String {
+    let mut html = String::from(
+        "<!doctype html><meta charset=utf-8><style>body{margin:0;background:#15181d;color:#d8dee6}\
+         pre{margin:18px;font:14px/1.5 'DejaVu Sans Mono',monospace}.c1{font-weight:bold}.c2{color:#8b94a1}\
+         .c31,.c91{color:#ff7b72}.c32,.c92{color:#7ee787}.c33,.c93{color:#e3b341}.c34,.c94,.c36,.c96{color:#79c0ff}\
+         </style><pre>",
+    );
+    let mut open = 0;
+    for (index, part) in text.split('\u{1b}').enumerate() {
+        let (codes, rest) = match (index, part.split_once('m')) {
+            (0, _) | (_, None) => ("", part),
+            (_, Some((codes, rest))) => (codes.trim_start_matches('['), rest),
+        };
+        for code in codes.split(';').filter(|code| !code.is_empty()) {
+            if code == "0" {
+                html.push_str(&"</span>".repeat(open));
+                open = 0;
+            } else {
+                html.push_str(&format!("<span class=c{code}>"));
+                open += 1;
+            }
+        }
+        html.push_str(&rest.replace('&', "&amp;").replace('<', "&lt;"));
+    }
+    html.push_str("</pre>");
+    html
 }
 
 /// Three sources, one of which cannot be read; what somebody has to look at is picked out.

@@ -78,7 +78,7 @@ pub fn key(cluster: &str, work: &str) -> WorkKey {
     WorkKey { cluster: ClusterName::parse(cluster).unwrap(), work: WorkName::parse(work).unwrap() }
 }
 
-fn commit(seed: &str) -> CommitId {
+pub fn commit(seed: &str) -> CommitId {
     CommitId::parse(&Digest::of(seed.as_bytes()).to_string()[..40]).unwrap()
 }
 
@@ -98,7 +98,7 @@ pub fn work(key: &WorkKey, state: State, minutes: i64) -> WorkState {
 }
 
 /// What OCM's agent writes for such a state.
-fn reported(key: &WorkKey, state: State, since: &str) -> Value {
+pub fn reported(key: &WorkKey, state: State, since: &str) -> Value {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({
             "type": kind, "status": status, "reason": reason, "message": message,
