@@ -71,21 +71,24 @@ fn terminal(browser: &Browser) {
                 "labels": { "gitwork.dev/source": "fleet" },
                 "annotations": { "gitwork.dev/commit": commit(work).to_string() },
             },
-            "spec": { "workload": { "manifests": [{}] } },
+            "spec": { "workload": { "manifests": [{
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": { "namespace": work, "name": work },
+            }] } },
             "status": reported(&key, state, &since),
         });
         WorkTree::of(&object, |cluster| cluster.as_str() == "edge-rome-001")
     });
-    let layout = Layout { wide: false, width: Some(118), style: Style::Coloured, now };
+    let layout = Layout { wide: false, width: Some(130), style: Style::Coloured, now };
     let mut lines = vec!["$ gitwork status".to_owned()];
     lines.extend(print::works(trees.iter().map(|tree| &tree.work), &layout));
     lines.push(aggregate(trees.iter().map(|tree| &tree.work)));
-    lines.extend([String::new(), "$ gitwork tree 'edge-berlin-*/shop'".to_owned()]);
+    lines.extend([String::new(), "$ gitwork tree --cluster 'edge-berlin-*' --work shop".to_owned()]);
     let shops = trees.iter().filter(|tree| tree.work.work == "shop" && !tree.work.unreachable);
     lines.extend(print::trees(shops, &layout));
     let file = tempfile::NamedTempFile::with_suffix(".html").unwrap();
     std::fs::write(file.path(), as_html(&lines.join("\n"))).unwrap();
-    let tab = browser.tab(1100, 560);
+    let tab = browser.tab(1150, 480);
     tab.open(&format!("file://{}", file.path().display()));
     take(&tab, "terminal");
 }
