@@ -83,7 +83,8 @@ fn terminal(browser: &Browser) {
     let mut lines = vec!["$ gitwork status".to_owned()];
     lines.extend(print::works(trees.iter().map(|tree| &tree.work), &layout));
     lines.push(aggregate(trees.iter().map(|tree| &tree.work)));
-    lines.extend([String::new(), "$ gitwork tree --cluster 'edge-berlin-*' --work shop".to_owned()]);
+    lines
+        .extend([String::new(), "$ gitwork tree --cluster 'edge-berlin-*' --work shop".to_owned()]);
     let shops = trees.iter().filter(|tree| tree.work.work == "shop" && !tree.work.unreachable);
     lines.extend(print::trees(shops, &layout));
     let file = tempfile::NamedTempFile::with_suffix(".html").unwrap();

@@ -196,7 +196,7 @@ pub(super) fn plan_of(
 /// The plan as things are.
 pub(super) fn plan_now(state: &mut State) -> Plan {
     state.set_time(Timestamp::now(), &|name| TimeZone::get(name).ok());
-    state.plan().unwrap_or_default()
+    state.plan().map(Arc::unwrap_or_clone).unwrap_or_default()
 }
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool), Failure> {

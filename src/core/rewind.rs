@@ -39,8 +39,12 @@ pub fn applied(
     record: Option<&Record>,
 ) -> BTreeSet<CommitId> {
     let ours = observed.works.values().filter(|work| work.is_ours(source));
-    let mut found: BTreeSet<CommitId> =
-        ours.filter_map(|work| CommitId::parse(work.commit.as_deref()?)).collect();
+    // One at a time: thousands of works name a few commits.
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    for commit in ours.filter_map(|work| work.commit.as_deref()) {
+        told.insert(commit);
+    }
+    let mut found: BTreeSet<CommitId> = told.into_iter().filter_map(CommitId::parse).collect();
     if let Some(record) = record {
         found.extend(record.commit);
         found.retain(|commit| !record.abandoned.contains(commit));

@@ -412,7 +412,7 @@ impl Engine {
     }
 
     /// The plan as things are, and its effects that are due.
-    async fn plan(&mut self, now: Instant) -> Result<Option<(Plan, Vec<Task>)>, EngineError> {
+    async fn plan(&mut self, now: Instant) -> Result<Option<(Arc<Plan>, Vec<Task>)>, EngineError> {
         let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
             return Ok(None);
         };
@@ -643,7 +643,7 @@ impl Engine {
         self.tell_plan(&plan);
         match read.refused {
             Some(refusal) => Err(EngineError::Refused(refusal)),
-            None => Ok((plan, read.desired)),
+            None => Ok((Arc::unwrap_or_clone(plan), read.desired)),
         }
     }
 

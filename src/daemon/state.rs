@@ -44,6 +44,8 @@ pub struct State {
     history_due: Option<Instant>,
     /// What is known of approvals, suspensions, rewinds and windows.
     guards: Guards,
+    /// The last plan.
+    planned: Option<Arc<Plan>>,
     /// Something has changed since the last plan.
     dirty: bool,
 }
@@ -75,6 +77,7 @@ impl State {
             lookups: BTreeSet::new(),
             looks_again: BTreeMap::new(),
             history_due: None,
+            planned: None,
             dirty: false,
         }
     }
@@ -281,9 +284,11 @@ impl State {
     }
 
     /// The plan as things are.
-    pub fn plan(&mut self) -> Option<Plan> {
+    pub fn plan(&mut self) -> Option<Arc<Plan>> {
         let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return None };
-        let plan = plan::plan(desired, observed, &self.departed, &self.policy);
+        // The old one goes first: two of them would be most of a pass's memory.
+        self.planned = None;
+        let plan = Arc::new(plan::plan(desired, observed, &self.departed, &self.policy));
         self.dirty = false;
         if Guards::leaves_nothing_held(&self.policy, desired, &plan) {
             // What Git says judges the next commit, but never the one that brings it.
@@ -311,6 +316,7 @@ impl State {
             self.lookups.insert(key.clone());
             self.dirty = true;
         }
+        self.planned = Some(plan.clone());
         Some(plan)
     }
 
@@ -419,7 +425,9 @@ impl State {
     ) -> Option<SourceStatus> {
         let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
         // Of just these two: what was planned last may be of an older state.
-        let plan = &plan::plan(desired, observed, &self.departed, &self.policy);
+        let last = self.planned.as_ref().filter(|_| !self.dirty).cloned();
+        let anew = || Arc::new(plan::plan(desired, observed, &self.departed, &self.policy));
+        let plan = &*last.unwrap_or_else(anew);
         let inputs = StatusInputs { desired, observed, plan, refusals, unreachable, now };
         Some(SourceStatus::of(&inputs, before))
     }
@@ -430,12 +438,11 @@ impl State {
         if !self.is_ready() {
             return None;
         }
-        if !self.knows_ancestry() {
-            return self.history_due;
-        }
         let effects = self.backoffs.next_due().map(|due| self.start + due);
         let looks = self.looks_again.values().map(|again| again.due);
-        looks.chain(effects).chain(self.history_due).min()
+        let next = looks.chain(effects).chain(self.history_due).min()?;
+        // Until Git has answered there is no plan, and nothing to be tried again.
+        if self.knows_ancestry() { Some(next) } else { self.history_due }
     }
 }
 
