@@ -119,23 +119,23 @@ fn status_branch(folder: &Path) {
     };
     let mut branch = StatusBranch::open(&folder.join("told"), remote, "gitwork-status").unwrap();
     let cancel = Arc::new(AtomicBool::new(false));
-    let mut publish = |status: &SourceStatus, at: i64| {
-        let told = branch.publish(&Arc::new(status.clone()), at, &cancel).unwrap();
+    let mut publish = |status: &Arc<SourceStatus>, at: i64| {
+        let told = branch.publish(status, at, &cancel).unwrap();
         assert!(matches!(told, Published::Pushed { .. }), "{told:?}");
     };
+    let first = Arc::new(now.clone());
     let before = own_cpu();
-    publish(&now, 0);
-    println!(
-        "| status branch of 1,000 clusters x 10 works, made anew: CPU | {:?} |",
-        own_cpu() - before
-    );
+    publish(&first, 0);
+    let cpu = own_cpu() - before;
+    println!("| status branch of 1,000 clusters x 10 works, made anew: CPU | {cpu:?} |");
     let keys: Vec<WorkKey> = now.works.keys().cloned().collect();
+    let changed = (1..=PUBLICATIONS).map(|round| {
+        now.works.get_mut(&keys[round as usize * 191 % keys.len()]).unwrap().state = State::Failed;
+        (Arc::new(now.clone()), round)
+    });
+    let changed: Vec<(Arc<SourceStatus>, i64)> = changed.collect();
     let before = own_cpu();
-    for round in 1..=PUBLICATIONS {
-        let key = &keys[round as usize * 191 % keys.len()];
-        now.works.get_mut(key).unwrap().state = State::Failed;
-        publish(&now, round);
-    }
+    changed.iter().for_each(|(status, round)| publish(status, *round));
     let each = (own_cpu() - before) / PUBLICATIONS as u32;
     println!(
         "| one changed work of them, {PUBLICATIONS} times: CPU each, push to a local repository included | {each:?} |"
