@@ -199,11 +199,7 @@ impl SourceStatus {
         clusters: &BTreeSet<&ClusterName>,
         chars_max: usize,
     ) -> (Verdict, String) {
-        let works = self.works.iter().filter(|(key, _)| clusters.contains(&key.cluster));
-        let all = Clusters::new(works.map(|(key, work)| {
-            (key.cluster.as_str(), work.state, self.unreachable.contains(&key.cluster))
-        }));
-        (all.verdict(), fitting(&all, "cluster", chars_max))
+        self.line_of_those(clusters, "cluster", |key| key.cluster.as_str(), chars_max)
     }
 
     /// The same about their works: for a single cluster.
@@ -212,11 +208,22 @@ impl SourceStatus {
         clusters: &BTreeSet<&ClusterName>,
         chars_max: usize,
     ) -> (Verdict, String) {
+        self.line_of_those(clusters, "work", |key| key.work.as_str(), chars_max)
+    }
+
+    fn line_of_those(
+        &self,
+        clusters: &BTreeSet<&ClusterName>,
+        noun: &str,
+        name: fn(&WorkKey) -> &str,
+        chars_max: usize,
+    ) -> (Verdict, String) {
         let works = self.works.iter().filter(|(key, _)| clusters.contains(&key.cluster));
-        let all = Clusters::new(works.map(|(key, work)| {
-            (key.work.as_str(), work.state, self.unreachable.contains(&key.cluster))
-        }));
-        (all.verdict(), fitting(&all, "work", chars_max))
+        let all =
+            Clusters::new(works.map(|(key, work)| {
+                (name(key), work.state, self.unreachable.contains(&key.cluster))
+            }));
+        (all.verdict(), fitting(&all, noun, chars_max))
     }
 }
 
