@@ -1,7 +1,7 @@
 //! The executor of a work: whether its ServiceAccount may do what the work asks for. It is only asked; the agent
 //! writes as itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const UNWATCHED: Duration = Duration::from_secs(300);
 /// Roles and bindings usually change several at a time.
 const COALESCE: Duration = Duration::from_millis(500);
+/// API servers take a change of roles over a moment after they have told of it, and not all at once.
+const TAKEN_OVER: Duration = Duration::from_secs(5);
 
 /// Why an executor's work is not done.
 #[derive(Debug, thiserror::Error)]
@@ -55,16 +57,31 @@ impl Denied {
     }
 }
 
-/// What was asked: who, for what, and whether it may be deleted too. The answer is the verb that is not allowed.
+/// What was asked: who, for what, and whether it may be deleted too.
 type Question = (ServiceAccount, Mapping, String, String, bool);
 
 /// What is known of executors.
 #[derive(Default)]
 pub struct Executors {
-    answers: Mutex<HashMap<Question, Option<&'static str>>>,
+    answers: Mutex<Answers>,
     /// Works with an executor: asked about anew when roles or bindings change.
     works: Mutex<HashSet<Arc<str>>>,
     follows: Mutex<Option<JoinSet<()>>>,
+}
+
+/// The answers that are kept. A refusal is not: it is asked about with each pass, so that none outlives its reason.
+#[derive(Default)]
+struct Answers {
+    allowed: HashSet<Question>,
+    /// Counts how often all were forgotten. An answer to a question from before is not kept.
+    forgotten: u64,
+}
+
+impl Answers {
+    fn forget(&mut self) {
+        self.allowed.clear();
+        self.forgotten += 1;
+    }
 }
 
 impl Executors {
@@ -116,24 +133,25 @@ impl Agent {
     ) -> Result<Option<&'static str>, ApiError> {
         let question =
             (account.clone(), mapping.clone(), meta.namespace.clone(), meta.name.clone(), owned);
-        if self.settings.caches_executors
-            && let Some(answer) = lock(&self.executors.answers).get(&question)
-        {
-            return Ok(*answer);
-        }
+        let forgotten = {
+            let answers = lock(&self.executors.answers);
+            if self.settings.caches_executors && answers.allowed.contains(&question) {
+                return Ok(None);
+            }
+            answers.forgotten
+        };
         let verbs =
             ["create", "update", "patch", "get"].into_iter().chain(owned.then_some("delete"));
-        let mut answer = None;
         for verb in verbs {
             if !self.is_allowed(account, mapping, meta, verb).await? {
-                answer = Some(verb);
-                break;
+                return Ok(Some(verb));
             }
         }
-        if self.settings.caches_executors {
-            lock(&self.executors.answers).insert(question, answer);
+        let mut answers = lock(&self.executors.answers);
+        if self.settings.caches_executors && answers.forgotten == forgotten {
+            answers.allowed.insert(question);
         }
-        Ok(answer)
+        Ok(None)
     }
 
     async fn is_allowed(
@@ -211,7 +229,7 @@ impl Agent {
             let agent = self.clone();
             let changed = changed.clone();
             all.spawn(async move {
-                let mut follower = Roles { changed, latest: 0, listed: false };
+                let mut follower = Roles { changed, latest: 0 };
                 follow(&agent.cluster, &path(&mapping, "", None), true, &mut follower).await;
             });
         }
@@ -221,13 +239,18 @@ impl Agent {
                 changed.notified().await;
                 tokio::time::sleep(COALESCE).await;
                 agent.ask_anew();
+                while tokio::time::timeout(TAKEN_OVER, changed.notified()).await.is_ok() {
+                    tokio::time::sleep(COALESCE).await;
+                    agent.ask_anew();
+                }
+                agent.ask_anew();
             }
         });
         *follows = Some(all);
     }
 
     fn ask_anew(&self) {
-        lock(&self.executors.answers).clear();
+        lock(&self.executors.answers).forget();
         let works = lock(&self.executors.works).clone();
         let mut state = self.state();
         for name in works {
@@ -270,7 +293,6 @@ fn not_allowed(
 struct Roles {
     changed: Arc<tokio::sync::Notify>,
     latest: u64,
-    listed: bool,
 }
 
 impl Follower for Roles {
@@ -278,7 +300,7 @@ impl Follower for Roles {
     fn list_started(&mut self) {}
     fn present(&mut self, item: MetadataItem) {
         let at = revision(&item.metadata.resource_version);
-        if self.listed && at > self.latest {
+        if at > self.latest {
             self.changed.notify_one();
         }
         self.latest = self.latest.max(at);
@@ -288,10 +310,8 @@ impl Follower for Roles {
     }
     fn list_ended(&mut self, revision: u64) {
         self.latest = self.latest.max(revision);
-        if self.listed {
-            self.changed.notify_one();
-        }
-        self.listed = true;
+        // Also after the first list: the first questions are asked before anything is followed.
+        self.changed.notify_one();
     }
     fn failed(&mut self, error: &ApiError) -> Duration {
         if !error.is_forbidden() {
