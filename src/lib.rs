@@ -10,6 +10,7 @@
 //! - [`hub`]: the Kubernetes side of the hub, behind a trait.
 //! - [`daemon`]: the loop that drives the three arrows for ever.
 //! - [`agent`]: the work agent of a managed cluster.
+//! - [`election`]: which of several processes leads.
 //! - [`verification`]: which commits of a source may be applied.
 //! - [`cli`]: the commands of `gitwork`, thin over the same code.
 #![deny(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod api;
 pub mod cli;
 pub mod core;
 pub mod daemon;
+pub mod election;
 pub mod error;
 pub mod forge;
 pub mod git;

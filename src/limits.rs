@@ -128,9 +128,18 @@ pub const STATUS_FEEDBACK_MAX: usize = 32;
 /// What is kept of one work's status. Usual works have some hundred bytes; this is what a hostile
 /// agent can make the daemon keep for each.
 pub const STATUS_ACCOUNT_BYTES_MAX: usize = 4 * 1024;
-/// From SIGTERM to the end: writes in flight are waited for this long, which leaves a second of the ten that
-/// Kubernetes operators expect (spec: graceful shutdown in 10 s).
-pub const SHUTDOWN: Duration = Duration::from_secs(8);
+/// From SIGTERM to the end: writes in flight are waited for this long. With `LEASE_RELEASE` after it, that leaves a second of
+/// the ten that Kubernetes operators expect (spec: graceful shutdown in 10 s).
+pub const SHUTDOWN: Duration = Duration::from_secs(7);
+/// How long the Lease of a leader counts that is not renewed: as with Kubernetes' own controllers, and so the longest time
+/// that a source has no leader after one has died.
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// A leader that could not renew its Lease for so long stops writing: before another may begin, with time for a stall.
+pub const LEASE_RENEW: Duration = Duration::from_secs(10);
+/// Between two looks at a Lease: three within `LEASE_RENEW`, and a third of a request a second for each source and daemon.
+pub const LEASE_RETRY: Duration = Duration::from_secs(3);
+/// For the Leases to be given up at the end.
+pub const LEASE_RELEASE: Duration = Duration::from_secs(1);
 /// One tree object of a repository: a folder of more than a million entries.
 pub const TREE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Commits looked at to answer a question about history. Each opens the trees that it changed: measured at 6 ms

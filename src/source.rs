@@ -141,6 +141,13 @@ fn mirror_folder(cache: &Path, url: &str) -> PathBuf {
     cache.join(hash.get(..16).unwrap_or_default()).with_extension("git")
 }
 
+/// Puts another file in its place, so that no half of one is ever read.
+fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let new = file.with_extension("new");
+    std::fs::write(&new, text)?;
+    std::fs::rename(&new, file)
+}
+
 impl Source {
     /// Opens the mirror or the folder. Nothing is fetched yet.
     pub fn open(config: SourceConfig) -> Result<Self, ReadError> {
@@ -287,24 +294,44 @@ impl Source {
 
     /// The count of moves that the source's record on the hub had when this machine last saw it; 0 where it never has.
     pub fn known_moves(&self) -> u64 {
-        let text = self.moves_file().and_then(|file| std::fs::read_to_string(file).ok());
+        let text = self.beside_mirror("moves").and_then(|file| std::fs::read_to_string(file).ok());
         text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
     }
 
     /// Keeps it beside the mirror: a hub that has a lower one was restored from a backup.
     pub fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
-        let Some(file) = self.moves_file().filter(|_| moves != self.known_moves()) else {
-            return Ok(());
-        };
-        // Another file in its place, so that no half of one is ever read.
-        let new = file.with_extension("new");
-        std::fs::write(&new, format!("{moves}\n"))?;
-        std::fs::rename(&new, &file)
+        match self.beside_mirror("moves").filter(|_| moves != self.known_moves()) {
+            Some(file) => write_whole(&file, &format!("{moves}\n")),
+            None => Ok(()),
+        }
     }
 
-    fn moves_file(&self) -> Option<PathBuf> {
+    /// A name for the process that has this source open, which begins with `host` and is no other's at the same time. One
+    /// that comes after it, with the same mirror and since the same boot, has the same name: the mirror is locked, so the
+    /// one before it is dead, and its Lease need not expire first.
+    pub fn holder(&self, host: &str) -> String {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let prefix = format!("{host}_{}_", boot.get(..8).unwrap_or_default());
+        let fresh = format!("{prefix}{:016x}", fastrand::u64(..));
+        let Some(file) = self.beside_mirror("holder").filter(|_| !boot.is_empty()) else {
+            return fresh;
+        };
+        let known = std::fs::read_to_string(&file).unwrap_or_default();
+        let known = known.trim();
+        let is_ours = |rest: &str| rest.len() == 16 && rest.bytes().all(|b| b.is_ascii_hexdigit());
+        if known.strip_prefix(&prefix).is_some_and(is_ours) {
+            return known.to_owned();
+        }
+        if let Err(error) = write_whole(&file, &format!("{fresh}\n")) {
+            tracing::debug!(source = %self.config.id, %error, "a process that comes after this one waits for its Lease to expire");
+        }
+        fresh
+    }
+
+    /// A file of this source in the folder of its mirror, which this process has locked.
+    fn beside_mirror(&self, extension: &str) -> Option<PathBuf> {
         let Repository::Git { remote, cache, .. } = &self.config.repository else { return None };
-        Some(mirror_folder(cache, &remote.url).join(format!("{}.moves", self.config.id)))
+        Some(mirror_folder(cache, &remote.url).join(format!("{}.{extension}", self.config.id)))
     }
 
     /// Git's last word on works that `desired` does not have. Works without known history are left out.

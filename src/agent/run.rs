@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::config::{Config, ConfigError};
 use super::core::feedback::RawJson;
@@ -17,11 +17,12 @@ use super::flags::AgentFlags;
 use super::kubeconfig::{
     Connection, KubeconfigError, connect, connect_in_cluster, digest, digest_with_credentials,
 };
-use super::lease::{Candidate, Election};
+use super::lease::{self, AgentLease};
 use super::metrics::Metrics;
 use super::serve::{Current, ServeError, bind, serve};
 use super::server::{RateLimit, Server};
 use super::{Agent, Settings};
+use crate::election::{Candidate, Election};
 
 /// Upstream looks at files as often.
 const FILES: Duration = Duration::from_secs(10);
@@ -97,11 +98,13 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     let lease_client = management.map_or_else(|| cluster.client.clone(), |one| one.client);
     let lease_server = Server::new(lease_client, "lease", None, metrics.clone());
     let mut candidate = (!flags.disable_leader_election)
-        .then(|| Candidate::new(lease_server, election(&flags, &config)));
+        .then(|| lease::candidate(lease_server, election(&flags, &config)));
     let ended = lead(&flags, (hub, cluster), metrics, current, candidate.as_mut(), signalled).await;
     // Only now, when nothing is written any more, may another process lead.
     if let Some(candidate) = &mut candidate {
-        let _in_time = timeout(RELEASE, candidate.release()).await;
+        if let Ok(Err(error)) = timeout(RELEASE, candidate.release()).await {
+            debug!(%error, "cannot release the Lease");
+        }
     }
     Ok(ended)
 }
@@ -150,14 +153,14 @@ async fn lead(
     (hub, cluster): (Connection, Connection),
     metrics: Arc<Metrics>,
     current: Current,
-    mut candidate: Option<&mut Candidate>,
+    mut candidate: Option<&mut Candidate<AgentLease>>,
     signalled: impl Future<Output = ()>,
 ) -> Ended {
     let files = flags.workload_source_config.clone();
     let mut signalled = pin!(signalled);
     if let Some(candidate) = &mut candidate {
         tokio::select! {
-            () = candidate.acquire() => info!("leading"),
+            () = lease::acquire(candidate) => info!("leading"),
             () = &mut signalled => return Ended::Signal,
         }
     }
@@ -181,7 +184,7 @@ async fn lead(
     }));
     let holding = async {
         match candidate {
-            Some(candidate) => candidate.hold().await,
+            Some(candidate) => lease::hold(candidate).await,
             None => std::future::pending().await,
         }
     };

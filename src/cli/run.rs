@@ -28,15 +28,18 @@ use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineOptions};
 use crate::daemon::guards::GuardOptions;
 use crate::daemon::http::{self, Health};
+use crate::daemon::leading::{Leading, Share, while_leading};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::page::{self, Page};
 use crate::daemon::reporters::{self, Reporting};
 use crate::daemon::transitions::TransitionReporter;
 use crate::daemon::webhook::Webhooks;
+use crate::forge::reporter::StatusFeed;
 use crate::git::watch::Watch;
 use crate::hub::count::Told;
 use crate::hub::execute::ExecuteOptions;
 use crate::hub::fleet::{self, FleetError};
+use crate::hub::lease::SourceLease;
 use crate::hub::{Hub, KubeHub, client as hub_client};
 use crate::limits;
 use crate::source::{Repository, Source, SourceConfig};
@@ -343,8 +346,13 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     let hub: Arc<dyn Hub> = Arc::new(kube.clone());
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
+    // Leases are held until nothing is written any more.
+    let (releasing, release) = watch::channel(false);
+    let share = Arc::new(Share::new(setup.sources.len()));
     let mut hints = BTreeMap::new();
+    let mut hooks = BTreeMap::new();
     let mut engines = JoinSet::new();
+    let mut leaders = JoinSet::new();
     let mut watches = Vec::new();
     let mut reporters = JoinSet::new();
     let reach = watch_reach(&setup, &stop, &mut reporters);
@@ -354,27 +362,29 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     {
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
-            let hint = hint.clone();
-            // A full channel means that a hint is waiting already.
-            let hint = move || {
-                let _sent = hint.try_send(());
-            };
-            let folder = folder.join(config.path.as_str());
-            watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
+            watches.push(watch_folder(&folder.join(config.path.as_str()), hint.clone())?);
         }
-        hints.insert(config.id.clone(), hint);
         let source = open(config.clone(), verification)?;
+        let identity = source.holder(&instance());
+        let candidate = SourceLease::new(kube.clone(), &config.id);
+        let leading =
+            Leading::new(candidate, identity, share.clone(), hint.clone(), metrics.clone());
+        let standing = leading.standing();
+        hints.insert(config.id.clone(), hint);
+        let (hook, hooked) = mpsc::channel(1);
+        hooks.insert(config.id.clone(), hook);
+        leaders.spawn(leading.run(hooked, release.clone()));
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
+        engine.led_by(standing.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
         let feed = engine.listen(reach.clone());
-        reporting.start(&config, &feed, &stop, &mut reporters, &metrics).map_err(Failure::new)?;
         if let Some((_, page)) = &page {
-            let (feed, trouble) = (feed.clone(), engine.trouble());
-            reporters.spawn(page.clone().follow(number, feed, trouble, stop.clone()));
+            let told = (feed.clone(), engine.trouble(), standing.clone());
+            reporters.spawn(page.clone().follow(number, told, stop.clone()));
         }
-        let transitions = TransitionReporter::new(kube.clone(), instance());
-        reporters.spawn(transitions.run(feed, stop.clone()));
+        let start = tell(kube.clone(), config, reporting, feed, metrics.clone())?;
+        reporters.spawn(while_leading(standing, stop.clone(), start));
         engines.spawn(engine.run(hinted, stop.clone()));
     }
     if let Some((address, page)) = page {
@@ -383,7 +393,7 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     }
     if let Some((address, secret_file)) = setup.webhook {
         let listener = listen(address, "listening for webhooks").await?;
-        let webhooks = Webhooks::new(secret_file, hints.clone(), metrics.clone());
+        let webhooks = Webhooks::new(secret_file, hooks, metrics.clone());
         tokio::spawn(webhooks.serve(listener, stop.clone()));
     }
     if let Some(address) = setup.listen {
@@ -404,12 +414,49 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     };
     if tokio::time::timeout(limits::SHUTDOWN, rest).await.is_err() {
         tracing::warn!("stopped without waiting for what was under way");
+        engines.shutdown().await;
+    }
+    releasing.send_replace(true);
+    let released = async { while leaders.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits::LEASE_RELEASE, released).await.is_err() {
+        tracing::warn!("stopped without giving the Leases up; others lead once they expire");
     }
     match ended {
         None => Ok(Exit::Done),
         Some(Some(Ok(Err(error)))) => Err(Failure::new(error)),
         Some(_) => Err(Failure::new("an engine ended on its own; this is a bug in gitwork")),
     }
+}
+
+/// Has the folder read anew once nothing has changed in it for a while.
+fn watch_folder(folder: &Path, hint: mpsc::Sender<()>) -> Result<Watch, Failure> {
+    // A full channel means that a hint is waiting already.
+    let hint = move || {
+        let _sent = hint.try_send(());
+    };
+    Watch::start(folder, QUIET, hint).map_err(Failure::new)
+}
+
+/// What starts all that tells of a source, each time that this process begins to lead it.
+fn tell(
+    kube: KubeHub,
+    config: SourceConfig,
+    reporting: Reporting,
+    feed: StatusFeed,
+    metrics: Arc<Metrics>,
+) -> Result<impl FnMut(&watch::Receiver<bool>, &mut JoinSet<()>), Failure> {
+    // What is wrong with it is said at the start, whoever leads.
+    let mut first = Some(reporting.prepare(&config, &metrics).map_err(Failure::new)?);
+    Ok(move |ended: &watch::Receiver<bool>, tasks: &mut JoinSet<()>| {
+        match first.take().map_or_else(|| reporting.prepare(&config, &metrics), Ok) {
+            Ok(reporters) => reporters.start(&feed, ended, tasks),
+            Err(error) => {
+                tracing::error!(source = %config.id, %error, "nothing is told of this source until the next start");
+            }
+        }
+        let transitions = TransitionReporter::new(kube.clone(), instance());
+        tasks.spawn(transitions.run(feed.clone(), ended.clone()));
+    })
 }
 
 fn open(config: SourceConfig, verification: Verification) -> Result<Source, Failure> {

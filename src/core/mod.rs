@@ -16,6 +16,7 @@ pub mod diff;
 pub mod digest;
 pub mod directives;
 pub mod effect;
+pub mod election;
 pub mod explain;
 pub mod forge;
 pub mod jsonpath;

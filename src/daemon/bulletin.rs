@@ -109,6 +109,11 @@ impl Bulletin {
         Some(status)
     }
 
+    /// The state as it was last told.
+    pub fn last(&self) -> Option<Arc<SourceStatus>> {
+        self.sender.borrow().clone()
+    }
+
     /// Ends when the clusters' reach has changed; never where nobody reads it any more.
     pub async fn reach_changed(reach: &mut Reach) {
         if reach.changed().await.is_err() {

@@ -14,10 +14,11 @@ use tokio::task::JoinHandle;
 
 use super::bulletin::{Bulletin, Reach, Trouble};
 use super::guards::GuardOptions;
+use super::leading::{self, Lead};
 use super::metrics::{Metrics, Stage};
 use super::reader::{SourceReader, on_source};
 use super::state::State;
-use crate::core::backoff;
+use crate::core::backoff::{self, Setback};
 use crate::core::desired::Desired;
 use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
@@ -70,8 +71,9 @@ pub struct Engine {
     told_held: BTreeSet<Digest>,
     /// The commits left behind that were told.
     told_left: BTreeSet<CommitId>,
-    /// The record cannot be kept on the hub, which was told.
-    told_homeless: bool,
+    /// Writes of the record in a row for which the hub had no place, and when the next is due.
+    homeless: Option<(u32, Instant)>,
+    lead: Lead,
     /// When the commit that was read was made.
     committed_seconds: Option<i64>,
     /// The refusal that was told.
@@ -148,7 +150,7 @@ impl Engine {
         let cancel = Arc::new(AtomicBool::new(false));
         let source: Option<Box<dyn SourceReader>> = Some(Box::new(source));
         let (told, told_held) = (BTreeMap::new(), BTreeSet::new());
-        let (told_left, told_homeless) = (BTreeSet::new(), false);
+        let told_left = BTreeSet::new();
         let (bulletin, on_ready) = (None, None);
         let trouble = watch::Sender::new(None);
         Self {
@@ -162,7 +164,8 @@ impl Engine {
             told,
             told_held,
             told_left,
-            told_homeless,
+            homeless: None,
+            lead: Lead::default(),
             committed_seconds: None,
             told_refusal: None,
             bulletin,
@@ -179,6 +182,11 @@ impl Engine {
     /// Has `call` called once the source has been read and its works on the hub are known.
     pub fn on_ready(&mut self, call: impl FnOnce() + Send + 'static) {
         self.on_ready = Some(Box::new(call));
+    }
+
+    /// Has the engine write only while `standing` is true. Without it, it always leads.
+    pub fn led_by(&mut self, standing: watch::Receiver<bool>) {
+        self.lead = Lead::by(standing);
     }
 
     /// Has the source's state told to whoever listens.
@@ -210,16 +218,18 @@ impl Engine {
             {
                 call();
             }
+            self.heed_lead(&mut looped);
             self.ask_hub(&mut looped).await;
             if looped.fetch.is_none() && looped.next_fetch <= now && self.may_fetch() {
                 looped.hinted = false;
                 looped.fetch = self.begin_fetch();
             }
-            if looped.pass.is_none() && self.state.wants_plan(now) {
+            if looped.pass.is_none() && self.lead.may_plan() && self.state.wants_plan(now) {
                 looped.pass = self.begin_pass(now).await?;
             }
             if let Some(bulletin) = &mut self.bulletin
                 && let Some(status) = bulletin.publish(&self.state, clock())
+                && self.lead.leads()
             {
                 self.metrics.told(&status);
             }
@@ -229,6 +239,7 @@ impl Engine {
                 // of events are taken whole: none of them keeps the others waiting for long.
                 biased;
                 _ = stop.changed() => break,
+                () = self.lead.changed() => {}
                 fetched = finished(&mut looped.fetch) => self.end_fetch(fetched?, &mut looped),
                 event = next_event(&mut looped.pass) => self.on_pass_event(event, &mut looped),
                 Some(event) = events.next() => {
@@ -255,10 +266,44 @@ impl Engine {
         // What is under way ends by an event of its own.
         let waits = looped.fetch.is_none() && self.may_fetch();
         let fetch = if waits { looped.next_fetch } else { far };
-        let retry = if looped.pass.is_none() { self.state.next_due() } else { None };
+        let plans = looped.pass.is_none() && self.lead.may_plan();
+        let retry = if plans { self.state.next_due() } else { None };
         let guards = if looped.pass.is_none() { self.state.guards().next_due() } else { None };
         let bulletin = self.bulletin.as_ref().and_then(Bulletin::due);
         [retry, guards, bulletin].into_iter().flatten().fold(fetch, Instant::min)
+    }
+
+    /// Takes in whether this process still leads, or leads now.
+    fn heed_lead(&mut self, looped: &mut Loop) {
+        match self.lead.heed() {
+            Some(leading::Turn::Begins) => {
+                // Another has written since, in Git's name and into the record.
+                self.state.ask_hub_again();
+                (looped.next_fetch, looped.hinted) = (clock(), true);
+                self.count_known();
+            }
+            Some(leading::Turn::Ends) => {
+                // What is in flight is abandoned, as at a crash: another may write now.
+                looped.pass = None;
+                self.state.mark_changed();
+                self.metrics.stands_by(&self.id);
+            }
+            None => {}
+        }
+    }
+
+    /// Sets the numbers that only a leader tells to what is known.
+    fn count_known(&self) {
+        if let Some(desired) = self.state.desired() {
+            self.metrics.rendered(&self.id, desired);
+        }
+        if let Some(seconds) = self.committed_seconds {
+            self.metrics.commit(&self.id, seconds);
+        }
+        self.metrics.verified(&self.id, self.told_refusal.is_some());
+        if let Some(status) = self.bulletin.as_ref().and_then(Bulletin::last) {
+            self.metrics.told(&status);
+        }
     }
 
     /// Ends within `limits::SHUTDOWN`.
@@ -285,6 +330,7 @@ impl Engine {
 
     fn begin_fetch(&mut self) -> Option<Fetch> {
         let mut source = self.source.take()?;
+        self.lead.fetching();
         if source.wants_applied() {
             source.set_applied(self.state.applied().unwrap_or_default());
         }
@@ -326,6 +372,7 @@ impl Engine {
     }
 
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
+        self.lead.fetched();
         self.metrics.fetched(&self.id, true);
         self.metrics.spent(&self.id, Stage::Fetch, read.spent.fetch);
         if let Some(time) = read.spent.render {
@@ -341,10 +388,9 @@ impl Engine {
         }
         tell_read(&self.id, read);
         self.committed_seconds = read.committed_seconds;
-        if let Some(seconds) = read.committed_seconds {
-            self.metrics.commit(&self.id, seconds);
+        if self.lead.leads() {
+            self.count_known();
         }
-        self.metrics.rendered(&self.id, &read.desired);
         if let Some(pass) = &looped.pass {
             // What is under way belongs to an older commit: what has not begun is planned anew.
             pass.stop.send_replace(true);
@@ -440,6 +486,9 @@ impl Engine {
             tasks.push(Task { key, effect, commit });
         }
         let commits = self.last_changed(desired.commit, changed).await?;
+        if !self.lead.may_write() {
+            return Ok(None);
+        }
         for task in tasks.iter_mut().filter(|task| task.commit.is_none()) {
             let path = desired.works.get(&task.key).map(|work| &work.path);
             task.commit = path.and_then(|path| commits.get(path).copied()).or(desired.commit);
@@ -536,9 +585,18 @@ impl Engine {
     async fn keep_record(&mut self, plan: &Plan, now: Instant) -> Result<bool, EngineError> {
         self.tell_followed(plan);
         let Some(record) = self.state.record_to_write(plan) else { return Ok(true) };
+        if !self.lead.may_write() {
+            return Ok(false);
+        }
+        if self.homeless.is_some_and(|(_, due)| now < due) {
+            return Ok(true);
+        }
         let before = self.state.guards().stored().cloned();
         match self.hub.set_record(&self.id, &record, before.as_ref()).await {
             Ok(stored) => {
+                if self.homeless.take().is_some() {
+                    tracing::info!(source = %self.id, "the source's record is kept on the hub now");
+                }
                 let moves = stored.record.moves;
                 self.state.record_written(stored);
                 let kept = self.with_source(move |source| source.remember_moves(moves)).await?;
@@ -550,9 +608,7 @@ impl Engine {
                 Ok(!record.restored || before.is_some_and(|before| before.record.restored))
             }
             Err(error @ (HubError::NoHome { .. } | HubError::Forbidden { .. })) => {
-                if !std::mem::replace(&mut self.told_homeless, true) {
-                    tracing::warn!(source = %self.id, %error, "the source has no record on the hub: a new process will not know all that this one does");
-                }
+                self.tell_homeless(&error, now);
                 Ok(true)
             }
             Err(error) => {
@@ -561,6 +617,16 @@ impl Engine {
                 Ok(false)
             }
         }
+    }
+
+    /// Says once that the record cannot be kept on the hub, and leaves the hub alone with it for a while.
+    fn tell_homeless(&mut self, error: &HubError, now: Instant) {
+        let failures = self.homeless.map_or(0, |(failures, _)| failures);
+        if failures == 0 {
+            tracing::warn!(source = %self.id, %error, "the source has no record on the hub: a new process will not know all that this one does");
+        }
+        let wait = backoff::delay(failures, Setback::Blocked, fastrand::u64(..));
+        self.homeless = Some((failures.saturating_add(1), now + wait));
     }
 
     /// Says once which commits are left behind.
@@ -649,7 +715,9 @@ impl Engine {
 
     /// Says once that the newest commit is not applied, and once that it is.
     fn tell_refusal(&mut self, refusal: Option<&Refusal>) {
-        self.metrics.verified(&self.id, refusal.is_some());
+        if self.lead.leads() {
+            self.metrics.verified(&self.id, refusal.is_some());
+        }
         if let Some(bulletin) = &mut self.bulletin {
             bulletin.set_unverified(refusal.map(|refusal| (refusal.head, refusal.to_string())));
         }

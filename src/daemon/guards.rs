@@ -84,6 +84,10 @@ impl Guards {
         self.directives_due.is_none_or(|due| due <= now)
     }
 
+    pub fn ask_directives_again(&mut self) {
+        self.directives_due = None;
+    }
+
     pub fn wants_record(&self, now: Instant) -> bool {
         self.record.is_none() && self.record_due.is_none_or(|due| due <= now)
     }

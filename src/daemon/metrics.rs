@@ -126,6 +126,7 @@ pub struct Metrics {
     forge_writes: Family<ForgeWrite, Counter>,
     branch_commits: Family<Result, Counter>,
     refused: Family<OfSource, Gauge>,
+    leads: Family<OfSource, Gauge>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -170,6 +171,7 @@ impl Default for Metrics {
                 "refused_commit",
                 "1 while the newest commit is refused for its signatures",
             ),
+            leads: family(of, "leads", "1 while this daemon leads the source, 0 while it stands by"),
             webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
             durations: {
                 let family: Family<OfStage, Histogram, fn() -> Histogram> =
@@ -230,6 +232,31 @@ impl Metrics {
     /// Whether the newest commit is refused for its signatures.
     pub fn verified(&self, source: &SourceId, refused: bool) {
         self.refused.get_or_create(&of_source(source)).set(i64::from(refused));
+    }
+
+    /// Whether this daemon leads the source.
+    pub fn leads(&self, source: &SourceId, leads: bool) {
+        self.leads.get_or_create(&of_source(source)).set(i64::from(leads));
+    }
+
+    /// Another tells how far the source is from now on: what was known here would only grow old.
+    pub fn stands_by(&self, source: &SourceId) {
+        let label = of_source(source);
+        for family in
+            [&self.errors, &self.held_deletes, &self.commit, &self.synced_commit, &self.refused]
+        {
+            family.remove(&label);
+        }
+        let source = || source.to_string();
+        for guard in Guard::ALL {
+            self.held_works.remove(&Held { source: source(), guard: guard.as_str() });
+        }
+        for action in Action::ALL {
+            self.works.remove(&Planned { source: source(), action: action.as_str() });
+        }
+        for state in State::ALL {
+            self.states.remove(&OfState { source: source(), state: state.as_str() });
+        }
     }
 
     pub fn rendered(&self, source: &SourceId, desired: &Desired) {

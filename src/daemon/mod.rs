@@ -4,6 +4,7 @@ pub mod bulletin;
 pub mod engine;
 pub mod guards;
 pub mod http;
+pub mod leading;
 pub mod metrics;
 pub mod page;
 pub mod reader;

@@ -25,6 +25,13 @@ pub struct Reporting {
     pub status_branch: Option<StatusBranchConfig>,
 }
 
+/// What tells of one source, ready to start.
+#[derive(Default)]
+pub struct Reporters {
+    commit_status: Option<CommitStatusReporter>,
+    status_branch: Option<StatusBranchReporter>,
+}
+
 /// Why a source's state cannot be told.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportingError {
@@ -48,19 +55,21 @@ impl Reporting {
         *self == Self::default()
     }
 
-    /// Starts what is configured. The tasks end when `stop` is true.
-    pub fn start(
+    /// Makes what is configured; nothing is told yet.
+    pub fn prepare(
         &self,
         source: &SourceConfig,
-        feed: &StatusFeed,
-        stop: &watch::Receiver<bool>,
-        tasks: &mut JoinSet<()>,
         metrics: &Arc<Metrics>,
-    ) -> Result<(), ReportingError> {
+    ) -> Result<Reporters, ReportingError> {
         let Repository::Git { remote, reference, cache } = &source.repository else {
             let field = if self.commit_status.is_some() { "commitStatus" } else { "statusBranch" };
-            return if self.is_empty() { Ok(()) } else { Err(ReportingError::Folder { field }) };
+            return if self.is_empty() {
+                Ok(Reporters::default())
+            } else {
+                Err(ReportingError::Folder { field })
+            };
         };
+        let mut reporters = Reporters::default();
         if let Some(config) = &self.commit_status {
             let client = ForgeClient::new(config.target(&remote.url)?, config, &source.path)?;
             let contexts = Contexts::new(&config.contexts)?;
@@ -68,7 +77,7 @@ impl Reporting {
             let count =
                 Box::new(move |outcome| metrics.forge_write(&id, provider.as_str(), outcome));
             let reporter = CommitStatusReporter::new(client, contexts).counted(count);
-            tasks.spawn(reporter.run(feed.clone(), stop.clone()));
+            reporters.commit_status = Some(reporter);
         }
         if let Some(config) = &self.status_branch {
             if *reference == Reference::Branch(config.branch.clone()) {
@@ -80,9 +89,21 @@ impl Reporting {
             let (metrics, id) = (metrics.clone(), source.id.clone());
             let count = Box::new(move |result| metrics.branch_commit(&id, result));
             let reporter = StatusBranchReporter::new(branch, interval).counted(count);
+            reporters.status_branch = Some(reporter);
+        }
+        Ok(reporters)
+    }
+}
+
+impl Reporters {
+    /// Starts them. The tasks end when `stop` is true.
+    pub fn start(self, feed: &StatusFeed, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
+        if let Some(reporter) = self.commit_status {
             tasks.spawn(reporter.run(feed.clone(), stop.clone()));
         }
-        Ok(())
+        if let Some(reporter) = self.status_branch {
+            tasks.spawn(reporter.run(feed.clone(), stop.clone()));
+        }
     }
 }
 

@@ -351,6 +351,12 @@ impl State {
         self.dirty = true;
     }
 
+    /// Another may have written the record, and operators have said more: both are asked for before the next plan.
+    pub fn ask_hub_again(&mut self) {
+        self.guards.ask_directives_again();
+        self.ask_record_again(None);
+    }
+
     /// The hub has taken the record.
     pub fn record_written(&mut self, stored: StoredRecord) {
         self.guards.record_written(stored);

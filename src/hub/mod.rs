@@ -19,6 +19,7 @@ pub mod directives;
 pub mod events;
 pub mod execute;
 pub mod fleet;
+pub mod lease;
 mod list;
 mod record;
 mod server;

@@ -24,6 +24,7 @@ pub struct Stage {
     pub address: SocketAddr,
     pub feeds: Vec<watch::Sender<Option<Arc<SourceStatus>>>>,
     pub troubles: Vec<watch::Sender<Option<String>>>,
+    pub leads: Vec<watch::Sender<bool>>,
     stop: watch::Sender<bool>,
     server: JoinHandle<std::io::Result<()>>,
 }
@@ -33,18 +34,21 @@ impl Stage {
     pub async fn start(sources: &[&str], port: u16) -> Stage {
         let page = Page::new(sources.iter().map(|id| info(id)).collect(), Vec::new());
         let (stop, stopped) = watch::channel(false);
-        let (mut feeds, mut troubles) = (Vec::new(), Vec::new());
+        let (mut feeds, mut troubles, mut leads) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..sources.len() {
             let (feed, fed) = watch::channel(None);
             let (trouble, troubled) = watch::channel(None);
-            tokio::spawn(page.clone().follow(number, fed, troubled, stopped.clone()));
+            let (lead, standing) = watch::channel(true);
+            let told = (fed, troubled, standing);
+            tokio::spawn(page.clone().follow(number, told, stopped.clone()));
+            leads.push(lead);
             feeds.push(feed);
             troubles.push(trouble);
         }
         let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(page.serve(listener, stopped));
-        Stage { address, feeds, troubles, stop, server }
+        Stage { address, feeds, troubles, leads, stop, server }
     }
 
     pub fn url(&self) -> String {

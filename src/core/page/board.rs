@@ -30,6 +30,8 @@ struct Source {
     status: Option<Arc<SourceStatus>>,
     /// Why Git cannot be read now.
     trouble: Option<String>,
+    /// The daemon that shows this leads it; else it stands by, and does not know all that the leader does.
+    leads: bool,
 }
 
 /// Names and their numbers.
@@ -75,6 +77,7 @@ struct SourceRow<'a> {
     errors: usize,
     first_error: Option<String>,
     trouble: Option<String>,
+    leads: bool,
     held: Vec<Held>,
 }
 
@@ -139,7 +142,7 @@ impl<T: Ord + Clone> Table<T> {
 impl Board {
     /// A board of sources of which nothing is known yet.
     pub fn new(sources: Vec<SourceInfo>) -> Self {
-        let source = |info| Source { info, status: None, trouble: None };
+        let source = |info| Source { info, status: None, trouble: None, leads: true };
         Self {
             sources: sources.into_iter().map(source).collect(),
             clusters: Table::new(),
@@ -165,6 +168,16 @@ impl Board {
         let trouble = trouble.map(shown);
         match self.sources.get_mut(number) {
             Some(source) if source.trouble != trouble => source.trouble = trouble,
+            _ => return Change::Nothing,
+        }
+        let (clusters, columns) = (self.clusters.names.len(), self.columns.names.len());
+        self.difference(number, (clusters, columns), &[], false)
+    }
+
+    /// Whether the daemon that shows this leads the source of this number.
+    pub fn set_leads(&mut self, number: usize, leads: bool) -> Change {
+        match self.sources.get_mut(number) {
+            Some(source) if source.leads != leads => source.leads = leads,
             _ => return Change::Nothing,
         }
         let (clusters, columns) = (self.clusters.names.len(), self.columns.names.len());
@@ -362,6 +375,7 @@ impl Source {
             errors: status.map_or(0, |status| status.errors),
             first_error: status.and_then(|status| status.first_error.as_deref()).map(shown),
             trouble: self.trouble.clone(),
+            leads: self.leads,
             held: status
                 .iter()
                 .flat_map(|status| &status.held)

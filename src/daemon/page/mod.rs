@@ -58,20 +58,22 @@ impl Page {
     pub async fn follow(
         self,
         number: usize,
-        mut feed: StatusFeed,
-        mut trouble: Trouble,
+        (mut feed, mut trouble, mut standing): (StatusFeed, Trouble, watch::Receiver<bool>),
         mut stop: watch::Receiver<bool>,
     ) {
         loop {
             let status = feed.borrow_and_update().clone();
             let why = trouble.borrow_and_update().clone();
+            let leads = *standing.borrow_and_update();
             self.update(|board| board.set_trouble(number, why.as_deref()));
+            self.update(|board| board.set_leads(number, leads));
             if let Some(status) = status {
                 self.update(|board| board.set_status(number, &status));
             }
             let changed = tokio::select! {
                 changed = feed.changed() => changed,
                 changed = trouble.changed() => changed,
+                changed = standing.changed() => changed,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
             if changed.is_err() {

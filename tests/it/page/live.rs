@@ -58,7 +58,8 @@ async fn a_work_goes_from_pending_to_failed_to_applied_before_ones_eyes() {
     let page = Page::new(vec![info], Vec::new());
     let (_trouble, troubled) = watch::channel(None);
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(page.clone().follow(0, feed, troubled, stopped.clone()));
+    let (_leads, standing) = watch::channel(true);
+    tokio::spawn(page.clone().follow(0, (feed, troubled, standing), stopped.clone()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = tokio::spawn(page.serve(listener, stopped));

@@ -34,6 +34,7 @@ function source(told, withLine) {
     (withLine || !told.known) && foreign("p", "line", line),
     told.trouble && note("bad", "The source cannot be read; the hub stays as it is", told.trouble),
     told.firstError && note("bad", told.errors === 1 ? "An error in Git" : `${told.errors} errors in Git; the first`, told.firstError),
+    !told.leads && note("held", "Another daemon leads this source", "This one stands by: it shows what the hub says, and not why the leader holds or could not write something."),
     told.held.map((held) => heldNote(held)),
   );
 }
