@@ -42,7 +42,7 @@ pub trait LeaseStore: Send + Sync {
 
 /// What an attempt came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum Attempt {
     /// The Lease is ours.
     Leads,
     /// Another has it.
@@ -83,11 +83,11 @@ impl<S: LeaseStore> Candidate<S> {
 
     /// Renews the Lease, or takes it where nobody has had it for `patience`. Dropped before its end, it may have
     /// succeeded: the next one sees.
-    pub async fn attempt(&mut self, patience: Duration) -> Result<Standing, S::Error> {
+    pub async fn attempt(&mut self, patience: Duration) -> Result<Attempt, S::Error> {
         if let Some(lease) = self.ours.take() {
             self.ours = self.store.replace(&self.claimed(lease, false)).await?;
             if self.ours.is_some() {
-                return Ok(Standing::Leads);
+                return Ok(Attempt::Leads);
             }
         }
         let found = self.store.get().await?;
@@ -103,12 +103,12 @@ impl<S: LeaseStore> Candidate<S> {
         let valid_for = found.as_ref().map_or(otherwise, |one| election::duration(one, otherwise));
         let turn = election::turn(&holder, &self.election.identity, valid_for, since.elapsed());
         if turn == Turn::Wait {
-            return Ok(Standing::StandsBy { holder });
+            return Ok(Attempt::StandsBy { holder });
         }
         let expired_after = if holder.is_empty() { Duration::ZERO } else { valid_for };
         let free_for = since.elapsed().saturating_sub(expired_after);
         if turn == Turn::Acquire && free_for < patience {
-            return Ok(Standing::Free { wait: patience.saturating_sub(free_for) });
+            return Ok(Attempt::Free { wait: patience.saturating_sub(free_for) });
         }
         self.ours = match found {
             Some(lease) => self.store.replace(&self.claimed(lease, turn == Turn::Acquire)).await?,
@@ -117,15 +117,14 @@ impl<S: LeaseStore> Candidate<S> {
                 self.store.create(&self.claimed(lease, true)).await?
             }
         };
-        Ok(if self.ours.is_some() { Standing::Leads } else { Standing::StandsBy { holder } })
+        Ok(if self.ours.is_some() { Attempt::Leads } else { Attempt::StandsBy { holder } })
     }
 
     /// Lets another lead at once.
     pub async fn release(&mut self) -> Result<(), S::Error> {
         let known = self.ours.take();
         let found = if known.is_some() { known } else { self.store.get().await? };
-        let Some(lease) =
-            found.filter(|lease| election::holder(lease) == self.election.identity)
+        let Some(lease) = found.filter(|lease| election::holder(lease) == self.election.identity)
         else {
             return Ok(());
         };
@@ -214,7 +213,7 @@ mod tests {
     }
 
     async fn leads(candidate: &mut Candidate<Memory>) -> bool {
-        candidate.attempt(Duration::ZERO).await.unwrap() == Standing::Leads
+        candidate.attempt(Duration::ZERO).await.unwrap() == Attempt::Leads
     }
 
     #[tokio::test(start_paused = true)]
@@ -257,13 +256,13 @@ mod tests {
         let store = Memory::default();
         let mut first = candidate(&store, "a");
         let patience = 2 * SECOND;
-        assert_eq!(first.attempt(patience).await.unwrap(), Standing::Free { wait: patience });
+        assert_eq!(first.attempt(patience).await.unwrap(), Attempt::Free { wait: patience });
         tokio::time::advance(patience).await;
-        assert_eq!(first.attempt(patience).await.unwrap(), Standing::Leads);
+        assert_eq!(first.attempt(patience).await.unwrap(), Attempt::Leads);
         let mut second = candidate(&store, "b");
         assert!(!leads(&mut second).await);
         tokio::time::advance(16 * SECOND).await;
         let wait = SECOND;
-        assert_eq!(second.attempt(patience).await.unwrap(), Standing::Free { wait });
+        assert_eq!(second.attempt(patience).await.unwrap(), Attempt::Free { wait });
     }
 }

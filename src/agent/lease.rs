@@ -8,7 +8,7 @@ use tracing::{debug, info, warn};
 use super::core::manifest::Mapping;
 use super::server::{ApiError, Server, path};
 use crate::core::election::Lease;
-use crate::election::{Candidate, Election, LeaseStore, Standing};
+use crate::election::{Attempt, Candidate, Election, LeaseStore};
 
 /// The Lease on the cluster that it runs in.
 pub struct AgentLease {
@@ -54,7 +54,7 @@ pub async fn acquire(candidate: &mut Candidate<AgentLease>) {
     let mut told = false;
     loop {
         match candidate.attempt(Duration::ZERO).await {
-            Ok(Standing::Leads) => return,
+            Ok(Attempt::Leads) => return,
             Ok(_) => {}
             Err(error) if !std::mem::replace(&mut told, true) => {
                 warn!(lease = name, %error, "the Lease cannot be written; without it nothing is applied");
@@ -73,7 +73,7 @@ pub async fn hold(candidate: &mut Candidate<AgentLease>) {
         sleep(retry_period.min(until.duration_since(Instant::now()))).await;
         let asked = Instant::now();
         match timeout_at(until, candidate.attempt(Duration::ZERO)).await {
-            Ok(Ok(Standing::Leads)) => until = asked + renew_deadline,
+            Ok(Ok(Attempt::Leads)) => until = asked + renew_deadline,
             Ok(Ok(_)) | Err(_) => return,
             Ok(Err(error)) => debug!(%error, "cannot renew the Lease"),
         }

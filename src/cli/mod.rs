@@ -44,6 +44,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there are changes (`plan --exit-c
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Keep the hub in step with Git
+    ///
+    /// Of several processes that run with the same source id one leads it, by a Lease on the hub, and writes; the others stand by and
+    /// take over when it ends. With --once there is no waiting for the lead.
     Run(Box<run::RunArgs>),
     /// Print the ManifestWorks of a repository; no cluster is needed
     Render(Box<render::RenderArgs>),

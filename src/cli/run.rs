@@ -380,11 +380,11 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
         engine.on_ready(move || health.source_is_ready());
         let feed = engine.listen(reach.clone());
         if let Some((_, page)) = &page {
-            let told = (feed.clone(), engine.trouble(), standing.clone());
+            let told = (feed.clone(), engine.trouble(), standing.watch());
             reporters.spawn(page.clone().follow(number, told, stop.clone()));
         }
         let start = tell(kube.clone(), config, reporting, feed, metrics.clone())?;
-        reporters.spawn(while_leading(standing, stop.clone(), start));
+        reporters.spawn(while_leading(standing.watch(), stop.clone(), start));
         engines.spawn(engine.run(hinted, stop.clone()));
     }
     if let Some((address, page)) = page {

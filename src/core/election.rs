@@ -100,8 +100,10 @@ pub enum Look {
     Another,
     /// Nobody holds it, and we leave it to others for now.
     Free,
-    /// There can be no Lease: its namespace is missing, or the hub forbids it.
+    /// There can be no Lease, for anybody: its namespace is missing.
     Homeless,
+    /// We may not have it; another may.
+    Forbidden,
     /// It is not known what has become of it.
     Unknown,
 }
@@ -113,6 +115,8 @@ pub struct Tenure {
     until: Option<Duration>,
     /// We lead without a Lease, as none can be had.
     unelected: bool,
+    /// We have led by a Lease.
+    was_elected: bool,
     /// Another has been seen to hold it.
     saw_another: bool,
 }
@@ -122,12 +126,17 @@ impl Tenure {
     /// is less than the time after which others may take the Lease.
     pub fn take(&mut self, look: Look, asked: Duration, renew_within: Duration) {
         match look {
-            Look::Ours => (self.until, self.unelected) = (Some(asked + renew_within), false),
+            Look::Ours => {
+                self.until = Some(asked + renew_within);
+                (self.unelected, self.was_elected) = (false, true);
+            }
             Look::Another => (self.until, self.unelected, self.saw_another) = (None, false, true),
             Look::Free => (self.until, self.unelected) = (None, false),
-            // Where none can be had, who leads goes on, and who has never seen another begins: one process alone must
-            // not stand still for a namespace. One that stood by goes on doing so.
+            // One process alone must not stand still for a namespace: who leads goes on, and who has never seen another
+            // begins. One that stood by goes on doing so.
             Look::Homeless => self.unelected |= self.until.is_some() || !self.saw_another,
+            // Whoever knows that there is an election waits for it.
+            Look::Forbidden => self.unelected |= !self.was_elected && !self.saw_another,
             Look::Unknown => {}
         }
     }
@@ -239,6 +248,10 @@ mod tests {
             (&[Look::Homeless, Look::Another], false),
             (&[Look::Homeless, Look::Free], false),
             (&[Look::Unknown], false),
+            (&[Look::Forbidden], true),
+            (&[Look::Another, Look::Forbidden], false),
+            (&[Look::Ours, Look::Forbidden], false),
+            (&[Look::Forbidden, Look::Another, Look::Forbidden], false),
             // From then on it is a lead like any other.
             (&[Look::Homeless, Look::Ours], false),
         ] {

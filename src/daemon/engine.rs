@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::bulletin::{Bulletin, Reach, Trouble};
 use super::guards::GuardOptions;
-use super::leading::{self, Lead};
+use super::leading::{self, Fenced, Lead, Standing};
 use super::metrics::{Metrics, Stage};
 use super::reader::{SourceReader, on_source};
 use super::state::State;
@@ -184,9 +184,10 @@ impl Engine {
         self.on_ready = Some(Box::new(call));
     }
 
-    /// Has the engine write only while `standing` is true. Without it, it always leads.
-    pub fn led_by(&mut self, standing: watch::Receiver<bool>) {
-        self.lead = Lead::by(standing);
+    /// Has the engine plan and write only while it leads. Without this, it always does.
+    pub fn led_by(&mut self, standing: Standing) {
+        self.lead = Lead::by(standing.watch());
+        self.hub = Arc::new(Fenced::new(self.hub.clone(), standing));
     }
 
     /// Has the source's state told to whoever listens.
@@ -325,7 +326,7 @@ impl Engine {
     /// A new process learns from the hub which commits were applied, before it judges what comes after them.
     fn may_fetch(&self) -> bool {
         let wants = self.source.as_ref().is_some_and(|source| source.wants_applied());
-        !wants || self.state.applied().is_some()
+        self.lead.may_fetch() && (!wants || self.state.applied().is_some())
     }
 
     fn begin_fetch(&mut self) -> Option<Fetch> {
@@ -486,9 +487,6 @@ impl Engine {
             tasks.push(Task { key, effect, commit });
         }
         let commits = self.last_changed(desired.commit, changed).await?;
-        if !self.lead.may_write() {
-            return Ok(None);
-        }
         for task in tasks.iter_mut().filter(|task| task.commit.is_none()) {
             let path = desired.works.get(&task.key).map(|work| &work.path);
             task.commit = path.and_then(|path| commits.get(path).copied()).or(desired.commit);
@@ -585,9 +583,6 @@ impl Engine {
     async fn keep_record(&mut self, plan: &Plan, now: Instant) -> Result<bool, EngineError> {
         self.tell_followed(plan);
         let Some(record) = self.state.record_to_write(plan) else { return Ok(true) };
-        if !self.lead.may_write() {
-            return Ok(false);
-        }
         if self.homeless.is_some_and(|(_, due)| now < due) {
             return Ok(true);
         }

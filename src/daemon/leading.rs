@@ -2,8 +2,12 @@
 //! read all the same, so that they can go on at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, ready};
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -11,11 +15,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::metrics::Metrics;
 use crate::core::backoff::{self, Setback};
+use crate::core::directives::Directives;
 use crate::core::election::{Look, Tenure, patience};
-use crate::core::name::SourceId;
-use crate::election::{Candidate, Election, Standing};
+use crate::core::name::{CommitId, SourceId, WorkKey};
+use crate::core::observed::ObservedWork;
+use crate::core::plan::Effect;
+use crate::core::record::Record;
+use crate::election::{Attempt, Candidate, Election};
 use crate::hub::lease::{FETCH, SourceLease};
-use crate::hub::HubError;
+use crate::hub::{Hub, HubError, HubEvent, StoredRecord};
 use crate::limits;
 
 /// How many of a daemon's sources it leads.
@@ -31,13 +39,121 @@ impl Share {
     }
 }
 
+/// Whether this daemon leads a source, for whoever has to know. A clone tells the same.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    leads: watch::Receiver<bool>,
+    term: Arc<Term>,
+}
+
+/// When the lead ends by itself. It is asked at each write, so that a process which stood still for a while (SIGSTOP, a
+/// machine without time to spare) writes nothing before it has heard that another leads.
+#[derive(Debug)]
+struct Term {
+    start: Instant,
+    /// In milliseconds since then.
+    until: AtomicU64,
+}
+
+impl Term {
+    fn set(&self, tenure: &Tenure) {
+        let until = match tenure.until() {
+            Some(until) => u64::try_from(until.as_millis()).unwrap_or(u64::MAX),
+            None if tenure.leads(Duration::MAX) => u64::MAX,
+            None => 0,
+        };
+        self.until.store(until, Ordering::Relaxed);
+    }
+}
+
+impl Standing {
+    /// Whether it leads at this moment.
+    pub fn holds(&self) -> bool {
+        let until = Duration::from_millis(self.term.until.load(Ordering::Relaxed));
+        *self.leads.borrow() && self.term.start.elapsed() < until
+    }
+
+    /// Tells each change of it.
+    pub fn watch(&self) -> watch::Receiver<bool> {
+        self.leads.clone()
+    }
+}
+
+/// A hub on which nothing is written unless its source is led.
+pub struct Fenced {
+    hub: Arc<dyn Hub>,
+    standing: Standing,
+}
+
+impl Fenced {
+    pub fn new(hub: Arc<dyn Hub>, standing: Standing) -> Self {
+        Self { hub, standing }
+    }
+
+    fn pass<'a, T: Send + 'a>(
+        &'a self,
+        write: impl FnOnce(&'a dyn Hub) -> BoxFuture<'a, Result<T, HubError>>,
+    ) -> BoxFuture<'a, Result<T, HubError>> {
+        if self.standing.holds() {
+            return write(&*self.hub);
+        }
+        let message = "this daemon leads the source no longer, and has not asked".into();
+        ready(Err(HubError::Unavailable { message, retry_after_seconds: None })).boxed()
+    }
+}
+
+impl Hub for Fenced {
+    fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent> {
+        self.hub.watch(source)
+    }
+    fn list<'a>(
+        &'a self,
+        source: Option<&'a SourceId>,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>> {
+        self.hub.list(source)
+    }
+    fn get<'a>(
+        &'a self,
+        key: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
+        self.hub.get(key)
+    }
+    fn directives<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Directives, HubError>> {
+        self.hub.directives(source)
+    }
+    fn record<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>> {
+        self.hub.record(source)
+    }
+    fn set_record<'a>(
+        &'a self,
+        source: &'a SourceId,
+        record: &'a Record,
+        before: Option<&'a StoredRecord>,
+    ) -> BoxFuture<'a, Result<StoredRecord, HubError>> {
+        self.pass(move |hub| hub.set_record(source, record, before))
+    }
+    fn execute<'a>(
+        &'a self,
+        key: &'a WorkKey,
+        effect: &'a Effect,
+        commit: Option<CommitId>,
+    ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
+        self.pass(move |hub| hub.execute(key, effect, commit))
+    }
+}
+
 /// Stands for the lead of one source.
 pub struct Leading {
     source: SourceId,
     candidate: Candidate<SourceLease>,
     tenure: Tenure,
-    /// What the tenure counts from.
-    start: Instant,
+    term: Arc<Term>,
     share: Arc<Share>,
     standing: watch::Sender<bool>,
     /// Has the engine fetch now.
@@ -51,6 +167,8 @@ pub struct Leading {
     in_trouble: bool,
     /// The last wish of another daemon that the source be fetched.
     wish: Option<String>,
+    /// There was a first look.
+    looked: bool,
 }
 
 impl Leading {
@@ -76,7 +194,7 @@ impl Leading {
             source,
             candidate: Candidate::new(store, election),
             tenure: Tenure::default(),
-            start: Instant::now(),
+            term: Arc::new(Term { start: Instant::now(), until: AtomicU64::new(0) }),
             share,
             standing: watch::Sender::new(false),
             hint,
@@ -85,12 +203,13 @@ impl Leading {
             told: None,
             in_trouble: false,
             wish: None,
+            looked: false,
         }
     }
 
     /// Whether this daemon leads the source, for whoever has to know.
-    pub fn standing(&self) -> watch::Receiver<bool> {
-        self.standing.subscribe()
+    pub fn standing(&self) -> Standing {
+        Standing { leads: self.standing.subscribe(), term: self.term.clone() }
     }
 
     /// Runs until `stop` is true, and gives the Lease up then: nothing may write any more. `hooks` tells that there is
@@ -119,41 +238,49 @@ impl Leading {
 
     /// Looks at the Lease once, and answers when to do so again.
     async fn look(&mut self) -> Instant {
-        let asked = self.start.elapsed();
+        let asked = self.term.start.elapsed();
         // Past the end of a lead nothing is waited for: it has to be told first.
         let limit = self.tenure.until().map(|until| until.saturating_sub(asked));
         let limit = limit.filter(|limit| !limit.is_zero()).unwrap_or(2 * limits::HUB_CALL);
         let led = self.share.led.load(Ordering::Relaxed);
         let patience = patience(led, self.share.sources, limits::LEASE_RETRY);
         let answer = timeout(limit, self.candidate.attempt(patience)).await;
-        let late =
-            || HubError::Unavailable { message: "no answer in time".into(), retry_after_seconds: None };
+        let late = || HubError::Unavailable {
+            message: "no answer in time".into(),
+            retry_after_seconds: None,
+        };
         let answer = answer.unwrap_or_else(|_| Err(late()));
         let look = self.take(&answer);
         self.tenure.take(look, asked, limits::LEASE_RENEW);
-        let now = self.start.elapsed();
+        self.term.set(&self.tenure);
+        let now = self.term.start.elapsed();
         self.set_standing(self.tenure.leads(now));
+        if !std::mem::replace(&mut self.looked, true) {
+            // Who waits to know has to be told, too, that it is not us.
+            self.standing.send_modify(|_| {});
+        }
         self.heed_wish();
         let spread = 0.8 + fastrand::f64() * 0.4;
         let wait = match (&answer, look) {
-            (Ok(Standing::Free { wait }), _) => *wait,
-            (_, Look::Homeless) => {
+            (Ok(Attempt::Free { wait }), _) => *wait,
+            (_, Look::Homeless | Look::Forbidden) => {
                 self.homeless = self.homeless.saturating_add(1);
                 backoff::delay(self.homeless - 1, Setback::Blocked, fastrand::u64(..))
             }
             _ => limits::LEASE_RETRY.mul_f64(spread),
         };
         let due = now + wait;
-        self.start + self.tenure.until().filter(|until| now < *until).map_or(due, |until| until.min(due))
+        self.term.start
+            + self.tenure.until().filter(|until| now < *until).map_or(due, |until| until.min(due))
     }
 
     /// What an answer means; tells what is new in it.
-    fn take(&mut self, answer: &Result<Standing, HubError>) -> Look {
+    fn take(&mut self, answer: &Result<Attempt, HubError>) -> Look {
         let (source, name) = (&self.source, self.candidate.store().name());
         let look = match answer {
-            Ok(Standing::Leads) => Look::Ours,
-            Ok(Standing::Free { .. }) => Look::Free,
-            Ok(Standing::StandsBy { holder }) => {
+            Ok(Attempt::Leads) => Look::Ours,
+            Ok(Attempt::Free { .. }) => Look::Free,
+            Ok(Attempt::StandsBy { holder }) => {
                 if !holder.is_empty() && self.told.as_ref() != Some(holder) {
                     tracing::info!(%source, leader = holder, "another daemon leads this source; standing by");
                     self.told = Some(holder.clone());
@@ -167,7 +294,8 @@ impl Leading {
                         "there is no leader election: one daemon alone may sync this source until that is mended"
                     );
                 }
-                return Look::Homeless;
+                let forbidden = matches!(error, HubError::Forbidden { .. });
+                return if forbidden { Look::Forbidden } else { Look::Homeless };
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.in_trouble, true) {
@@ -184,7 +312,8 @@ impl Leading {
     }
 
     fn set_standing(&mut self, leads: bool) {
-        let changed = self.standing.send_if_modified(|before| std::mem::replace(before, leads) != leads);
+        let changed =
+            self.standing.send_if_modified(|before| std::mem::replace(before, leads) != leads);
         if !changed {
             return;
         }
@@ -253,6 +382,8 @@ pub async fn while_leading(
 pub struct Lead {
     /// `None`: it always leads.
     standing: Option<watch::Receiver<bool>>,
+    /// It is known whether this daemon leads, or at least that this is not known.
+    decided: bool,
     /// As the engine has last heeded it.
     leads: bool,
     /// Git was read since the lead began. What was read before may be older than what the last leader applied.
@@ -275,7 +406,9 @@ impl Lead {
 
     /// What has changed since the last call.
     pub fn heed(&mut self) -> Option<Turn> {
-        let leads = *self.standing.as_mut()?.borrow_and_update();
+        let standing = self.standing.as_mut()?;
+        self.decided |= standing.has_changed().unwrap_or(true);
+        let leads = *standing.borrow_and_update();
         if std::mem::replace(&mut self.leads, leads) == leads {
             return None;
         }
@@ -284,11 +417,21 @@ impl Lead {
     }
 
     /// Ends when it may have changed; never where there is no election.
-    pub async fn changed(&mut self) {
-        let Some(standing) = &mut self.standing else { return std::future::pending().await };
-        if standing.changed().await.is_err() {
-            std::future::pending::<()>().await;
+    pub async fn changed(&self) {
+        match &self.standing {
+            // It is taken in by `heed`.
+            Some(standing) => {
+                if standing.clone().changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+            None => std::future::pending().await,
         }
+    }
+
+    /// Whether Git may be read: before, what is read might have to be read again at once.
+    pub fn may_fetch(&self) -> bool {
+        self.standing.is_none() || self.decided
     }
 
     /// A fetch begins.
@@ -310,13 +453,7 @@ impl Lead {
     pub fn may_plan(&self) -> bool {
         self.standing.is_none() || (self.leads && self.has_read)
     }
-
-    /// Whether it may write at this moment.
-    pub fn may_write(&self) -> bool {
-        self.standing.as_ref().is_none_or(|standing| *standing.borrow()) && self.may_plan()
-    }
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -327,6 +464,10 @@ mod tests {
         let (sender, standing) = watch::channel(false);
         let mut lead = Lead::by(standing);
         assert_eq!(lead.heed(), None);
+        assert!(!lead.may_fetch());
+        sender.send_modify(|_| {});
+        assert_eq!(lead.heed(), None);
+        assert!(lead.may_fetch());
         lead.fetching();
         lead.fetched();
         sender.send_replace(true);
@@ -337,13 +478,12 @@ mod tests {
         assert!(lead.leads() && !lead.may_plan());
         lead.fetching();
         lead.fetched();
-        assert!(lead.may_plan() && lead.may_write());
+        assert!(lead.may_plan());
         sender.send_replace(false);
-        assert!(lead.may_plan() && !lead.may_write(), "seen before the engine heeds it");
         assert_eq!(lead.heed(), Some(Turn::Ends));
         assert!(!lead.may_plan() && !lead.leads());
         let alone = Lead::default();
-        assert!(alone.leads() && alone.may_plan() && alone.may_write());
+        assert!(alone.leads() && alone.may_plan());
     }
 
     #[tokio::test(start_paused = true)]

@@ -171,7 +171,11 @@ impl Default for Metrics {
                 "refused_commit",
                 "1 while the newest commit is refused for its signatures",
             ),
-            leads: family(of, "leads", "1 while this daemon leads the source, 0 while it stands by"),
+            leads: family(
+                of,
+                "leads",
+                "1 while this daemon leads the source, 0 while it stands by",
+            ),
             webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
             durations: {
                 let family: Family<OfStage, Histogram, fn() -> Histogram> =
@@ -365,5 +369,28 @@ mod tests {
             "{held}"
         );
         assert!(planned(Reason::UpToDate).contains(&line("suspension", 0)));
+    }
+
+    #[test]
+    fn who_stands_by_tells_nothing_that_the_leader_tells() {
+        let metrics = Metrics::default();
+        let source = SourceId::parse("fleet").unwrap();
+        metrics.leads(&source, true);
+        metrics.fetched(&source, true);
+        metrics.planned(&source, &Plan::default());
+        metrics.verified(&source, true);
+        metrics.commit(&source, 1_700_000_000);
+        metrics.synced(&source, 1_700_000_000);
+        metrics.leads(&source, false);
+        metrics.stands_by(&source);
+        let left = metrics.encode();
+        let mut names: Vec<&str> = left
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split_once('{').map(|(name, _)| name))
+            .collect();
+        names.sort_unstable();
+        let known = ["fetches_total", "last_fetch_timestamp_seconds", "leads", "plans_total"];
+        assert_eq!(names, known.map(|name| format!("gitwork_{name}")), "{left}");
     }
 }

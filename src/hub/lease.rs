@@ -147,7 +147,8 @@ impl LeaseStore for SourceLease {
 fn is_terminating(answer: &Answer) -> bool {
     let status: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let causes = status.pointer("/details/causes").and_then(Value::as_array);
-    causes.into_iter().flatten().any(|cause| {
-        cause.get("reason").and_then(Value::as_str) == Some("NamespaceTerminating")
-    })
+    causes
+        .into_iter()
+        .flatten()
+        .any(|cause| cause.get("reason").and_then(Value::as_str) == Some("NamespaceTerminating"))
 }

@@ -32,6 +32,7 @@ mod gitea;
 mod harness;
 mod hub;
 mod hub_contract;
+mod leading;
 mod memory;
 mod page;
 mod rendering;

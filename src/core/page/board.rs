@@ -527,6 +527,17 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_source_that_another_daemon_leads_says_so() {
+        let mut board = Board::new(vec![info()]);
+        assert_eq!(whole(&board)["sources"][0]["leads"], true);
+        let told = read(board.set_leads(0, false));
+        assert_eq!(told["sources"][0][1]["leads"], false);
+        assert_eq!(board.set_leads(0, false), Change::Nothing);
+        assert_eq!(board.set_leads(1, false), Change::Nothing);
+        assert_eq!(whole(&board)["sources"][0]["leads"], false);
+    }
+
+    #[test]
     fn numbers_that_nobody_uses_any_more_are_given_up() {
         let mut board = Board::new(vec![info()]);
         let works = |from: usize| {

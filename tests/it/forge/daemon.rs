@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -21,16 +21,22 @@ pub struct Daemon {
 impl Daemon {
     /// Runs with this configuration file, its cache and hub aside.
     pub async fn start(sync: &Sync, config: &Value) -> Daemon {
+        Daemon::start_as(sync, "daemon", &rights(sync).await, config)
+    }
+
+    /// The same, for one of several: `name` is that of its files, `kubeconfig` says who it is to the hub.
+    pub fn start_as(sync: &Sync, name: &str, kubeconfig: &Path, config: &Value) -> Daemon {
         let folder = sync.folder.path();
-        let (file, log) = (folder.join("gitwork-daemon.yaml"), folder.join("daemon.log"));
+        let file = folder.join(format!("gitwork-{name}.yaml"));
+        let log = folder.join(format!("{name}.log"));
         let mut config = config.clone();
-        config["cache"] = folder.join("daemon-cache").to_str().unwrap().into();
+        config["cache"] = folder.join(format!("{name}-cache")).to_str().unwrap().into();
         fs::write(&file, config.to_string()).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_gitwork"))
             .args(["run", "--log-format", "json", "--config"])
             .arg(&file)
             .arg("--kubeconfig")
-            .arg(rights(sync).await)
+            .arg(kubeconfig)
             .env("GITWORK_LOG", "gitwork=debug")
             .stderr(fs::File::create(&log).unwrap())
             .spawn()
@@ -40,8 +46,19 @@ impl Daemon {
 
     /// Has every source fetched now.
     pub fn hang_up(&self) {
-        let kill = Command::new("kill").args(["-s", "HUP", &self.child.id().to_string()]).status();
+        self.signal("HUP");
+    }
+
+    pub fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
         assert!(kill.unwrap().success());
+    }
+
+    /// Asks it to end, and answers how it did.
+    pub async fn terminate(mut self) -> Option<i32> {
+        self.signal("TERM");
+        let ended = tokio::task::spawn_blocking(move || self.child.wait().unwrap().code());
+        tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap().unwrap()
     }
 
     /// Every line of the log.
@@ -70,6 +87,14 @@ impl Daemon {
     /// The address that it listens on for this.
     pub async fn address(&self, words: &str) -> SocketAddr {
         self.until_told(words).await["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// A metric's value now. `name` is with its labels.
+    pub async fn metric(&self, name: &str) -> Option<f64> {
+        let address = self.address("listening for probes").await;
+        let answer = get(address, "/metrics").await;
+        let line = answer.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.and_then(|value| value.parse().ok())
     }
 
     /// Waits until a metric has this value, and answers all of them. `name` is with its labels.

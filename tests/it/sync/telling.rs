@@ -66,7 +66,8 @@ async fn a_push_is_told_from_pending_to_its_end() {
     let (stop, stopped) = watch::channel(false);
     let mut reporters = JoinSet::new();
     let metrics = Arc::new(Metrics::default());
-    reporting.start(&source, &feed, &stopped, &mut reporters, &metrics).unwrap();
+    let prepared = reporting.prepare(&source, &metrics).unwrap();
+    prepared.start(&feed, &stopped, &mut reporters);
 
     until_status(&forge, "pending", "0/2 clusters applied, 2 pending").await;
     assert!(forge.seen()[0].path.ends_with(&commit.to_string()));
