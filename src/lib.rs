@@ -12,12 +12,14 @@
 //! - [`agent`]: the work agent of a managed cluster.
 //! - [`election`]: which of several processes leads.
 //! - [`verification`]: which commits of a source may be applied.
+//! - `connection`: bounds on those that connect to either program.
 //! - [`cli`]: the commands of `gitwork`, thin over the same code.
 #![deny(unsafe_code)]
 
 pub mod agent;
 pub mod api;
 pub mod cli;
+mod connection;
 pub mod core;
 pub mod daemon;
 pub mod election;
