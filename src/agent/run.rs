@@ -101,10 +101,10 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
         .then(|| lease::candidate(lease_server, election(&flags, &config)));
     let ended = lead(&flags, (hub, cluster), metrics, current, candidate.as_mut(), signalled).await;
     // Only now, when nothing is written any more, may another process lead.
-    if let Some(candidate) = &mut candidate {
-        if let Ok(Err(error)) = timeout(RELEASE, candidate.release()).await {
-            debug!(%error, "cannot release the Lease");
-        }
+    if let Some(candidate) = &mut candidate
+        && let Ok(Err(error)) = timeout(RELEASE, candidate.release()).await
+    {
+        debug!(%error, "cannot release the Lease");
     }
     Ok(ended)
 }

@@ -294,6 +294,10 @@ async fn sources_are_led_by_one_daemon_each_and_by_the_rest_when_it_goes() {
     first.signal("KILL");
     for sync in &syncs {
         commit(sync, "two");
+    }
+    // Those that it led before it fetches now, the others when it begins to lead them.
+    second.hang_up();
+    for sync in &syncs {
         until_leads(&second, sync, true).await;
         sync.until_value(0, "web", "two").await;
     }
