@@ -25,7 +25,7 @@ use crate::core::plan::Policy;
 use crate::core::rewind::RewindPolicy;
 use crate::core::window::ChangeWindows;
 use crate::daemon::bulletin::Reach;
-use crate::daemon::engine::{Engine, EngineOptions};
+use crate::daemon::engine::{Engine, EngineError, EngineOptions};
 use crate::daemon::guards::GuardOptions;
 use crate::daemon::http::{self, Health};
 use crate::daemon::leading::{Leading, Share, while_leading};
@@ -105,7 +105,7 @@ enum LogFormat {
 
 /// What the daemon is to do, from flags or a file.
 struct Setup {
-    sources: Vec<(SourceConfig, Verification, EngineOptions, Reporting)>,
+    sources: Vec<SourceSetup>,
     hub: HubArgs,
     listen: Option<SocketAddr>,
     page: Option<PageSetup>,
@@ -342,85 +342,130 @@ async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<
     Ok(exit)
 }
 
-async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
-    let hub: Arc<dyn Hub> = Arc::new(kube.clone());
-    let health = Arc::new(Health::new(setup.sources.len()));
-    let (stopping, stop) = watch::channel(false);
-    // Leases are held until nothing is written any more.
-    let (releasing, release) = watch::channel(false);
-    let share = Arc::new(Share::new(setup.sources.len()));
-    let mut hints = BTreeMap::new();
-    let mut hooks = BTreeMap::new();
-    let mut engines = JoinSet::new();
-    let mut leaders = JoinSet::new();
-    let mut watches = Vec::new();
-    let mut reporters = JoinSet::new();
-    let reach = watch_reach(&setup, &stop, &mut reporters);
-    let page = new_page(&setup);
-    for (number, (config, verification, options, reporting)) in
-        setup.sources.into_iter().enumerate()
-    {
+type SourceSetup = (SourceConfig, Verification, EngineOptions, Reporting);
+
+/// All that runs for the sources.
+struct Running {
+    kube: KubeHub,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    reach: Reach,
+    share: Arc<Share>,
+    stop: watch::Receiver<bool>,
+    /// Leases are held until nothing is written any more.
+    release: watch::Receiver<bool>,
+    engines: JoinSet<Result<(), EngineError>>,
+    reporters: JoinSet<()>,
+    leaders: JoinSet<()>,
+    watches: Vec<Watch>,
+    /// Each has the engine of its source fetch.
+    hints: BTreeMap<SourceId, mpsc::Sender<()>>,
+    /// The same, or has whoever leads the source do so.
+    hooks: BTreeMap<SourceId, mpsc::Sender<()>>,
+}
+
+impl Running {
+    /// Starts the source of this number.
+    fn start(
+        &mut self,
+        number: usize,
+        setup: SourceSetup,
+        page: Option<&Page>,
+    ) -> Result<(), Failure> {
+        let (config, verification, options, reporting) = setup;
         let (hint, hinted) = mpsc::channel(1);
         if let Repository::Directory(folder) = &config.repository {
-            watches.push(watch_folder(&folder.join(config.path.as_str()), hint.clone())?);
+            self.watches.push(watch_folder(&folder.join(config.path.as_str()), hint.clone())?);
         }
         let source = open(config.clone(), verification)?;
         let identity = source.holder(&instance());
-        let candidate = SourceLease::new(kube.clone(), &config.id);
-        let leading =
-            Leading::new(candidate, identity, share.clone(), hint.clone(), metrics.clone());
+        let candidate = SourceLease::new(self.kube.clone(), &config.id);
+        let (share, metrics) = (self.share.clone(), self.metrics.clone());
+        let leading = Leading::new(candidate, identity, share, hint.clone(), metrics.clone());
         let standing = leading.standing();
-        hints.insert(config.id.clone(), hint);
+        self.hints.insert(config.id.clone(), hint);
         let (hook, hooked) = mpsc::channel(1);
-        hooks.insert(config.id.clone(), hook);
-        leaders.spawn(leading.run(hooked, release.clone()));
-        let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
+        self.hooks.insert(config.id.clone(), hook);
+        let mut engine = Engine::new(Arc::new(self.kube.clone()), source, options, metrics.clone());
         engine.led_by(standing.clone());
-        let health = health.clone();
+        let health = self.health.clone();
         engine.on_ready(move || health.source_is_ready());
-        let feed = engine.listen(reach.clone());
-        if let Some((_, page)) = &page {
+        let feed = engine.listen(self.reach.clone());
+        let stop = || self.stop.clone();
+        if let Some(page) = page {
             let told = (feed.clone(), engine.trouble(), standing.watch());
-            reporters.spawn(page.clone().follow(number, told, stop.clone()));
+            self.reporters.spawn(page.clone().follow(number, told, stop()));
         }
-        let start = tell(kube.clone(), config, reporting, feed, metrics.clone())?;
-        reporters.spawn(while_leading(standing.watch(), stop.clone(), start));
-        engines.spawn(engine.run(hinted, stop.clone()));
+        let start = tell(self.kube.clone(), config, reporting, feed, metrics)?;
+        self.reporters.spawn(while_leading(standing.watch(), stop(), start));
+        self.engines.spawn(engine.run(hinted, stop()));
+        self.leaders.spawn(leading.run(hooked, self.release.clone()));
+        Ok(())
+    }
+
+    /// Waits for the end of all, and lets others lead then.
+    async fn end(mut self, releasing: &watch::Sender<bool>) {
+        let rest = async {
+            while self.engines.join_next().await.is_some() {}
+            while self.reporters.join_next().await.is_some() {}
+        };
+        if tokio::time::timeout(limits::SHUTDOWN, rest).await.is_err() {
+            tracing::warn!("stopped without waiting for what was under way");
+            self.engines.shutdown().await;
+        }
+        releasing.send_replace(true);
+        let released = async { while self.leaders.join_next().await.is_some() {} };
+        if tokio::time::timeout(limits::LEASE_RELEASE, released).await.is_err() {
+            tracing::warn!("stopped without giving the Leases up; others lead once they expire");
+        }
+    }
+}
+
+async fn serve(mut setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+    let (stopping, stop) = watch::channel(false);
+    let (releasing, release) = watch::channel(false);
+    let mut reporters = JoinSet::new();
+    let mut running = Running {
+        kube,
+        metrics: metrics.clone(),
+        health: Arc::new(Health::new(setup.sources.len())),
+        reach: watch_reach(&setup, &stop, &mut reporters),
+        share: Arc::new(Share::new(setup.sources.len())),
+        stop: stop.clone(),
+        release,
+        engines: JoinSet::new(),
+        reporters,
+        leaders: JoinSet::new(),
+        watches: Vec::new(),
+        hints: BTreeMap::new(),
+        hooks: BTreeMap::new(),
+    };
+    let page = new_page(&setup);
+    for (number, source) in std::mem::take(&mut setup.sources).into_iter().enumerate() {
+        running.start(number, source, page.as_ref().map(|(_, page)| page))?;
     }
     if let Some((address, page)) = page {
         let listener = listen(address, "listening for browsers: the status page").await?;
-        reporters.spawn(page.serve(listener, stop.clone()).map(drop));
+        running.reporters.spawn(page.serve(listener, stop.clone()).map(drop));
     }
     if let Some((address, secret_file)) = setup.webhook {
         let listener = listen(address, "listening for webhooks").await?;
-        let webhooks = Webhooks::new(secret_file, hooks, metrics.clone());
+        let webhooks = Webhooks::new(secret_file, running.hooks.clone(), metrics.clone());
         tokio::spawn(webhooks.serve(listener, stop.clone()));
     }
     if let Some(address) = setup.listen {
         let listener = listen(address, "listening for probes and scrapes").await?;
-        tokio::spawn(http::serve(listener, metrics, health, stop));
+        tokio::spawn(http::serve(listener, metrics, running.health.clone(), stop));
     }
     let ended = tokio::select! {
-        ended = engines.join_next() => Some(ended),
-        signalled = until_signal(&hints) => {
+        ended = running.engines.join_next() => Some(ended),
+        signalled = until_signal(&running.hints) => {
             signalled?;
             None
         }
     };
     stopping.send_replace(true);
-    let rest = async {
-        while engines.join_next().await.is_some() {}
-        while reporters.join_next().await.is_some() {}
-    };
-    if tokio::time::timeout(limits::SHUTDOWN, rest).await.is_err() {
-        tracing::warn!("stopped without waiting for what was under way");
-        engines.shutdown().await;
-    }
-    releasing.send_replace(true);
-    let released = async { while leaders.join_next().await.is_some() {} };
-    if tokio::time::timeout(limits::LEASE_RELEASE, released).await.is_err() {
-        tracing::warn!("stopped without giving the Leases up; others lead once they expire");
-    }
+    running.end(&releasing).await;
     match ended {
         None => Ok(Exit::Done),
         Some(Some(Ok(Err(error)))) => Err(Failure::new(error)),
