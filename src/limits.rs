@@ -234,3 +234,14 @@ pub const SIGNER_BASES_MAX: usize = 16;
 /// Commits of a branch that may be refused one after the other before only its head is judged: each looks at all new
 /// commits again, as a later one may bring the signature that is missing.
 pub const SIGNER_RETRIES_MAX: usize = 50;
+/// Entries of `metadata.managedFields` that are looked at for who has edited a work; a work has three or four, and the API
+/// server merges the oldest updates past ten.
+pub const MANAGED_FIELDS_ENTRIES_MAX: usize = 32;
+/// Fields of one of them, and how deep they are looked for: a ManifestWork's spec has some dozens, and its manifests are
+/// one field.
+pub const MANAGED_FIELDS_MAX: usize = 1_000;
+pub const MANAGED_FIELDS_DEPTH_MAX: usize = 16;
+/// Fields that are told of who edited a work, and the characters of each and of the name (Kubernetes takes 128 of it): it
+/// has to fit into an Event.
+pub const RIVAL_FIELDS_MAX: usize = 4;
+pub const RIVAL_CHARS_MAX: usize = 128;

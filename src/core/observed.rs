@@ -1,6 +1,7 @@
 //! What the hub has, reduced to what planning needs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,6 +9,7 @@ use serde_json::Value;
 use super::digest::Digest;
 use super::name::{ClusterName, NameError, SourceId, WorkKey, WorkName};
 use super::plan::Effect;
+use super::rival::Rival;
 use super::status::view::StatusView;
 use super::work::{
     self, ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_KEYS,
@@ -51,6 +53,8 @@ pub struct ObservedWork {
     pub newcomer: bool,
     /// From `gitwork.dev/keys`.
     pub owned: OwnedKeys,
+    /// Who has edited it, where the hub has not what gitwork wrote last.
+    pub edited_by: Option<Arc<Rival>>,
     /// There is no `metadata.labels` at all: a JSON Patch has to make it first.
     pub labels_absent: bool,
     /// As `labels_absent`, for `metadata.annotations`.
@@ -235,6 +239,10 @@ impl ObservedWork {
             &ours(&labels, &OWN_LABELS, &owned.labels),
             &ours(&annotations, &OWN_ANNOTATIONS, &owned.annotations),
         );
+        let written = annotations.get(ANNOTATION_HASH).and_then(|text| Digest::parse(text));
+        let edited = labels.contains_key(LABEL_SOURCE) && written != Some(digest);
+        let rival = || Arc::new(Rival::of(metadata, &owned.labels, &owned.annotations));
+        let edited_by = edited.then(rival);
         let short = |all: &BTreeMap<&str, &str>, key: &str, limit: usize| {
             all.get(key).filter(|text| text.len() <= limit).map(|text| (*text).to_owned())
         };
@@ -248,7 +256,7 @@ impl ObservedWork {
             source: labels.get(LABEL_SOURCE).map(|text| (*text).to_owned()),
             adopt: short(&annotations, ANNOTATION_ADOPT, 63),
             digest,
-            written: annotations.get(ANNOTATION_HASH).and_then(|text| Digest::parse(text)),
+            written,
             commit: short(&annotations, ANNOTATION_COMMIT, 64),
             path: short(&annotations, ANNOTATION_PATH, limits::PATH_BYTES_MAX),
             delete_option,
@@ -256,6 +264,7 @@ impl ObservedWork {
             newcomer: annotations.contains_key(ANNOTATION_NEWCOMER),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             owned,
+            edited_by,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
             agent: agent_view(metadata, status),

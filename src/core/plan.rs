@@ -15,7 +15,9 @@ use super::budget::Excess;
 use super::config::Budgets;
 use super::digest::Digest;
 use super::directives::{Suspension, Suspensions};
+use super::fight::{Contest, Contests};
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
+use super::rival::Rival;
 use super::window::Closed;
 use super::work::{DeleteOption, WorkBody};
 
@@ -46,7 +48,7 @@ pub struct LastStood {
 /// history: the hub's own deleteOption and prune stand.
 pub type Departed = BTreeMap<WorkKey, LastStood>;
 
-/// What an operator has allowed.
+/// What an operator has allowed, and what else holds effects back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     /// A pass may delete every work that the hub has of the source, whatever the budgets.
@@ -65,6 +67,8 @@ pub struct Policy {
     pub restored: Option<Arc<Approval>>,
     /// No window is open for changes.
     pub closed: Option<Closed>,
+    /// Works that somebody else keeps changing.
+    pub contests: Contests,
 }
 
 /// Deletions that wait for approval, all of one plan.
@@ -163,7 +167,9 @@ pub enum Reason {
     /// What the hub has is what gitwork wrote, and Git has moved on.
     ChangedInGit,
     /// What the hub has is not what gitwork wrote: edited by someone else.
-    EditedOnHub,
+    EditedOnHub {
+        by: Option<Arc<Rival>>,
+    },
     /// An operator consented to the take-over.
     AdoptionAllowed {
         owner: Option<String>,
@@ -205,6 +211,10 @@ pub enum Reason {
     /// The hub made something else of what gitwork wrote last, and Git still wants just that: an older CRD drops
     /// a field, or an admission webhook changes one. Written again it would be changed again, for ever.
     StoredDifferently,
+    /// Somebody else changes it again each time that it is put back, so that this waits.
+    Contested {
+        contest: Arc<Contest>,
+    },
     /// The repository's state could not be read for it.
     Frozen,
     Suspended,
@@ -368,12 +378,15 @@ impl Step {
 }
 
 impl Reason {
+    /// The word for a work that somebody else keeps changing, which is told of it while it is as it should be, too.
+    pub const CONTESTED: &'static str = "Contested";
+
     /// A stable word for machines: the JSON output and metric labels.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NewInGit => "NewInGit",
             Self::ChangedInGit => "ChangedInGit",
-            Self::EditedOnHub => "EditedOnHub",
+            Self::EditedOnHub { .. } => "EditedOnHub",
             Self::AdoptionAllowed { .. } => "AdoptionAllowed",
             Self::RemovedFromGit { .. } => "RemovedFromGit",
             Self::DeleteOptionFirst { .. } => "DeleteOptionFirst",
@@ -384,6 +397,7 @@ impl Reason {
             Self::BeingDeleted { .. } => "BeingDeleted",
             Self::Conflict { .. } => "Conflict",
             Self::StoredDifferently => "StoredDifferently",
+            Self::Contested { .. } => Self::CONTESTED,
             Self::Frozen => "Frozen",
             Self::Suspended => "Suspended",
             Self::HeldByBudget { .. } => "HeldByBudget",
@@ -449,7 +463,13 @@ impl fmt::Display for Reason {
         match self {
             Self::NewInGit => f.write_str("new in Git"),
             Self::ChangedInGit => f.write_str("changed in Git"),
-            Self::EditedOnHub => f.write_str("edited on the hub; put back to what Git says"),
+            Self::EditedOnHub { by } => {
+                f.write_str("edited on the hub")?;
+                if let Some(by) = by.as_ref().filter(|by| ***by != Rival::Unknown) {
+                    write!(f, " by {by}")?;
+                }
+                f.write_str("; put back to what Git says")
+            }
             Self::AdoptionAllowed { owner } => {
                 write!(f, "taken over from {}, as its gitwork.dev/adopt annotation allows", owner_text(owner))
             }
@@ -496,6 +516,7 @@ impl fmt::Display for Reason {
                 "the hub has changed what gitwork wrote: its ManifestWork CRD drops a field, or an admission \
                  webhook changes one; compare the work with `gitwork render`, then mend the hub or the work",
             ),
+            Self::Contested { contest } => write!(f, "not put back yet: {contest}"),
             Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
             Self::Suspended => f.write_str("suspended in Git"),
             Self::HeldByBudget { hash, works, excess, .. } => write!(

@@ -421,6 +421,7 @@ impl Engine {
         }
         self.ask_history(&desired, now).await?;
         self.set_time();
+        self.weigh_contests(now);
         let Some(plan) = self.state.plan() else { return Ok(None) };
         if !self.keep_record(&plan, now).await? {
             return Ok(None);
@@ -431,7 +432,7 @@ impl Engine {
         for (step, effect) in due {
             let (key, effect) = (step.key.clone(), effect.clone());
             // Put back after an edit on the hub: Git has not changed it.
-            let commit = matches!(step.reason, Reason::EditedOnHub)
+            let commit = matches!(step.reason, Reason::EditedOnHub { .. })
                 .then(|| self.state.commit_on_hub(&key))
                 .flatten();
             if commit.is_none() {
@@ -499,6 +500,15 @@ impl Engine {
                 }
             }
         }
+    }
+
+    fn weigh_contests(&mut self, now: Instant) {
+        if self.state.weigh_contests(now)
+            && let Some(bulletin) = &mut self.bulletin
+        {
+            bulletin.touch();
+        }
+        self.metrics.contested(&self.id, self.state.contests().len());
     }
 
     fn set_time(&mut self) {
@@ -677,8 +687,9 @@ impl Engine {
         }
         let mut told = BTreeMap::new();
         for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
-            // What a guard holds is told together.
-            if step.reason == Reason::UpToDate || step.reason.guard().is_some() {
+            // What a guard holds is told together, and a contest by the work's state, which is steady.
+            let contested = matches!(step.reason, Reason::Contested { .. });
+            if step.reason == Reason::UpToDate || step.reason.guard().is_some() || contested {
                 continue;
             }
             let code = step.reason.code();

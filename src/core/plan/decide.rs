@@ -94,8 +94,10 @@ fn decide_wanted(work: &DesiredWork, observed: &Observed, desired: &Desired) -> 
         return (None, Reason::StoredDifferently);
     }
     let untouched = there.written == Some(there.digest) || observed.is_as_stored(there);
-    let reason = if untouched { Reason::ChangedInGit } else { Reason::EditedOnHub };
-    (Some(effect), reason)
+    if untouched {
+        return (Some(effect), Reason::ChangedInGit);
+    }
+    (Some(effect), Reason::EditedOnHub { by: there.edited_by.clone() })
 }
 
 /// What of the labels and annotations there has to go: what gitwork once set and does not set now. A consent

@@ -47,7 +47,9 @@ impl Action {
             Some(Effect::Delete { .. }) => Self::Delete,
             Some(Effect::Release { .. }) => Self::Release,
             None => match reason {
-                Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => Self::Wait,
+                Reason::WaitingForAgent { .. }
+                | Reason::BeingDeleted { .. }
+                | Reason::Contested { .. } => Self::Wait,
                 Reason::UpToDate => Self::Keep,
                 _ => Self::Hold,
             },

@@ -4,6 +4,7 @@ mod budget;
 mod deletes;
 mod drift;
 mod events;
+mod fights;
 pub mod fixture;
 mod guards;
 pub mod program;
