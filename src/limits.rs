@@ -245,3 +245,5 @@ pub const MANAGED_FIELDS_DEPTH_MAX: usize = 16;
 /// has to fit into an Event.
 pub const RIVAL_FIELDS_MAX: usize = 4;
 pub const RIVAL_CHARS_MAX: usize = 128;
+/// Take-overs whose changes `plan` shows: each is a request to the hub, and a page to read.
+pub const TAKE_OVERS_SHOWN_MAX: usize = 20;

@@ -15,8 +15,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::report_args::ReportArgs;
-use super::source_args::{Credentials, HubArgs, SourceArgs, rewind};
+use super::source_args::{Credentials, HubArgs, SourceArgs, adoption, rewind};
 use super::{Exit, Failure, output, runtime};
+use crate::core::adoption::Adoption;
 use crate::core::config::{DaemonFile, DaemonSource, FileKind};
 use crate::core::configfile;
 use crate::core::diagnostic::Scope;
@@ -69,6 +70,10 @@ pub struct RunArgs {
     /// follow
     #[arg(long, value_name = "POLICY", value_parser = rewind, default_value = "warn", conflicts_with = "config")]
     rewind: RewindPolicy,
+    /// Which ManifestWorks of others to take over where the source wants their names: never, annotated (with the consent
+    /// of who owns it), unowned (those too that nobody owns, if their spec is what Git wants)
+    #[arg(long, value_name = "POLICY", value_parser = adoption, default_value = "annotated", conflicts_with = "config")]
+    adopt: Adoption,
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
@@ -173,7 +178,8 @@ fn engine_options(interval: u64, guards: GuardOptions, concurrency: usize) -> En
 
 fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let concurrency = ExecuteOptions::default().concurrency;
-    let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
+    let (adoption, allow_delete_all) = (args.adopt, args.allow_delete_all);
+    let policy = Policy { allow_delete_all, adoption, ..Policy::default() };
     let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
     let options = engine_options(args.interval, guards, concurrency);
     let verification = Verification::asking_nothing();
@@ -198,6 +204,7 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         let policy = Policy {
             allow_delete_all: source.allow_delete_all,
             budgets: source.budgets.clone(),
+            adoption: source.adopt,
             ..Policy::default()
         };
         check_windows(path, index, &source.windows)?;

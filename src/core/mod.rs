@@ -3,6 +3,7 @@
 //! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
+pub mod adoption;
 pub mod approval;
 pub mod backoff;
 pub mod budget;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::adoption::Adoption;
 use super::approval::{Approval, Approvals, Approved, Rewind, Target};
 use super::budget::Excess;
 use super::config::Budgets;
@@ -30,7 +31,7 @@ mod summary;
 mod tests;
 
 pub use decide::{departed_candidates, plan};
-pub use print::{markdown, text};
+pub use print::{TakeOvers, markdown, text};
 pub use summary::{Action, Counts, StepSummary, Summary};
 
 /// What Git last said of a work that it no longer has.
@@ -51,6 +52,8 @@ pub type Departed = BTreeMap<WorkKey, LastStood>;
 /// What an operator has allowed, and what else holds effects back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// Which works of others are taken over.
+    pub adoption: Adoption,
     /// A pass may delete every work that the hub has of the source, whatever the budgets.
     pub allow_delete_all: bool,
     /// The operator's budgets.
@@ -174,6 +177,8 @@ pub enum Reason {
     AdoptionAllowed {
         owner: Option<String>,
     },
+    /// Nobody owned it, its spec is what Git wants, and the operator lets the source have such works.
+    AdoptedUnowned,
     /// Git dropped it.
     RemovedFromGit {
         by: Option<CommitId>,
@@ -207,6 +212,8 @@ pub enum Reason {
     /// The name is taken by a work of another source or of no gitwork.
     Conflict {
         owner: Option<String>,
+        /// The operator's word on take-overs.
+        adoption: Adoption,
     },
     /// The hub made something else of what gitwork wrote last, and Git still wants just that: an older CRD drops
     /// a field, or an admission webhook changes one. Written again it would be changed again, for ever.
@@ -388,6 +395,7 @@ impl Reason {
             Self::ChangedInGit => "ChangedInGit",
             Self::EditedOnHub { .. } => "EditedOnHub",
             Self::AdoptionAllowed { .. } => "AdoptionAllowed",
+            Self::AdoptedUnowned => "AdoptedUnowned",
             Self::RemovedFromGit { .. } => "RemovedFromGit",
             Self::DeleteOptionFirst { .. } => "DeleteOptionFirst",
             Self::PruneOff { .. } => "PruneOff",
@@ -506,7 +514,15 @@ impl fmt::Display for Reason {
                 f.write_str("being deleted on the hub; created anew once it is gone")
             }
             Self::BeingDeleted { wanted: false } => f.write_str("being deleted on the hub"),
-            Self::Conflict { owner } => write!(
+            Self::AdoptedUnowned => f.write_str(
+                "taken over: nobody owned it, it has just this spec, and the source has `adopt: unowned`",
+            ),
+            Self::Conflict { owner, adoption: Adoption::Never } => write!(
+                f,
+                "the name is taken by a ManifestWork of {}; rename the work: the source has `adopt: never`",
+                owner_text(owner)
+            ),
+            Self::Conflict { owner, .. } => write!(
                 f,
                 "the name is taken by a ManifestWork of {}; rename the work, or allow the take-over: \
                  annotate that ManifestWork with gitwork.dev/adopt=<this source's id>",

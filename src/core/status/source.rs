@@ -333,6 +333,7 @@ impl StatusInputs<'_> {
             | Reason::ChangedInGit
             | Reason::EditedOnHub { .. }
             | Reason::AdoptionAllowed { .. }
+            | Reason::AdoptedUnowned
             | Reason::RemovedFromGit { .. }
             | Reason::DeleteOptionFirst { .. }
             | Reason::PruneOff { .. }
@@ -386,6 +387,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::adoption::Adoption;
     use crate::core::approval::Rewind;
     use crate::core::budget::Excess;
     use crate::core::desired::Frozen;
@@ -520,7 +522,7 @@ mod tests {
             (Reason::SuspendedOnHub { suspension: Arc::default() }, State::Suspended),
             (Reason::WaitingForAgent { generation: 2 }, State::Deleting),
             (Reason::BeingDeleted { wanted: true }, State::Deleting),
-            (Reason::Conflict { owner: None }, State::Failed),
+            (Reason::Conflict { owner: None, adoption: Adoption::Never }, State::Failed),
             (Reason::StoredDifferently, State::Degraded),
             (Reason::Frozen, State::Frozen),
         ] {
@@ -530,7 +532,8 @@ mod tests {
         }
         // What a foreign work reports is not this source's state.
         let foreign = Some(on_hub(&key, "other", "False", 2));
-        let work = one(foreign, step(&key, None, Reason::Conflict { owner: None }), None);
+        let conflict = Reason::Conflict { owner: None, adoption: Adoption::Annotated };
+        let work = one(foreign, step(&key, None, conflict), None);
         assert_eq!(work.view, StatusView::default());
     }
 

@@ -1,5 +1,6 @@
 //! From a commit to ManifestWorks on a real API server: the engine, a real Git server, a real hub.
 
+mod adoption;
 mod budget;
 mod deletes;
 mod drift;
