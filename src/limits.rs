@@ -162,6 +162,8 @@ pub const CA_BUNDLE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 pub const STATUS_PUSH: Duration = Duration::from_secs(120);
 /// What is fetched of a status branch: its files have some 20 MB with 10,000 works, and Git packs them.
 pub const STATUS_FETCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// The file of it that sums all up: 200 works that are not as they should be, with a message each, have some 200 KB.
+pub const STATUS_SUMMARY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Commits of the status branch. Past it, its history starts anew: nobody reads a thousand of them, and each mirror of
 /// the repository carries them.
 pub const STATUS_HISTORY_MAX: usize = 1_000;

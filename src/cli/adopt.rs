@@ -46,11 +46,8 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, Failure> {
     })?;
     let step = planned.plan.steps.iter().find(|step| step.key == *key);
     match step.map(|step| &step.reason) {
-        Some(
-            Reason::Conflict { .. }
-            | Reason::AdoptionAllowed { .. }
-            | Reason::AdoptedUnowned,
-        ) => {}
+        Some(Reason::Conflict { .. } | Reason::AdoptionAllowed { .. } | Reason::AdoptedUnowned) => {
+        }
         Some(Reason::NewInGit) => {
             return Err(Failure::new(format!(
                 "the hub has no ManifestWork {key}: there is nothing to adopt"
@@ -81,7 +78,10 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, Failure> {
 }
 
 /// The ManifestWork as the hub has it, with its spec.
-async fn live(client: kube::Client, key: &WorkKey) -> Result<(Api<DynamicObject>, DynamicObject), kube::Error> {
+async fn live(
+    client: kube::Client,
+    key: &WorkKey,
+) -> Result<(Api<DynamicObject>, DynamicObject), kube::Error> {
     let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::namespaced_with(client, key.cluster.as_str(), &resource);
@@ -103,9 +103,11 @@ pub(super) async fn take_overs(
     style: Style,
 ) -> Result<BTreeMap<WorkKey, String>, Failure> {
     let others = plan.steps.iter().filter(|step| {
-        matches!(step.effect, Some(Effect::Adopt { .. })) || matches!(step.reason, Reason::Conflict { .. })
+        matches!(step.effect, Some(Effect::Adopt { .. }))
+            || matches!(step.reason, Reason::Conflict { .. })
     });
-    let others: Vec<&WorkKey> = others.map(|step| &step.key).take(limits::TAKE_OVERS_SHOWN_MAX).collect();
+    let others: Vec<&WorkKey> =
+        others.map(|step| &step.key).take(limits::TAKE_OVERS_SHOWN_MAX).collect();
     let mut told = BTreeMap::new();
     if others.is_empty() {
         return Ok(told);
@@ -116,7 +118,9 @@ pub(super) async fn take_overs(
         match live(client.clone(), key).await {
             Ok((_, there)) => drop(told.insert(key.clone(), changes(&there, wanted, style))),
             // The plan stands without it; who may not read one work may have been told of all by a list.
-            Err(why) => output::note(&format!("what a take-over of {key} changes is not known: {why}")),
+            Err(why) => {
+                output::note(&format!("what a take-over of {key} changes is not known: {why}"))
+            }
         }
     }
     Ok(told)

@@ -329,8 +329,8 @@ fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
 
 async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
-    for (config, verification, options, _) in setup.sources {
-        let source = open(config, verification)?;
+    for (config, verification, options, reporting) in setup.sources {
+        let source = open(config, verification, &reporting)?;
         let engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let (plan, desired) = engine.once().await.map_err(Failure::new)?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
@@ -370,7 +370,7 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
             watches.push(Watch::start(&folder, QUIET, hint).map_err(Failure::new)?);
         }
         hints.insert(config.id.clone(), hint);
-        let source = open(config.clone(), verification)?;
+        let source = open(config.clone(), verification, &reporting)?;
         let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
@@ -419,9 +419,17 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     }
 }
 
-fn open(config: SourceConfig, verification: Verification) -> Result<Source, Failure> {
+fn open(
+    config: SourceConfig,
+    verification: Verification,
+    reporting: &Reporting,
+) -> Result<Source, Failure> {
     let source = Source::open(config).map_err(Failure::new)?;
-    source.verified_by(verification).map_err(Failure::new)
+    let source = source.verified_by(verification).map_err(Failure::new)?;
+    Ok(match &reporting.status_branch {
+        Some(told) => source.witnessed_by(&told.branch),
+        None => source,
+    })
 }
 
 /// A listener, and a line in the log that says where it is.

@@ -77,12 +77,8 @@ mod tests {
 
     #[test]
     fn a_take_over_tells_settings_objects_and_no_secrets() {
-        let object = |kind: &str, name: &str, value: &str| {
-            json!({"kind": kind, "metadata": {"namespace": "default", "name": name}, "data": {"a": value}})
-        };
-        let spec = |objects: Vec<Value>, policy: &str| {
-            json!({"workload": {"manifests": objects}, "deleteOption": {"propagationPolicy": policy}})
-        };
+        let object = |kind: &str, name: &str, value: &str| json!({"kind": kind, "metadata": {"namespace": "default", "name": name}, "data": {"a": value}});
+        let spec = |objects: Vec<Value>, policy: &str| json!({"workload": {"manifests": objects}, "deleteOption": {"propagationPolicy": policy}});
         let there = spec(
             vec![
                 object("ConfigMap", "same", "1"),

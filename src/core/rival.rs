@@ -36,11 +36,7 @@ pub enum Rival {
 impl Rival {
     /// Who has changed the work since gitwork last wrote it. `labels` and `annotations` are those that a user set through
     /// Git, which count like gitwork's own; what else there is in the metadata is no business of ours.
-    pub fn of(
-        metadata: &Value,
-        labels: &BTreeSet<String>,
-        annotations: &BTreeSet<String>,
-    ) -> Self {
+    pub fn of(metadata: &Value, labels: &BTreeSet<String>, annotations: &BTreeSet<String>) -> Self {
         let all = metadata.get("managedFields").and_then(Value::as_array);
         let entries: Vec<Entry> = all
             .into_iter()
@@ -197,7 +193,11 @@ mod tests {
             (
                 json!([
                     ours(BEFORE),
-                    entry("b", LATER, json!({"f:metadata": {"f:labels": {"f:team": {}, "f:foreign": {}}}})),
+                    entry(
+                        "b",
+                        LATER,
+                        json!({"f:metadata": {"f:labels": {"f:team": {}, "f:foreign": {}}}})
+                    ),
                     entry("a", BEFORE, manifests.clone()),
                 ]),
                 "the field manager \"b\" (metadata.labels[team])",
@@ -209,7 +209,10 @@ mod tests {
             ),
             // What is not ours to put back.
             (
-                json!([ours(BEFORE), entry("x", LATER, json!({"f:metadata": {"f:labels": {"f:foreign": {}}}}))]),
+                json!([
+                    ours(BEFORE),
+                    entry("x", LATER, json!({"f:metadata": {"f:labels": {"f:foreign": {}}}}))
+                ]),
                 unknown,
             ),
             (

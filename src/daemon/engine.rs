@@ -325,7 +325,15 @@ impl Engine {
         looped.next_fetch = clock() + if looped.hinted { Duration::ZERO } else { wait };
     }
 
+    /// What the source remembers, it may have learnt only by reading.
+    fn learn_moves(&mut self) {
+        if let Some(source) = &self.source {
+            self.state.learn_moves(source.known_moves());
+        }
+    }
+
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
+        self.learn_moves();
         self.metrics.fetched(&self.id, true);
         self.metrics.spent(&self.id, Stage::Fetch, read.spent.fetch);
         if let Some(time) = read.spent.render {
@@ -632,6 +640,10 @@ impl Engine {
             source.read(&cancel)
         });
         let read = read.await?.ok_or(EngineError::Panic)??;
+        self.learn_moves();
+        if !self.state.guards().is_known() {
+            self.state.set_record(self.hub.record(&self.id).await?);
+        }
         self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
         // Once to act, once more where a name turned out to be taken or an object to be newer.

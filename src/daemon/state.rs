@@ -389,6 +389,11 @@ impl State {
         self.guards.set_record(found, has_works);
     }
 
+    /// Takes over what is remembered of the source's record on the hub.
+    pub fn learn_moves(&mut self, moves: u64) {
+        self.dirty |= self.guards.learn_moves(moves);
+    }
+
     /// The record could not be read or written, or another has written it; it is asked for again, when `due`.
     pub fn ask_record_again(&mut self, due: Option<Instant>) {
         self.guards.ask_record_again(due);
@@ -473,8 +478,9 @@ impl State {
         let anew = || Arc::new(plan::plan(desired, observed, &self.departed, &self.policy));
         let plan = &*last.unwrap_or_else(anew);
         let contests = &self.policy.contests;
+        let moves = self.guards.recorded().map_or(0, |record| record.moves);
         let inputs =
-            StatusInputs { desired, observed, plan, contests, refusals, unreachable, now };
+            StatusInputs { desired, observed, plan, contests, moves, refusals, unreachable, now };
         Some(SourceStatus::of(&inputs, before))
     }
 

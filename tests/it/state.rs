@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use gitwork::core::desired::Desired;
 use gitwork::core::directives::Directives;
+use gitwork::core::fight;
 use gitwork::core::name::WorkKey;
 use gitwork::core::observed::ObservedWork;
-use gitwork::core::fight;
 use gitwork::core::plan::{Effect, Reason};
 use gitwork::daemon::guards::GuardOptions;
 use gitwork::daemon::state::State;

@@ -286,7 +286,13 @@ async fn the_operator_says_which_works_of_others_are_taken_over() {
         (Adoption::Unowned, other, json!({}), None, "hold Conflict"),
         (Adoption::Unowned, other, json!({}), Some("fleet"), "adopt AdoptionAllowed"),
         (Adoption::Unowned, same, json!({"gitwork.dev/source": "another"}), None, "hold Conflict"),
-        (Adoption::Unowned, same, json!({"app.kubernetes.io/managed-by": "Helm"}), None, "hold Conflict"),
+        (
+            Adoption::Unowned,
+            same,
+            json!({"app.kubernetes.io/managed-by": "Helm"}),
+            None,
+            "hold Conflict",
+        ),
     ] {
         let mut world = World::new(0);
         world.policy = Policy { adoption, ..Policy::default() };

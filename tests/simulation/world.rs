@@ -269,8 +269,11 @@ impl World {
                 Effect::Create { .. } => wanted.is_some() && there.is_none(),
                 Effect::Update { .. } => wanted.is_some() && ours,
                 Effect::Adopt { .. } => {
+                    let unowned = self.policy.adoption == Adoption::Unowned;
                     wanted.is_some()
-                        && there.is_some_and(|work| work.adopt.as_deref() == Some(SOURCE))
+                        && there.is_some_and(|work| {
+                            work.adopt.as_deref() == Some(SOURCE) || (unowned && work.unowned)
+                        })
                 }
                 Effect::SetDeleteOption { .. } | Effect::Delete { .. } | Effect::Release { .. } => {
                     let path = there.and_then(|work| work.path.as_deref());

@@ -171,9 +171,14 @@ mod tests {
         let plan = plan(vec![conflict]);
         let key = plan.steps[0].key.clone();
         let changes = TakeOvers::from([(key.clone(), "settings\n    ~ a\n```\n# b\n".to_owned())]);
-        assert!(text(&plan, &changes, Style::Plain).contains(")\n    settings\n        ~ a\n    ```\n"));
+        assert!(
+            text(&plan, &changes, Style::Plain).contains(")\n    settings\n        ~ a\n    ```\n")
+        );
         let comment = markdown(&plan, &changes);
-        assert!(comment.ends_with("web-0 changes:\n\n    settings\n        ~ a\n    ```\n    # b\n"), "{comment}");
+        assert!(
+            comment.ends_with("web-0 changes:\n\n    settings\n        ~ a\n    ```\n    # b\n"),
+            "{comment}"
+        );
         let large = TakeOvers::from([(key, "x".repeat(limits::COMMENT_CHARS_MAX))]);
         assert!(markdown(&plan, &large).len() < 2_000);
     }

@@ -72,6 +72,8 @@ pub struct SourceStatus {
     pub source: SourceId,
     /// `None` where the source is a folder on disk.
     pub commit: Option<CommitId>,
+    /// How often the source's record on the hub was written.
+    pub moves: u64,
     pub works: BTreeMap<WorkKey, WorkState>,
     /// Clusters that the hub has lost touch with.
     pub unreachable: BTreeSet<ClusterName>,
@@ -113,6 +115,8 @@ pub struct StatusInputs<'a> {
     pub plan: &'a Plan,
     /// Works that somebody else keeps changing.
     pub contests: &'a Contests,
+    /// How often the source's record on the hub was written.
+    pub moves: u64,
     pub refusals: &'a BTreeMap<WorkKey, Refusal>,
     pub unreachable: &'a BTreeSet<ClusterName>,
     pub now: Timestamp,
@@ -144,6 +148,7 @@ impl SourceStatus {
         Self {
             source: desired.source.clone(),
             commit: desired.commit,
+            moves: inputs.moves,
             works,
             unreachable: inputs.unreachable.clone(),
             errors: errors.clone().count(),
@@ -299,9 +304,7 @@ impl StatusInputs<'_> {
             Some(effect) => effect.body().is_some_and(|body| body.digest == contest.content),
             None => matches!(
                 step.reason,
-                Reason::UpToDate
-                    | Reason::BeingDeleted { wanted: true }
-                    | Reason::Contested { .. }
+                Reason::UpToDate | Reason::BeingDeleted { wanted: true } | Reason::Contested { .. }
             ),
         };
         (to_and_fro && state != State::Failed).then(|| contest.to_string())
@@ -461,6 +464,7 @@ mod tests {
             observed: &observed,
             plan: &plan,
             contests: &Contests::new(),
+            moves: 0,
             refusals: &refusals,
             unreachable: &BTreeSet::new(),
             now: now(0),
@@ -565,6 +569,7 @@ mod tests {
                 observed: &observed,
                 plan: &plan,
                 contests: &contests,
+                moves: 0,
                 refusals: &BTreeMap::new(),
                 unreachable: &BTreeSet::new(),
                 now: now(0),
@@ -601,6 +606,7 @@ mod tests {
             observed: &Observed::default(),
             plan: &Plan::default(),
             contests: &Contests::new(),
+            moves: 0,
             refusals: &BTreeMap::new(),
             unreachable: &BTreeSet::new(),
             now: now(0),
@@ -627,6 +633,7 @@ mod tests {
             observed: &Observed::default(),
             plan: &Plan::default(),
             contests: &Contests::new(),
+            moves: 0,
             refusals: &BTreeMap::new(),
             unreachable: &BTreeSet::new(),
             now: now(0),

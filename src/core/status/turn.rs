@@ -166,6 +166,7 @@ mod tests {
             commit: CommitId::parse(&"ab".repeat(20)),
             works: works.iter().map(|(name, work)| (key(name), work.clone())).collect(),
             unreachable: BTreeSet::new(),
+            moves: 0,
             errors: 0,
             first_error: None,
             findings: Vec::new(),

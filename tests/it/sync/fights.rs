@@ -13,13 +13,15 @@ use gitwork::daemon::transitions::TransitionReporter;
 use gitwork::forge::reporter::StatusFeed;
 use gitwork::git::{Auth, Reference};
 use gitwork::hub::KubeHub;
-use kube::api::{Patch, PatchParams};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::events::until_event;
 use super::fixture::{Running, Sync, config_map};
 use crate::cli::gitwork;
+use crate::harness::eventually;
 
 const RIVAL: &str = "argocd-controller";
 
@@ -96,6 +98,7 @@ async fn another_client_that_keeps_changing_a_work_is_named_and_backed_off_from(
     reporter.await.unwrap();
 
     // Who only looks is told the same.
+    sync.hub.accept(&sync.clusters[0]).await;
     edit_as(&sync, RIVAL, "theirs at last").await;
     let key = format!("{}/web", sync.clusters[0]);
     for command in [["plan", "-o", "json"].as_slice(), &["explain", &key]] {
@@ -137,4 +140,38 @@ async fn two_gitworks_with_one_source_id_are_told_of_each_other() {
     assert!(told.starts_with("another gitwork with this source id keeps undoing"), "{told}");
     one.stop().await;
     two.stop().await;
+}
+
+/// A cluster that is detached: OCM's garbage collection deletes the works in its namespace, and lets the ManagedCluster go
+/// once it sees none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_detached_although_git_still_has_its_works() {
+    let sync = Sync::new(1).await;
+    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
+    let (_reached, reach) = watch::channel(Arc::new(BTreeSet::new()));
+    let (running, mut feed, _) = sync.start_told(reach);
+    let mut uid = sync.until_value(0, "web", "one").await.uid();
+    for _ in 0..5 {
+        sync.delete(0, "web").await;
+        uid = sync
+            .until(0, "web", |work| {
+                let there = work.ok_or("it is not there")?.uid();
+                if there == uid { Err("it is the old one".into()) } else { Ok(there) }
+            })
+            .await;
+    }
+    let status = until_contested(&mut feed).await;
+    let told = contested(&status).unwrap().1.message().unwrap();
+    assert!(told.starts_with("somebody who deletes it keeps undoing what Git says"), "{told}");
+    let works = sync.works(0);
+    eventually("the garbage collection to see no work", Duration::from_secs(120), || async {
+        drop(works.delete("web", &DeleteParams::default()).await);
+        match works.get_opt("web").await.map_err(|error| error.to_string())? {
+            None => Ok(()),
+            Some(_) => Err("it is there".to_owned()),
+        }
+    })
+    .await
+    .unwrap();
+    running.stop().await;
 }
