@@ -66,7 +66,7 @@ async fn another_client_that_keeps_changing_a_work_is_named_and_backed_off_from(
         edit_as(&sync, RIVAL, &format!("theirs {round}")).await;
         sync.until_value(0, "web", "one").await;
     }
-    let before = feed.borrow().clone().unwrap();
+    let before = feed.wait_for(Option::is_some).await.unwrap().clone().unwrap();
     assert!(contested(&before).is_none(), "four edits may be made by hand: {before:?}");
 
     edit_as(&sync, RIVAL, "theirs again").await;
