@@ -125,6 +125,7 @@ fn status_branch(folder: &Path) {
         commit: None,
         works: keys.map(|key| (key, work.clone())).collect(),
         unreachable: BTreeSet::new(),
+        moves: 0,
         errors: 0,
         first_error: None,
         findings: Vec::new(),

@@ -171,6 +171,8 @@ pub const CA_BUNDLE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 pub const STATUS_PUSH: Duration = Duration::from_secs(120);
 /// What is fetched of a status branch: its files have some 20 MB with 10,000 works, and Git packs them.
 pub const STATUS_FETCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// The file of it that sums all up: 200 works that are not as they should be, with a message each, have some 200 KB.
+pub const STATUS_SUMMARY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Commits of the status branch. Past it, its history starts anew: nobody reads a thousand of them, and each mirror of
 /// the repository carries them.
 pub const STATUS_HISTORY_MAX: usize = 1_000;
@@ -248,3 +250,16 @@ pub const SIGNER_BASES_MAX: usize = 16;
 /// Commits of a branch that may be refused one after the other before only its head is judged: each looks at all new
 /// commits again, as a later one may bring the signature that is missing.
 pub const SIGNER_RETRIES_MAX: usize = 50;
+/// Entries of `metadata.managedFields` that are looked at for who has edited a work; a work has three or four, and the API
+/// server merges the oldest updates past ten.
+pub const MANAGED_FIELDS_ENTRIES_MAX: usize = 32;
+/// Fields of one of them, and how deep they are looked for: a ManifestWork's spec has some dozens, and its manifests are
+/// one field.
+pub const MANAGED_FIELDS_MAX: usize = 1_000;
+pub const MANAGED_FIELDS_DEPTH_MAX: usize = 16;
+/// Fields that are told of who edited a work, and the characters of each and of the name (Kubernetes takes 128 of it): it
+/// has to fit into an Event.
+pub const RIVAL_FIELDS_MAX: usize = 4;
+pub const RIVAL_CHARS_MAX: usize = 128;
+/// Take-overs whose changes `plan` shows: each is a request to the hub, and a page to read.
+pub const TAKE_OVERS_SHOWN_MAX: usize = 20;

@@ -18,10 +18,11 @@ use crate::core::signature::judge::Refusal;
 use crate::core::snapshot::{ObjectError, Snapshot};
 use crate::core::tenancy::Tenancy;
 use crate::core::work::DesiredWork;
+use crate::error::with_causes;
 use crate::git::directory::DirectoryError;
 use crate::git::{
     self, CommitFacts, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
-    MirrorLimits, Reference, Remote, history,
+    MirrorLimits, PushError, Reference, Remote, Witness, history,
 };
 use crate::verification::{Verification, VerifyError};
 
@@ -58,6 +59,8 @@ pub enum ReadError {
     Directory(#[from] DirectoryError),
     #[error(transparent)]
     Objects(#[from] ObjectError),
+    #[error("the status branch, which tells what was done on the hub: {0}")]
+    Witness(PushError),
     #[error(transparent)]
     Unverified(#[from] VerifyError),
     #[error(
@@ -106,6 +109,10 @@ pub struct Source {
     origin: Origin,
     renderer: Renderer,
     verification: Option<Verification>,
+    /// Who is to be asked once what was done on the hub.
+    witness: Option<Witness>,
+    /// The count of moves that it told.
+    witnessed: u64,
     last: Option<Read>,
 }
 
@@ -162,7 +169,33 @@ impl Source {
             }
         };
         let renderer = Renderer::new(config.id.clone()).within(config.tenancy.clone());
-        Ok(Self { config, origin, renderer, verification: None, last: None })
+        let (verification, witness, last) = (None, None, None);
+        Ok(Self { config, origin, renderer, verification, witness, witnessed: 0, last })
+    }
+
+    /// Asks the status branch of this name, once, what was done on the hub: a new machine with an empty mirror knows no
+    /// better, and a hub that was restored from a backup says less.
+    pub fn witnessed_by(mut self, branch: &str) -> Self {
+        if let Repository::Git { remote, cache, .. } = &self.config.repository {
+            let folder = cache.join(format!("{}-witness", self.config.id));
+            self.witness = Some(Witness::new(&folder, Remote::clone(remote), branch));
+        }
+        self
+    }
+
+    /// A status branch that only a person can mend is no reason to change nothing; one that cannot be read now is.
+    fn ask_witness(&mut self, cancel: &Arc<AtomicBool>) -> Result<(), ReadError> {
+        let Some(witness) = &self.witness else { return Ok(()) };
+        match witness.moves(&self.config.id, cancel) {
+            Ok(moves) => self.witnessed = moves,
+            Err(error) if error.needs_somebody() => tracing::warn!(
+                source = %self.config.id, branch = witness.branch(), error = with_causes(&error),
+                "the status branch cannot be read; a hub that was restored from a backup may go unnoticed"
+            ),
+            Err(error) => return Err(ReadError::Witness(error)),
+        }
+        self.witness = None;
+        Ok(())
     }
 
     /// Reads verified commits only from now on.
@@ -250,6 +283,7 @@ impl Source {
                 }
             }
         };
+        self.ask_witness(cancel)?;
         self.last = Some(read.clone());
         Ok(read)
     }
@@ -292,15 +326,20 @@ impl Source {
         }
     }
 
-    /// The count of moves that the source's record on the hub had when this machine last saw it; 0 where it never has.
+    /// The count of moves that the source's record on the hub had when this machine last saw it, or the status branch was
+    /// published; 0 where neither is so.
     pub fn known_moves(&self) -> u64 {
+        self.remembered_moves().max(self.witnessed)
+    }
+
+    fn remembered_moves(&self) -> u64 {
         let text = self.beside_mirror("moves").and_then(|file| std::fs::read_to_string(file).ok());
         text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
     }
 
     /// Keeps it beside the mirror: a hub that has a lower one was restored from a backup.
     pub fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
-        match self.beside_mirror("moves").filter(|_| moves != self.known_moves()) {
+        match self.beside_mirror("moves").filter(|_| moves != self.remembered_moves()) {
             Some(file) => write_whole(&file, &format!("{moves}\n")),
             None => Ok(()),
         }

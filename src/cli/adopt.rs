@@ -1,22 +1,25 @@
 //! `adopt`: takes over a ManifestWork that somebody else made, once its changes were shown.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::compare::plan_against_hub;
 use super::source_args::{HubArgs, SourceArgs};
 use super::suspend::work_key;
 use super::{Exit, Failure, output, runtime};
-use crate::core::diff;
+use crate::core::adoption;
+use crate::core::desired::Desired;
 use crate::core::name::WorkKey;
-use crate::core::plan::Reason;
-use crate::core::report::{Style, harmless};
+use crate::core::plan::{Effect, Plan, Reason};
+use crate::core::report::Style;
 use crate::core::work::{ANNOTATION_ADOPT, DesiredWork, MANAGER};
 use crate::daemon::guards::GuardOptions;
+use crate::limits;
 
 #[derive(Debug, Args)]
 pub struct AdoptArgs {
@@ -43,7 +46,8 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, Failure> {
     })?;
     let step = planned.plan.steps.iter().find(|step| step.key == *key);
     match step.map(|step| &step.reason) {
-        Some(Reason::Conflict { .. } | Reason::AdoptionAllowed { .. }) => {}
+        Some(Reason::Conflict { .. } | Reason::AdoptionAllowed { .. } | Reason::AdoptedUnowned) => {
+        }
         Some(Reason::NewInGit) => {
             return Err(Failure::new(format!(
                 "the hub has no ManifestWork {key}: there is nothing to adopt"
@@ -53,12 +57,8 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, Failure> {
     }
     runtime()?.block_on(async {
         let client = super::run::client(&args.hub).await?;
-        let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
-        let resource = ApiResource::from_gvk(&kind);
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(client, key.cluster.as_str(), &resource);
-        let there = api.get(key.work.as_str()).await.map_err(Failure::new)?;
-        output::print(&changes(&there, wanted))?;
+        let (api, there) = live(client, key).await.map_err(Failure::new)?;
+        output::print(&changes(&there, wanted, Style::Coloured))?;
         if !args.yes {
             output::note(&format!(
                 "nothing was done; to take {key} over with these changes: the same command with --yes"
@@ -77,44 +77,51 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// What the take-over changes: the settings of the work, and each object.
-fn changes(there: &DynamicObject, wanted: &DesiredWork) -> String {
-    let (before, mut before_objects) = split(there.data.get("spec").cloned().unwrap_or_default());
-    let (after, after_objects) = split(wanted.body.spec.value());
-    let mut out = String::new();
-    tell(&mut out, "settings", &before, &after);
-    for object in &after_objects {
-        let name = name(object);
-        let at = before_objects.iter().position(|other| self::name(other) == name);
-        match at.map(|at| before_objects.swap_remove(at)) {
-            Some(other) => tell(&mut out, &name, &other, object),
-            None => out.push_str(&format!("{name}: new in this work\n")),
+/// The ManifestWork as the hub has it, with its spec.
+async fn live(
+    client: kube::Client,
+    key: &WorkKey,
+) -> Result<(Api<DynamicObject>, DynamicObject), kube::Error> {
+    let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = Api::namespaced_with(client, key.cluster.as_str(), &resource);
+    let there = api.get(key.work.as_str()).await?;
+    Ok((api, there))
+}
+
+/// What the take-over of a work changes.
+fn changes(there: &DynamicObject, wanted: &DesiredWork, style: Style) -> String {
+    let spec = there.data.get("spec").cloned().unwrap_or_default();
+    adoption::changes(spec, wanted.body.spec.value(), style)
+}
+
+/// What each take-over of a plan changes, or would change if its owner consented: the first ones, by work.
+pub(super) async fn take_overs(
+    hub: &HubArgs,
+    plan: &Plan,
+    desired: &Desired,
+    style: Style,
+) -> Result<BTreeMap<WorkKey, String>, Failure> {
+    let others = plan.steps.iter().filter(|step| {
+        matches!(step.effect, Some(Effect::Adopt { .. }))
+            || matches!(step.reason, Reason::Conflict { .. })
+    });
+    let others: Vec<&WorkKey> =
+        others.map(|step| &step.key).take(limits::TAKE_OVERS_SHOWN_MAX).collect();
+    let mut told = BTreeMap::new();
+    if others.is_empty() {
+        return Ok(told);
+    }
+    let client = super::run::client(hub).await?;
+    for key in others {
+        let Some(wanted) = desired.works.get(key) else { continue };
+        match live(client.clone(), key).await {
+            Ok((_, there)) => drop(told.insert(key.clone(), changes(&there, wanted, style))),
+            // The plan stands without it; who may not read one work may have been told of all by a list.
+            Err(why) => {
+                output::note(&format!("what a take-over of {key} changes is not known: {why}"))
+            }
         }
     }
-    for object in &before_objects {
-        let name = name(object);
-        out.push_str(&format!("{name}: no more in this work, so that its agent deletes it\n"));
-    }
-    if out.is_empty() { "no changes but the owner\n".into() } else { out }
-}
-
-/// The fields in which two values differ, where they do.
-fn tell(out: &mut String, what: &str, before: &Value, after: &Value) {
-    let fields = diff::diff(before, after);
-    if !fields.is_empty() {
-        out.push_str(&format!("{what}\n"));
-        fields.write_text(out, "    ", Style::Coloured);
-    }
-}
-
-fn name(object: &Value) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let all = ["/kind", "/metadata/namespace", "/metadata/name"].map(text);
-    harmless(&format!("{} {}/{}", all[0], all[1], all[2]))
-}
-
-/// A spec without its objects, and the objects.
-fn split(mut spec: Value) -> (Value, Vec<Value>) {
-    let objects = spec.pointer_mut("/workload/manifests").map(Value::take);
-    (spec, objects.and_then(|all| all.as_array().cloned()).unwrap_or_default())
+    Ok(told)
 }

@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::source_args::{Filter, FilterArgs, HubArgs, SourceArgs, rewind};
+use super::source_args::{Filter, FilterArgs, HubArgs, SourceArgs, adoption, rewind};
 use super::{Exit, Failure, output, runtime};
+use crate::core::adoption::Adoption;
 use crate::core::desired::Desired;
 use crate::core::directives::Directives;
 use crate::core::name::{RepoPath, SourceId};
@@ -46,6 +47,9 @@ pub struct PlanArgs {
     /// Plan as if a commit may delete every work of the source
     #[arg(long, conflicts_with = "base")]
     allow_delete_all: bool,
+    /// Plan with this policy for ManifestWorks of others that have a name of ours: never, annotated, unowned
+    #[arg(long, value_name = "POLICY", value_parser = adoption, default_value = "annotated", conflicts_with = "base")]
+    adopt: Adoption,
     /// Plan with this policy for a commit that does not build on what was applied: hold, warn, follow
     #[arg(long, value_name = "POLICY", value_parser = rewind, default_value = "warn", conflicts_with = "base")]
     rewind: RewindPolicy,
@@ -200,7 +204,8 @@ pub(super) fn plan_now(state: &mut State) -> Plan {
 }
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool), Failure> {
-    let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
+    let (adoption, allow_delete_all) = (args.adopt, args.allow_delete_all);
+    let policy = Policy { allow_delete_all, adoption, ..Policy::default() };
     let options = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
     let cancel = AtomicBool::new(false);
     let HubPlan { mut plan, desired, .. } =
@@ -208,16 +213,22 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<(String, bool, bool),
     let failed =
         desired.diagnostics.iter().any(super::super::core::diagnostic::Diagnostic::is_error);
     let is_empty = !plan.steps.iter().any(|step| filter.admits(&step.key) && step.effect.is_some());
-    if args.output == PlanFormat::Json {
-        // What is approved is the whole of what is held, whatever is shown.
-        let mut summary = plan.summary(&desired.source);
-        summary.steps.retain(|step| filter.admits(&step.key));
-        return Ok((format!("{:#}\n", serde_json::json!(summary)), !is_empty, failed));
-    }
+    // What is approved is the whole of what is held, whatever is shown.
+    let mut summary = plan.summary(&desired.source);
     plan.steps.retain(|step| filter.admits(&step.key));
+    let style = if args.output == PlanFormat::Text { Style::Coloured } else { Style::Plain };
+    let take_overs =
+        runtime()?.block_on(super::adopt::take_overs(&args.hub, &plan, &desired, style))?;
     let text = match args.output {
-        PlanFormat::Markdown => plan::markdown(&plan),
-        PlanFormat::Text | PlanFormat::Json => plan::text(&plan, Style::Coloured),
+        PlanFormat::Json => {
+            summary.steps.retain(|step| filter.admits(&step.key));
+            for step in &mut summary.steps {
+                step.changes = take_overs.get(&step.key).cloned();
+            }
+            format!("{:#}\n", serde_json::json!(summary))
+        }
+        PlanFormat::Markdown => plan::markdown(&plan, &take_overs),
+        PlanFormat::Text => plan::text(&plan, &take_overs, style),
     };
     Ok((text, !is_empty, failed))
 }

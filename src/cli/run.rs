@@ -15,8 +15,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::report_args::ReportArgs;
-use super::source_args::{Credentials, HubArgs, SourceArgs, rewind};
+use super::source_args::{Credentials, HubArgs, SourceArgs, adoption, rewind};
 use super::{Exit, Failure, output, runtime};
+use crate::core::adoption::Adoption;
 use crate::core::config::{DaemonFile, DaemonSource, FileKind};
 use crate::core::configfile;
 use crate::core::diagnostic::Scope;
@@ -72,6 +73,10 @@ pub struct RunArgs {
     /// follow
     #[arg(long, value_name = "POLICY", value_parser = rewind, default_value = "warn", conflicts_with = "config")]
     rewind: RewindPolicy,
+    /// Which ManifestWorks of others to take over where the source wants their names: never, annotated (with the consent
+    /// of who owns it), unowned (those too that nobody owns, if their spec is what Git wants)
+    #[arg(long, value_name = "POLICY", value_parser = adoption, default_value = "annotated", conflicts_with = "config")]
+    adopt: Adoption,
     /// Address of /healthz, /readyz and /metrics, as in 0.0.0.0:8080
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
@@ -176,7 +181,8 @@ fn engine_options(interval: u64, guards: GuardOptions, concurrency: usize) -> En
 
 fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let concurrency = ExecuteOptions::default().concurrency;
-    let policy = Policy { allow_delete_all: args.allow_delete_all, ..Policy::default() };
+    let (adoption, allow_delete_all) = (args.adopt, args.allow_delete_all);
+    let policy = Policy { allow_delete_all, adoption, ..Policy::default() };
     let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
     let options = engine_options(args.interval, guards, concurrency);
     let verification = Verification::asking_nothing();
@@ -201,6 +207,7 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
         let policy = Policy {
             allow_delete_all: source.allow_delete_all,
             budgets: source.budgets.clone(),
+            adoption: source.adopt,
             ..Policy::default()
         };
         check_windows(path, index, &source.windows)?;
@@ -325,8 +332,8 @@ fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
 
 async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
-    for (config, verification, options, _) in setup.sources {
-        let source = open(config, verification)?;
+    for (config, verification, options, reporting) in setup.sources {
+        let source = open(config, verification, &reporting)?;
         let engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let (plan, desired) = engine.once().await.map_err(Failure::new)?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
@@ -377,7 +384,7 @@ impl Running {
         if let Repository::Directory(folder) = &config.repository {
             self.watches.push(watch_folder(&folder.join(config.path.as_str()), hint.clone())?);
         }
-        let source = open(config.clone(), verification)?;
+        let source = open(config.clone(), verification, &reporting)?;
         let identity = source.holder(&instance());
         let candidate = SourceLease::new(self.kube.clone(), &config.id);
         let (share, metrics) = (self.share.clone(), self.metrics.clone());
@@ -504,9 +511,17 @@ fn tell(
     })
 }
 
-fn open(config: SourceConfig, verification: Verification) -> Result<Source, Failure> {
+fn open(
+    config: SourceConfig,
+    verification: Verification,
+    reporting: &Reporting,
+) -> Result<Source, Failure> {
     let source = Source::open(config).map_err(Failure::new)?;
-    source.verified_by(verification).map_err(Failure::new)
+    let source = source.verified_by(verification).map_err(Failure::new)?;
+    Ok(match &reporting.status_branch {
+        Some(told) => source.witnessed_by(&told.branch),
+        None => source,
+    })
 }
 
 /// A listener, and a line in the log that says where it is.

@@ -6,6 +6,7 @@ use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::Failure;
+use crate::core::adoption::Adoption;
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey, check_label};
 use crate::core::rewind::RewindPolicy;
 use crate::core::tenancy::Tenancy;
@@ -102,6 +103,12 @@ pub struct HubArgs {
 pub fn rewind(text: &str) -> Result<RewindPolicy, String> {
     let found = RewindPolicy::ALL.into_iter().find(|(_, word)| *word == text);
     found.map(|(policy, _)| policy).ok_or_else(|| "name one of hold, warn, follow".into())
+}
+
+/// Which ManifestWorks of others are taken over.
+pub fn adoption(text: &str) -> Result<Adoption, String> {
+    let found = Adoption::ALL.into_iter().find(|(_, word)| *word == text);
+    found.map(|(policy, _)| policy).ok_or_else(|| "name one of never, annotated, unowned".into())
 }
 
 fn namespace(text: &str) -> Result<String, String> {

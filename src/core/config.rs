@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::adoption::Adoption;
 use super::forge::{CommitStatusConfig, StatusBranchConfig};
 use super::rewind::RewindPolicy;
 use super::signature::policy::{SignerKeys, SignerPolicy};
@@ -286,6 +287,8 @@ pub struct DaemonSource {
     pub budgets: Budgets,
     /// `true`: a commit may delete every work of the source, whatever the budgets.
     pub allow_delete_all: bool,
+    /// Which ManifestWorks of others are taken over where the source wants their names.
+    pub adopt: Adoption,
     /// What to do about a commit that does not build on those that were applied.
     pub rewind: RewindPolicy,
     /// When changes may be made. Of these and those of `gitwork.yaml` the stricter count.
@@ -317,6 +320,7 @@ impl Default for DaemonSource {
             interval_seconds: 60,
             budgets: Budgets::default(),
             allow_delete_all: false,
+            adopt: Adoption::default(),
             rewind: RewindPolicy::default(),
             windows: ChangeWindows::default(),
             policy: Vec::new(),

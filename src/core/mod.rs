@@ -3,6 +3,7 @@
 //! Nothing here does IO: no tokio, no kube client, no git2, no file system, no clock, no
 //! environment. `tests/it/tidy.rs` scans the imports and fails on a banned one.
 
+pub mod adoption;
 pub mod approval;
 pub mod backoff;
 pub mod budget;
@@ -18,6 +19,7 @@ pub mod directives;
 pub mod effect;
 pub mod election;
 pub mod explain;
+pub mod fight;
 pub mod forge;
 pub mod jsonpath;
 pub mod kinds;
@@ -33,6 +35,7 @@ pub mod render;
 pub mod report;
 pub mod review;
 pub mod rewind;
+pub mod rival;
 pub mod rules;
 pub mod sarif;
 pub mod schema;

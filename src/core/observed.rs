@@ -1,6 +1,7 @@
 //! What the hub has, reduced to what planning needs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,6 +9,7 @@ use serde_json::Value;
 use super::digest::Digest;
 use super::name::{ClusterName, NameError, SourceId, WorkKey, WorkName};
 use super::plan::Effect;
+use super::rival::Rival;
 use super::status::view::StatusView;
 use super::work::{
     self, ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_KEYS,
@@ -51,6 +53,11 @@ pub struct ObservedWork {
     pub newcomer: bool,
     /// From `gitwork.dev/keys`.
     pub owned: OwnedKeys,
+    /// Nobody seems to own it: it has no label of a source or of another tool, none of OCM's controllers, no owner
+    /// references, and no annotation of gitwork's.
+    pub unowned: bool,
+    /// Who has edited it, where the hub has not what gitwork wrote last.
+    pub edited_by: Option<Arc<Rival>>,
     /// There is no `metadata.labels` at all: a JSON Patch has to make it first.
     pub labels_absent: bool,
     /// As `labels_absent`, for `metadata.annotations`.
@@ -237,6 +244,10 @@ impl ObservedWork {
             &ours(&labels, &OWN_LABELS, &owned.labels),
             &ours(&annotations, &OWN_ANNOTATIONS, &owned.annotations),
         );
+        let written = annotations.get(ANNOTATION_HASH).and_then(|text| Digest::parse(text));
+        let edited = labels.contains_key(LABEL_SOURCE) && written != Some(digest);
+        let rival = || Arc::new(Rival::of(metadata, &owned.labels, &owned.annotations));
+        let edited_by = edited.then(rival);
         let short = |all: &BTreeMap<&str, &str>, key: &str, limit: usize| {
             all.get(key).filter(|text| text.len() <= limit).map(|text| (*text).to_owned())
         };
@@ -250,14 +261,16 @@ impl ObservedWork {
             source: labels.get(LABEL_SOURCE).map(|text| (*text).to_owned()),
             adopt: short(&annotations, ANNOTATION_ADOPT, 63),
             digest,
-            written: annotations.get(ANNOTATION_HASH).and_then(|text| Digest::parse(text)),
+            written,
             commit: short(&annotations, ANNOTATION_COMMIT, 64),
             path: short(&annotations, ANNOTATION_PATH, limits::PATH_BYTES_MAX),
             delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
             newcomer: annotations.contains_key(ANNOTATION_NEWCOMER),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
+            unowned: is_unowned(metadata, &labels, &annotations),
             owned,
+            edited_by,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
             agent: agent_view(metadata, status),
@@ -305,6 +318,21 @@ fn key(metadata: &Value) -> Result<WorkKey, UnreadableWork> {
 fn texts<'a>(metadata: &'a Value, field: &str) -> BTreeMap<&'a str, &'a str> {
     let all = metadata.get(field).and_then(Value::as_object).into_iter().flatten();
     all.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
+}
+
+/// OCM labels the works of its add-ons and of ManifestWorkReplicaSets in this domain.
+const OCM_DOMAIN: &str = "open-cluster-management.io/";
+
+fn is_unowned(
+    metadata: &Value,
+    labels: &BTreeMap<&str, &str>,
+    annotations: &BTreeMap<&str, &str>,
+) -> bool {
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array);
+    let is_owners = |key: &&str| OWN_LABELS.contains(key) || key.contains(OCM_DOMAIN);
+    owners.is_none_or(Vec::is_empty)
+        && !labels.keys().any(|key| is_owners(key))
+        && !annotations.keys().any(|key| OWN_ANNOTATIONS.contains(key))
 }
 
 /// An annotation that gitwork did not write like this owns nothing. The digest differs then, so it is put back.
@@ -440,6 +468,29 @@ mod tests {
             ("/status", "conditions", false),
         ] {
             assert_eq!(changed(pointer, key, "x".into()), expected, "{pointer}/{key}");
+        }
+    }
+
+    #[test]
+    fn a_work_is_unowned_where_nothing_says_whose_it_is() {
+        let bare = || {
+            let mut work = work();
+            work["metadata"]["labels"] = json!({"team": "a"});
+            work["metadata"]["annotations"] = json!({"note": "b"});
+            work
+        };
+        assert!(read(bare()).unowned && !read(work()).unowned);
+        for (pointer, value) in [
+            ("labels", json!({"gitwork.dev/source": "another"})),
+            ("labels", json!({"app.kubernetes.io/managed-by": "Helm"})),
+            ("labels", json!({"work.open-cluster-management.io/manifestworkreplicaset": "a.b"})),
+            ("labels", json!({"open-cluster-management.io/addon-name": "x"})),
+            ("annotations", json!({"gitwork.dev/path": "clusters/edge-1/web"})),
+            ("ownerReferences", json!([{"kind": "ManagedClusterAddOn"}])),
+        ] {
+            let mut work = bare();
+            work["metadata"][pointer] = value;
+            assert!(!read(work.clone()).unowned, "{work}");
         }
     }
 

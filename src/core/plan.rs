@@ -10,12 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::adoption::Adoption;
 use super::approval::{Approval, Approvals, Approved, Rewind, Target};
 use super::budget::Excess;
 use super::config::Budgets;
 use super::digest::Digest;
 use super::directives::{Suspension, Suspensions};
+use super::fight::{Contest, Contests};
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
+use super::rival::Rival;
 use super::window::Closed;
 use super::work::{DeleteOption, WorkBody};
 
@@ -28,7 +31,7 @@ mod summary;
 mod tests;
 
 pub use decide::{departed_candidates, plan};
-pub use print::{markdown, text};
+pub use print::{TakeOvers, markdown, text};
 pub use summary::{Action, Counts, StepSummary, Summary};
 
 /// What Git last said of a work that it no longer has.
@@ -46,9 +49,11 @@ pub struct LastStood {
 /// history: the hub's own deleteOption and prune stand.
 pub type Departed = BTreeMap<WorkKey, LastStood>;
 
-/// What an operator has allowed.
+/// What an operator has allowed, and what else holds effects back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// Which works of others are taken over.
+    pub adoption: Adoption,
     /// A pass may delete every work that the hub has of the source, whatever the budgets.
     pub allow_delete_all: bool,
     /// The operator's budgets.
@@ -65,6 +70,8 @@ pub struct Policy {
     pub restored: Option<Arc<Approval>>,
     /// No window is open for changes.
     pub closed: Option<Closed>,
+    /// Works that somebody else keeps changing.
+    pub contests: Contests,
 }
 
 /// Deletions that wait for approval, all of one plan.
@@ -163,11 +170,15 @@ pub enum Reason {
     /// What the hub has is what gitwork wrote, and Git has moved on.
     ChangedInGit,
     /// What the hub has is not what gitwork wrote: edited by someone else.
-    EditedOnHub,
+    EditedOnHub {
+        by: Option<Arc<Rival>>,
+    },
     /// An operator consented to the take-over.
     AdoptionAllowed {
         owner: Option<String>,
     },
+    /// Nobody owned it, its spec is what Git wants, and the operator lets the source have such works.
+    AdoptedUnowned,
     /// Git dropped it.
     RemovedFromGit {
         by: Option<CommitId>,
@@ -201,10 +212,16 @@ pub enum Reason {
     /// The name is taken by a work of another source or of no gitwork.
     Conflict {
         owner: Option<String>,
+        /// The operator's word on take-overs.
+        adoption: Adoption,
     },
     /// The hub made something else of what gitwork wrote last, and Git still wants just that: an older CRD drops
     /// a field, or an admission webhook changes one. Written again it would be changed again, for ever.
     StoredDifferently,
+    /// Somebody else changes it again each time that it is put back, so that this waits.
+    Contested {
+        contest: Arc<Contest>,
+    },
     /// The repository's state could not be read for it.
     Frozen,
     Suspended,
@@ -368,13 +385,17 @@ impl Step {
 }
 
 impl Reason {
+    /// The word for a work that somebody else keeps changing, which is told of it while it is as it should be, too.
+    pub const CONTESTED: &'static str = "Contested";
+
     /// A stable word for machines: the JSON output and metric labels.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NewInGit => "NewInGit",
             Self::ChangedInGit => "ChangedInGit",
-            Self::EditedOnHub => "EditedOnHub",
+            Self::EditedOnHub { .. } => "EditedOnHub",
             Self::AdoptionAllowed { .. } => "AdoptionAllowed",
+            Self::AdoptedUnowned => "AdoptedUnowned",
             Self::RemovedFromGit { .. } => "RemovedFromGit",
             Self::DeleteOptionFirst { .. } => "DeleteOptionFirst",
             Self::PruneOff { .. } => "PruneOff",
@@ -384,6 +405,7 @@ impl Reason {
             Self::BeingDeleted { .. } => "BeingDeleted",
             Self::Conflict { .. } => "Conflict",
             Self::StoredDifferently => "StoredDifferently",
+            Self::Contested { .. } => Self::CONTESTED,
             Self::Frozen => "Frozen",
             Self::Suspended => "Suspended",
             Self::HeldByBudget { .. } => "HeldByBudget",
@@ -449,7 +471,13 @@ impl fmt::Display for Reason {
         match self {
             Self::NewInGit => f.write_str("new in Git"),
             Self::ChangedInGit => f.write_str("changed in Git"),
-            Self::EditedOnHub => f.write_str("edited on the hub; put back to what Git says"),
+            Self::EditedOnHub { by } => {
+                f.write_str("edited on the hub")?;
+                if let Some(by) = by.as_ref().filter(|by| ***by != Rival::Unknown) {
+                    write!(f, " by {by}")?;
+                }
+                f.write_str("; put back to what Git says")
+            }
             Self::AdoptionAllowed { owner } => {
                 write!(f, "taken over from {}, as its gitwork.dev/adopt annotation allows", owner_text(owner))
             }
@@ -486,7 +514,15 @@ impl fmt::Display for Reason {
                 f.write_str("being deleted on the hub; created anew once it is gone")
             }
             Self::BeingDeleted { wanted: false } => f.write_str("being deleted on the hub"),
-            Self::Conflict { owner } => write!(
+            Self::AdoptedUnowned => f.write_str(
+                "taken over: nobody owned it, it has just this spec, and the source has `adopt: unowned`",
+            ),
+            Self::Conflict { owner, adoption: Adoption::Never } => write!(
+                f,
+                "the name is taken by a ManifestWork of {}; rename the work: the source has `adopt: never`",
+                owner_text(owner)
+            ),
+            Self::Conflict { owner, .. } => write!(
                 f,
                 "the name is taken by a ManifestWork of {}; rename the work, or allow the take-over: \
                  annotate that ManifestWork with gitwork.dev/adopt=<this source's id>",
@@ -496,6 +532,7 @@ impl fmt::Display for Reason {
                 "the hub has changed what gitwork wrote: its ManifestWork CRD drops a field, or an admission \
                  webhook changes one; compare the work with `gitwork render`, then mend the hub or the work",
             ),
+            Self::Contested { contest } => write!(f, "not put back yet: {contest}"),
             Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
             Self::Suspended => f.write_str("suspended in Git"),
             Self::HeldByBudget { hash, works, excess, .. } => write!(

@@ -211,6 +211,11 @@ impl WorkBody {
         metadata
     }
 
+    /// The digest of a work that has this spec, and no label or annotation of gitwork's.
+    pub fn spec_digest(&self) -> Digest {
+        digest(self.spec.value(), &BTreeMap::new(), &BTreeMap::new())
+    }
+
     /// The whole ManifestWork, as it is created.
     pub fn to_manifest_work(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
         let WorkMetadata { labels, mut annotations } = self.metadata();

@@ -376,8 +376,16 @@ impl Engine {
         looped.next_fetch = clock() + if looped.hinted { Duration::ZERO } else { wait };
     }
 
+    /// What the source remembers, it may have learnt only by reading.
+    fn learn_moves(&mut self) {
+        if let Some(source) = &self.source {
+            self.state.learn_moves(source.known_moves());
+        }
+    }
+
     fn on_read(&mut self, read: &Read, looped: &mut Loop) {
         self.lead.fetched();
+        self.learn_moves();
         self.metrics.fetched(&self.id, true);
         self.metrics.spent(&self.id, Stage::Fetch, read.spent.fetch);
         if let Some(time) = read.spent.render {
@@ -472,6 +480,7 @@ impl Engine {
         }
         self.ask_history(&desired, now).await?;
         self.set_time();
+        self.weigh_contests(now);
         let Some(plan) = self.state.plan() else { return Ok(None) };
         if !self.keep_record(&plan, now).await? {
             return Ok(None);
@@ -482,7 +491,7 @@ impl Engine {
         for (step, effect) in due {
             let (key, effect) = (step.key.clone(), effect.clone());
             // Put back after an edit on the hub: Git has not changed it.
-            let commit = matches!(step.reason, Reason::EditedOnHub)
+            let commit = matches!(step.reason, Reason::EditedOnHub { .. })
                 .then(|| self.state.commit_on_hub(&key))
                 .flatten();
             if commit.is_none() {
@@ -550,6 +559,15 @@ impl Engine {
                 }
             }
         }
+    }
+
+    fn weigh_contests(&mut self, now: Instant) {
+        if self.state.weigh_contests(now)
+            && let Some(bulletin) = &mut self.bulletin
+        {
+            bulletin.touch();
+        }
+        self.metrics.contested(&self.id, self.state.contests().len());
     }
 
     fn set_time(&mut self) {
@@ -690,6 +708,10 @@ impl Engine {
             source.read(&cancel)
         });
         let read = read.await?.ok_or(EngineError::Panic)??;
+        self.learn_moves();
+        if !self.state.guards().is_known() {
+            self.state.set_record(self.hub.record(&self.id).await?);
+        }
         self.state.set_desired(&read.desired);
         tell_read(&self.id, &read);
         // Once to act, once more where a name turned out to be taken or an object to be newer.
@@ -747,8 +769,9 @@ impl Engine {
         }
         let mut told = BTreeMap::new();
         for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
-            // What a guard holds is told together.
-            if step.reason == Reason::UpToDate || step.reason.guard().is_some() {
+            // What a guard holds is told together, and a contest by the work's state, which is steady.
+            let contested = matches!(step.reason, Reason::Contested { .. });
+            if step.reason == Reason::UpToDate || step.reason.guard().is_some() || contested {
                 continue;
             }
             let code = step.reason.code();

@@ -128,6 +128,17 @@ impl Guards {
         self.record_due = None;
     }
 
+    /// Takes in the count of moves that is remembered elsewhere than here. Answers whether the hub has to be asked for its
+    /// own again, being judged by it.
+    pub fn learn_moves(&mut self, moves: u64) -> bool {
+        if moves <= self.known_moves {
+            return false;
+        }
+        self.known_moves = moves;
+        self.ask_record_again(None);
+        true
+    }
+
     pub fn recorded(&self) -> Option<&Record> {
         Some(&self.record.as_ref()?.as_ref()?.record)
     }
@@ -371,6 +382,19 @@ mod tests {
             assert_eq!(next.as_ref().is_some_and(|next| next.restored), restored, "{next:?}");
             assert!(next.is_none_or(|next| next.moves > known));
         }
+    }
+
+    #[test]
+    fn what_is_remembered_elsewhere_judges_the_hub_once_it_is_known() {
+        let mut guards = Guards::new(GuardOptions::default(), 2);
+        let record = || stored(Record { moves: 2, ..Record::default() });
+        guards.set_record(record(), true);
+        guards.set_directives(Some(Directives::default()), Instant::now());
+        assert!(!guards.learn_moves(0) && !guards.learn_moves(2) && guards.is_known());
+        assert!(policy(&mut guards, &desired(1), NOON).restored.is_none());
+        assert!(guards.learn_moves(3) && !guards.is_known(), "the hub is asked again");
+        guards.set_record(record(), true);
+        assert!(policy(&mut guards, &desired(1), NOON).restored.is_some());
     }
 
     #[test]

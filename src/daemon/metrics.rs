@@ -127,6 +127,7 @@ pub struct Metrics {
     branch_commits: Family<Result, Counter>,
     refused: Family<OfSource, Gauge>,
     leads: Family<OfSource, Gauge>,
+    contested: Family<OfSource, Gauge>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -175,6 +176,11 @@ impl Default for Metrics {
                 of,
                 "leads",
                 "1 while this daemon leads the source, 0 while it stands by",
+            ),
+            contested: family(
+                of,
+                "contested_works",
+                "Works that somebody else keeps changing, so that they are put back less often",
             ),
             webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
             durations: {
@@ -281,6 +287,11 @@ impl Metrics {
             let label = Planned { source: source.to_string(), action: action.as_str() };
             self.works.get_or_create(&label).set(count(works));
         }
+    }
+
+    /// How many works somebody else keeps changing.
+    pub fn contested(&self, source: &SourceId, works: usize) {
+        self.contested.get_or_create(&of_source(source)).set(count(works));
     }
 
     pub fn wrote(&self, source: &SourceId, effect: &'static str, succeeded: bool) {

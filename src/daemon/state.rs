@@ -11,11 +11,13 @@ use super::guards::{GuardOptions, Guards};
 use crate::core::backoff::{self, Backoffs, Setback};
 use crate::core::desired::Desired;
 use crate::core::directives::Directives;
+use crate::core::fight::{Contests, Fights, Written};
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
 use crate::core::record::Record;
 use crate::core::rewind;
+use crate::core::rival::Rival;
 use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
 use crate::hub::{HubError, HubEvent, StoredRecord};
@@ -36,6 +38,9 @@ pub struct State {
     start: Instant,
     /// Which effects failed, and when each is worth another try.
     backoffs: Backoffs,
+    /// Works that were put back lately, and when that is worth another look.
+    fights: Fights,
+    contests_due: Option<Instant>,
     /// Works that have to be looked up on the hub, as the watch does not show them or not yet.
     lookups: BTreeSet<WorkKey>,
     /// Works to be looked up again later: names that others have, and look-ups that failed.
@@ -74,6 +79,8 @@ impl State {
             asked: BTreeSet::new(),
             start: now,
             backoffs: Backoffs::default(),
+            fights: Fights::default(),
+            contests_due: None,
             lookups: BTreeSet::new(),
             looks_again: BTreeMap::new(),
             history_due: None,
@@ -211,6 +218,7 @@ impl State {
         let setback = match &outcome.result {
             Ok(answer) => {
                 self.backoffs.succeeded(key);
+                self.note_write(key, effect, now);
                 if let Some(observed) = &mut self.observed {
                     observed.answered(key, effect, answer.clone());
                 }
@@ -231,6 +239,42 @@ impl State {
             Err(ExecuteError::Stopped) => return,
         };
         self.backoffs.failed(key, effect, setback, now.duration_since(self.start), seed);
+    }
+
+    /// Notes content that the hub has taken, of the plan that is being carried out.
+    fn note_write(&mut self, key: &WorkKey, effect: &Effect, now: Instant) {
+        let steps = self.planned.iter().flat_map(|plan| {
+            let found = plan.steps.binary_search_by(|step| step.key.cmp(key));
+            found.ok().and_then(|at| plan.steps.get(at))
+        });
+        let (Some(body), Some(step)) = (effect.body(), steps.last()) else { return };
+        let (edited, by) = match &step.reason {
+            // A mark is no content.
+            Reason::DeletesNoLongerHeld => return,
+            Reason::EditedOnHub { by } => {
+                (true, by.clone().unwrap_or_else(|| Arc::new(Rival::Unknown)))
+            }
+            Reason::NewInGit => (false, Arc::new(Rival::Deleter)),
+            // What is there was written by a gitwork.
+            _ => (false, Arc::new(Rival::Gitwork)),
+        };
+        let written = Written { content: body.digest, edited, by };
+        self.fights.wrote(key, written, now.duration_since(self.start));
+    }
+
+    /// Has the next plan take the time into account for works that somebody else keeps changing. Answers whether there is
+    /// something new to tell of them.
+    pub fn weigh_contests(&mut self, now: Instant) -> bool {
+        let since = now.duration_since(self.start);
+        let contests = self.fights.contests(since);
+        self.contests_due = self.fights.next_change(since).map(|due| self.start + due);
+        let before = std::mem::replace(&mut self.policy.contests, contests);
+        before != self.policy.contests
+    }
+
+    /// Works that somebody else keeps changing, as of the last plan.
+    pub fn contests(&self) -> &Contests {
+        &self.policy.contests
     }
 
     /// Works to be looked up now.
@@ -345,6 +389,11 @@ impl State {
         self.guards.set_record(found, has_works);
     }
 
+    /// Takes over what is remembered of the source's record on the hub.
+    pub fn learn_moves(&mut self, moves: u64) {
+        self.dirty |= self.guards.learn_moves(moves);
+    }
+
     /// The record could not be read or written, or another has written it; it is asked for again, when `due`.
     pub fn ask_record_again(&mut self, due: Option<Instant>) {
         self.guards.ask_record_again(due);
@@ -434,7 +483,10 @@ impl State {
         let last = self.planned.as_ref().filter(|_| !self.dirty).cloned();
         let anew = || Arc::new(plan::plan(desired, observed, &self.departed, &self.policy));
         let plan = &*last.unwrap_or_else(anew);
-        let inputs = StatusInputs { desired, observed, plan, refusals, unreachable, now };
+        let contests = &self.policy.contests;
+        let moves = self.guards.recorded().map_or(0, |record| record.moves);
+        let inputs =
+            StatusInputs { desired, observed, plan, contests, moves, refusals, unreachable, now };
         Some(SourceStatus::of(&inputs, before))
     }
 
@@ -446,7 +498,7 @@ impl State {
         }
         let effects = self.backoffs.next_due().map(|due| self.start + due);
         let looks = self.looks_again.values().map(|again| again.due);
-        let next = looks.chain(effects).chain(self.history_due).min()?;
+        let next = looks.chain(effects).chain(self.history_due).chain(self.contests_due).min()?;
         // Until Git has answered there is no plan, and nothing to be tried again.
         if self.knows_ancestry() { Some(next) } else { self.history_due }
     }

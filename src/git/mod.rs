@@ -7,6 +7,7 @@
 //! - [`range`]: which commits and files are new.
 //! - [`local`]: an existing clone, found from a folder inside it.
 //! - [`statusbranch`]: the branch with the clusters' status, pushed.
+//! - [`witness`]: that branch, read for what was done on the hub.
 //! - [`watch`]: hints that a folder has changed.
 //!
 //! Everything here blocks, bounded in time and bytes: call it from a thread that may wait. There is no
@@ -23,6 +24,7 @@ pub mod repository;
 pub mod statusbranch;
 mod transport;
 pub mod watch;
+pub mod witness;
 
 pub use directory::Directory;
 pub use error::{FetchError, MirrorError, ReadError};
@@ -31,3 +33,4 @@ pub use mirror::{Fetched, Mirror, MirrorLimits};
 pub use remote::{Auth, ClientCertificate, Reference, Remote};
 pub use repository::{Ancestry, CommitFacts, GitSnapshot, Repository};
 pub use statusbranch::{Published, PushError, StatusBranch};
+pub use witness::Witness;

@@ -246,11 +246,24 @@ impl StatusBranch {
         Attempt::new(&self.remote, bounds, cancel)
     }
 
-    /// Asks for the remote's tip and fetches it.
+    /// What the remote's branch says of its source; `None` where there is no such branch, or it is no status branch.
+    pub fn published(&self, cancel: &Arc<AtomicBool>) -> Result<Option<Summary>, PushError> {
+        Ok(self.fetch_tip(cancel)?.and_then(|commit| self.summary_of(commit)))
+    }
+
     fn fetch(&mut self, status: &SourceStatus, cancel: &Arc<AtomicBool>) -> Result<Tip, PushError> {
+        let commit = self.fetch_tip(cancel)?;
+        let tip = Tip { commit, length: self.length(commit)? };
+        self.check_ours(tip, status)?;
+        self.tip = Some(tip);
+        Ok(tip)
+    }
+
+    /// Asks for the remote's tip and fetches it.
+    fn fetch_tip(&self, cancel: &Arc<AtomicBool>) -> Result<Option<Oid>, PushError> {
         let attempt = self.attempt(cancel)?;
         let name = format!("refs/heads/{}", self.branch);
-        let commit = with_attempt(&attempt, || {
+        let tip = with_attempt(&attempt, || {
             let explain = |e| attempt.explain(e);
             let url = libgit2_url(&attempt.address);
             let mut remote = self.git.remote_anonymous(&url).map_err(explain)?;
@@ -272,10 +285,18 @@ impl StatusBranch {
             }
             Ok(head)
         })?;
-        let tip = Tip { commit, length: self.length(commit)? };
-        self.check_ours(tip, status)?;
-        self.tip = Some(tip);
         Ok(tip)
+    }
+
+    /// The summary at a commit of the branch.
+    fn summary_of(&self, commit: Oid) -> Option<Summary> {
+        let tree = self.git.find_commit(commit).ok()?.tree().ok()?;
+        let id = tree.get_name(SUMMARY_FILE)?.id();
+        let (bytes, _) = self.git.odb().ok()?.read_header(id).ok()?;
+        if bytes > limits::STATUS_SUMMARY_BYTES_MAX {
+            return None;
+        }
+        serde_json::from_slice(self.git.find_blob(id).ok()?.content()).ok()
     }
 
     fn length(&self, tip: Option<Oid>) -> Result<usize, PushError> {
@@ -291,12 +312,7 @@ impl StatusBranch {
     /// A branch that somebody else made is never written to: it may be their work.
     fn check_ours(&self, tip: Tip, status: &SourceStatus) -> Result<(), PushError> {
         let Some(commit) = tip.commit else { return Ok(()) };
-        let summary = || {
-            let tree = self.git.find_commit(commit).ok()?.tree().ok()?;
-            let blob = tree.get_name(SUMMARY_FILE)?.to_object(&self.git).ok()?.into_blob().ok()?;
-            serde_json::from_slice::<Summary>(blob.content()).ok()
-        };
-        if summary().is_some_and(|summary| summary.source == status.source.as_str()) {
+        if self.summary_of(commit).is_some_and(|summary| summary.source == status.source.as_str()) {
             return Ok(());
         }
         let source_id = status.source.to_string();

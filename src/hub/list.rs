@@ -45,11 +45,7 @@ impl<'de> Deserialize<'de> for Reduced {
 }
 
 /// What planning needs of a work. One that cannot be read is none of ours: every name that gitwork writes can be.
-pub fn reduce(mut object: Value) -> Option<ObservedWork> {
-    // Bookkeeping of the API server, often larger than the rest.
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.remove("managedFields");
-    }
+pub fn reduce(object: Value) -> Option<ObservedWork> {
     ObservedWork::from_manifest_work(object)
         .inspect_err(|error| tracing::warn!("a ManifestWork of the hub is left alone: {error}"))
         .ok()

@@ -201,6 +201,7 @@ pub fn fleet(clusters: usize) -> SourceStatus {
         commit: Some(commit("fleet")),
         works,
         unreachable: BTreeSet::new(),
+        moves: 0,
         errors: 0,
         first_error: None,
         findings: Vec::new(),

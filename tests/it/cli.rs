@@ -311,3 +311,22 @@ async fn plan_and_status_tell_how_git_and_the_hub_differ() {
     assert_eq!(json["works"].as_array().map(Vec::len), Some(1));
     assert_eq!(json["works"][0]["state"], "applied");
 }
+
+#[test]
+fn a_source_id_stands_for_one_source_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("daemon.yaml");
+    let sources = "sources:\n- {id: fleet, repo: 'https://git.example/a.git'}\n\
+                   - {id: other, repo: 'https://git.example/b.git', adopt: never}\n\
+                   - {id: fleet, repo: 'https://git.example/c.git'}\n";
+    for (text, told) in [
+        (sources.to_owned(), "sources[2].id: the id \"fleet\" is used twice"),
+        (sources.replace("adopt: never", "adopt: all"), "sources[1].adopt"),
+    ] {
+        fs::write(&file, format!("cache: {}\n{text}", folder.path().display())).unwrap();
+        let ended = gitwork(&["run", "--once", "--config"]).arg(&file).output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(told), "{stderr}");
+    }
+}

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use gitwork::core::desired::Desired;
 use gitwork::core::directives::Directives;
+use gitwork::core::fight;
 use gitwork::core::name::WorkKey;
 use gitwork::core::observed::ObservedWork;
-use gitwork::core::plan::Effect;
+use gitwork::core::plan::{Effect, Reason};
 use gitwork::daemon::guards::GuardOptions;
 use gitwork::daemon::state::State;
 use gitwork::hub::execute::{ExecuteError, Outcome, Task};
@@ -182,4 +183,63 @@ fn an_agents_progress_needs_no_plan_and_an_edit_does() {
     state.set_event(HubEvent::Changed(Box::new(edited)));
     assert!(state.wants_plan(now));
     assert!(matches!(&due(&mut state, now)[..], [Effect::Update { .. }]));
+}
+
+/// The hub's answer to a write of `wanted`, its `number`th.
+fn answered(wanted: &Arc<Desired>, effect: &Effect, number: u32) -> Outcome {
+    let key = key(wanted);
+    let there = observed(wanted, |work| {
+        work["metadata"]["resourceVersion"] = (2 * number + 1).to_string().into();
+    });
+    let task = Task { key, effect: effect.clone(), commit: None };
+    Outcome { task, result: Ok(Some(there)), attempts: 1 }
+}
+
+#[test]
+fn a_work_that_is_fought_over_waits_and_a_change_of_git_does_not() {
+    let mut now = Instant::now();
+    let wanted = desired("x");
+    let key = key(&wanted);
+    let mut state = state(&wanted, vec![observed(&wanted, |_| {})], now);
+    let edit = |state: &mut State, number: u32| {
+        let edited = observed(&wanted, |work| {
+            work["spec"]["deleteOption"] = json!({"propagationPolicy": "Orphan"});
+            work["metadata"]["resourceVersion"] = (2 * number).to_string().into();
+        });
+        state.set_event(HubEvent::Changed(Box::new(edited)));
+    };
+    let mut waits = Vec::new();
+    for number in 1..=9 {
+        edit(&mut state, number);
+        assert!(state.wants_plan(now));
+        state.weigh_contests(now);
+        let mut effects = due(&mut state, now);
+        if effects.is_empty() {
+            let plan = state.plan().unwrap();
+            assert!(matches!(plan.steps[0].reason, Reason::Contested { .. }), "{plan:?}");
+            assert_eq!(plan.counts().to_string(), "1 wait");
+            let next = state.next_due().unwrap();
+            assert!(!state.wants_plan(next - Duration::from_millis(1)) && state.wants_plan(next));
+            waits.push((next - now).as_secs());
+            now = next;
+            state.weigh_contests(now);
+            effects = due(&mut state, now);
+        }
+        assert!(matches!(&effects[..], [Effect::Update { .. }]), "{number}: {effects:?}");
+        state.set_outcome(&answered(&wanted, &effects[0], number), now, 1);
+    }
+    assert_eq!(waits, [1, 2, 4, 8], "after five at once");
+
+    edit(&mut state, 10);
+    state.weigh_contests(now);
+    assert!(due(&mut state, now).is_empty());
+    let mended = desired("mended");
+    assert!(state.set_desired(&mended));
+    state.weigh_contests(now);
+    assert_eq!(due(&mut state, now).len(), 1, "what Git changes goes out at once");
+
+    // The other gave up: there is nothing to tell of any more, and nothing to wake for.
+    assert!(state.contests().contains_key(&key));
+    let calm = now + fight::CALM;
+    assert!(state.weigh_contests(calm) && state.contests().is_empty());
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gitwork::core::name::{ClusterName, CommitId, WorkKey, WorkName};
+use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 use gitwork::core::status::State;
 use gitwork::core::status::source::SourceStatus;
 use gitwork::core::statusbranch::Summary;
 use gitwork::forge::StatusBranchReporter;
-use gitwork::git::{Auth, FetchError, Published, PushError, Remote, StatusBranch};
+use gitwork::git::{Auth, FetchError, Published, PushError, Remote, StatusBranch, Witness};
 use tokio::sync::watch;
 
 use crate::forge::reporting::source_status;
@@ -111,6 +111,30 @@ fn it_is_an_orphan_with_every_file_and_does_not_change_without_cause() {
             && world.read("clusters/edge-7/web.yaml").is_none()
     );
     assert_eq!(world.repo.tip("main"), main, "no other branch is touched");
+}
+
+#[test]
+fn it_witnesses_what_was_done_for_its_own_source_and_nothing_incredible() {
+    let world = World::new();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let moves = |branch: &str, source: &str, url: String| {
+        let folder = world.folder.path().join("witness");
+        let witness = Witness::new(&folder, remote(url, Auth::None), branch);
+        witness.moves(&SourceId::parse(source).unwrap(), &cancel)
+    };
+    let url = || world.repo.file_url();
+    assert_eq!(moves(BRANCH, "fleet", url()).unwrap(), 0, "there is no such branch yet");
+    assert_eq!(moves("main", "fleet", url()).unwrap(), 0, "it is no status branch");
+    let mut branch = world.local("a");
+    for (count, believed) in [(7, 7), (u64::from(u32::MAX), u64::from(u32::MAX)), (u64::MAX, 0)] {
+        let mut status = SourceStatus::clone(&source_status(1, &[("edge-1", State::Applied)]));
+        status.moves = count;
+        pushed(&mut branch, &Arc::new(status));
+        assert_eq!(moves(BRANCH, "fleet", url()).unwrap(), believed);
+        assert_eq!(moves(BRANCH, "another", url()).unwrap(), 0);
+    }
+    let away = format!("{}-that-is-not-there", url());
+    assert!(moves(BRANCH, "fleet", away).is_err(), "unknown is not none");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Single stories, each told from the commit to what is left on the hub and on the cluster.
 
+use gitwork::core::adoption::Adoption;
 use gitwork::core::plan::{Action, Policy};
 use gitwork::core::work::DeleteOption;
 use serde_json::{Value, json};
@@ -272,6 +273,46 @@ async fn a_taken_name_is_a_conflict_until_somebody_consents() {
     assert_eq!(adopted["uid"], foreign["metadata"]["uid"]);
     assert_eq!(adopted["labels"]["foreign"], "1");
     assert_eq!(adopted["annotations"].get("gitwork.dev/adopt"), None);
+}
+
+#[tokio::test]
+async fn the_operator_says_which_works_of_others_are_taken_over() {
+    let (same, other) = (true, false);
+    for (adoption, spec, labels, consent, expected) in [
+        (Adoption::Annotated, same, json!({}), None, "hold Conflict"),
+        (Adoption::Annotated, other, json!({}), Some("fleet"), "adopt AdoptionAllowed"),
+        (Adoption::Never, same, json!({}), Some("fleet"), "hold Conflict"),
+        (Adoption::Unowned, same, json!({"foreign": "1"}), None, "adopt AdoptedUnowned"),
+        (Adoption::Unowned, other, json!({}), None, "hold Conflict"),
+        (Adoption::Unowned, other, json!({}), Some("fleet"), "adopt AdoptionAllowed"),
+        (Adoption::Unowned, same, json!({"gitwork.dev/source": "another"}), None, "hold Conflict"),
+        (
+            Adoption::Unowned,
+            same,
+            json!({"app.kubernetes.io/managed-by": "Helm"}),
+            None,
+            "hold Conflict",
+        ),
+    ] {
+        let mut world = World::new(0);
+        world.policy = Policy { adoption, ..Policy::default() };
+        world.push(&web(), GitWork::default());
+        let wanted = world.desired().works[&web()].body.spec.value();
+        let spec = if spec { wanted } else { json!({"workload": {"manifests": []}}) };
+        let mut metadata = json!({"namespace": "edge-1", "name": "web", "labels": labels});
+        if let Some(consent) = consent {
+            metadata["annotations"] = json!({"gitwork.dev/adopt": consent});
+        }
+        let foreign = world.hub.user_creates(json!({"metadata": metadata, "spec": spec})).unwrap();
+        if world.sync(&web()).await == "create NewInGit" {
+            assert_eq!(world.sync(&web()).await, expected, "{adoption:?} {foreign}");
+        }
+        let after = if expected == "hold Conflict" { expected } else { "keep UpToDate" };
+        assert_eq!(world.sync(&web()).await, after, "{adoption:?} {foreign}");
+        let is = &world.hub.objects()[&web()];
+        assert_eq!(is["metadata"]["uid"], foreign["metadata"]["uid"]);
+        assert_eq!(*is == foreign, expected == "hold Conflict", "{is}");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use gitwork::core::adoption::Adoption;
 use gitwork::core::approval::{Approval, Approvals, Rewind, Target};
 use gitwork::core::budget::Budget;
 use gitwork::core::config::Budgets;
@@ -268,8 +269,11 @@ impl World {
                 Effect::Create { .. } => wanted.is_some() && there.is_none(),
                 Effect::Update { .. } => wanted.is_some() && ours,
                 Effect::Adopt { .. } => {
+                    let unowned = self.policy.adoption == Adoption::Unowned;
                     wanted.is_some()
-                        && there.is_some_and(|work| work.adopt.as_deref() == Some(SOURCE))
+                        && there.is_some_and(|work| {
+                            work.adopt.as_deref() == Some(SOURCE) || (unowned && work.unowned)
+                        })
                 }
                 Effect::SetDeleteOption { .. } | Effect::Delete { .. } | Effect::Release { .. } => {
                     let path = there.and_then(|work| work.path.as_deref());
@@ -405,7 +409,10 @@ impl World {
         let metadata = &was["metadata"];
         let ours = metadata["labels"]["gitwork.dev/source"] == SOURCE;
         let allowed = metadata["annotations"]["gitwork.dev/adopt"] == SOURCE;
-        assert!(ours || allowed, "{key} is not ours: {was}");
+        let unowned = self.policy.adoption == Adoption::Unowned
+            && metadata["labels"].get("gitwork.dev/source").is_none()
+            && matches!(effect, Effect::Adopt { body, .. } if body.spec.value() == was["spec"]);
+        assert!(ours || allowed || unowned, "{key} is not ours: {was}");
         if let Some(is) = is {
             assert_eq!(is["status"], was["status"], "the status is the agent's");
             assert_eq!(is["metadata"]["finalizers"], metadata["finalizers"]);

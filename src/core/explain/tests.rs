@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::answer::HubFacts;
 use super::*;
+use crate::core::adoption::Adoption;
 use crate::core::budget::Excess;
 use crate::core::digest::Digest;
 use crate::core::name::{ClusterName, WorkKey, WorkName};
@@ -132,7 +133,8 @@ fn what_the_plan_says_is_told_with_what_to_do() {
         assert_eq!((told.reason.as_str(), told.there), (reason, false));
         assert!(told.advice.as_ref().is_some_and(|text| text.contains(advice)), "{told:?}");
     }
-    let conflict = step(None, Reason::Conflict { owner: Some("other".into()) });
+    let conflict =
+        step(None, Reason::Conflict { owner: Some("other".into()), adoption: Adoption::default() });
     let hub = HubFacts { step: Some(&conflict), work: None, object: None, reach: Reach::Reached };
     let told = answer(&git(), Some(hub));
     assert!(told.reason == "Conflict" && told.message.contains("\"other\""), "{told:?}");

@@ -421,6 +421,7 @@ pub(super) mod tests {
             commit: CommitId::parse(&"ab".repeat(20)),
             works: works.into_iter().collect(),
             unreachable: BTreeSet::new(),
+            moves: 0,
             errors: 0,
             first_error: None,
             findings: Vec::new(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Departed, Effect, LastStood, MetadataChange, Plan, Policy, Reason, Step, guards, hold,
 };
+use crate::core::adoption::Adoption;
 use crate::core::desired::Desired;
 use crate::core::name::{RepoPath, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
@@ -32,7 +33,7 @@ pub fn departed_candidates(
 pub fn plan(desired: &Desired, observed: &Observed, departed: &Departed, policy: &Policy) -> Plan {
     let mut steps: Vec<Step> = Vec::with_capacity(desired.works.len());
     for (key, work) in &desired.works {
-        let (effect, reason) = decide_wanted(work, observed, desired);
+        let (effect, reason) = decide_wanted(work, observed, desired, policy.adoption);
         steps.push(Step { key: key.clone(), path: Some(work.path.clone()), effect, reason });
     }
     for (key, work) in observed.works.iter().filter(|(_, work)| is_departed(work, desired)) {
@@ -63,7 +64,12 @@ fn path_on_hub(work: &ObservedWork) -> Option<RepoPath> {
 }
 
 /// A work that Git has.
-fn decide_wanted(work: &DesiredWork, observed: &Observed, desired: &Desired) -> Decision {
+fn decide_wanted(
+    work: &DesiredWork,
+    observed: &Observed,
+    desired: &Desired,
+    adoption: Adoption,
+) -> Decision {
     if desired.frozen.covers(&work.key) {
         return (None, Reason::Frozen);
     }
@@ -74,9 +80,9 @@ fn decide_wanted(work: &DesiredWork, observed: &Observed, desired: &Desired) -> 
         return (Some(Effect::Create { body: work.body.clone() }), Reason::NewInGit);
     };
     let ours = there.is_ours(&desired.source);
-    let allowed = there.adopt.as_deref() == Some(desired.source.as_str());
-    if !ours && !allowed {
-        return (None, Reason::Conflict { owner: there.source.clone() });
+    let consent = if ours { None } else { consent(there, work, desired, adoption) };
+    if !ours && consent.is_none() {
+        return (None, Reason::Conflict { owner: there.source.clone(), adoption });
     }
     if there.deleting {
         return (None, Reason::BeingDeleted { wanted: true });
@@ -87,17 +93,36 @@ fn decide_wanted(work: &DesiredWork, observed: &Observed, desired: &Desired) -> 
     let body = work.body.clone();
     let resource_version = there.resource_version.clone();
     let metadata = metadata_change(there, &work.body);
-    if !ours {
-        let effect = Effect::Adopt { body, resource_version, metadata };
-        return (Some(effect), Reason::AdoptionAllowed { owner: there.source.clone() });
+    if let Some(reason) = consent {
+        return (Some(Effect::Adopt { body, resource_version, metadata }), reason);
     }
     let effect = Effect::Update { body, resource_version, metadata };
     if observed.is_stored_form(there, &effect) {
         return (None, Reason::StoredDifferently);
     }
     let untouched = there.written == Some(there.digest) || observed.is_as_stored(there);
-    let reason = if untouched { Reason::ChangedInGit } else { Reason::EditedOnHub };
-    (Some(effect), reason)
+    if untouched {
+        return (Some(effect), Reason::ChangedInGit);
+    }
+    (Some(effect), Reason::EditedOnHub { by: there.edited_by.clone() })
+}
+
+/// Why a work of somebody else may be taken over; `None` where it may not.
+fn consent(
+    there: &ObservedWork,
+    work: &DesiredWork,
+    desired: &Desired,
+    adoption: Adoption,
+) -> Option<Reason> {
+    let annotated = there.adopt.as_deref() == Some(desired.source.as_str());
+    match adoption {
+        Adoption::Never => None,
+        _ if annotated => Some(Reason::AdoptionAllowed { owner: there.source.clone() }),
+        Adoption::Unowned if there.unowned && there.digest == work.body.spec_digest() => {
+            Some(Reason::AdoptedUnowned)
+        }
+        Adoption::Annotated | Adoption::Unowned => None,
+    }
 }
 
 /// What of the labels and annotations there has to go: what gitwork once set and does not set now. A consent

@@ -32,6 +32,7 @@ pub fn guard(steps: &mut [Step], desired: &Desired, observed: &Observed, policy:
     hold_rewind(steps, observed, policy);
     hold_after_restore(steps, policy);
     hold_for_window(steps, desired, observed, policy);
+    wait_for_rivals(steps, policy);
 }
 
 fn hold(step: &mut Step, reason: Reason) {
@@ -65,6 +66,20 @@ fn hold_after_restore(steps: &mut [Step], policy: &Policy) {
     let hash = restored.hash();
     for step in steps.iter_mut().filter(|step| step.effect.as_ref().is_some_and(removes)) {
         hold(step, Reason::HeldByRestore { approval: restored.clone(), hash });
+    }
+}
+
+/// Lets a work be for a while that somebody else changes again and again. Content that was not written before goes through.
+fn wait_for_rivals(steps: &mut [Step], policy: &Policy) {
+    if policy.contests.is_empty() {
+        return;
+    }
+    for step in steps {
+        let contest = policy.contests.get(&step.key).filter(|contest| contest.waits);
+        let (Some(contest), Some(effect)) = (contest, &step.effect) else { continue };
+        if effect.body().is_some_and(|body| body.digest == contest.content) {
+            hold(step, Reason::Contested { contest: contest.clone() });
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Action, Plan, Reason, Step};
+use crate::core::name::WorkKey;
 use crate::core::report::{Paint, Style, count, harmless};
 use crate::limits;
 
@@ -46,8 +47,16 @@ fn head(plan: &Plan) -> String {
     format!("{}{at}", plan.counts())
 }
 
-/// One line a step, the counts last.
-pub fn text(plan: &Plan, style: Style) -> String {
+/// What take-overs change, for people.
+pub type TakeOvers = BTreeMap<WorkKey, String>;
+
+/// Lines of text further to the right. What people may have named and written in it is harmless already.
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+/// One line a step, and what a take-over changes; the counts last.
+pub fn text(plan: &Plan, take_overs: &TakeOvers, style: Style) -> String {
     let mut out = String::new();
     for step in told(plan).take(STEPS_MAX) {
         let action = step.action();
@@ -61,6 +70,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
         let key = style.paint(Paint::Strong, &step.key);
         let path = step.path.as_ref().map_or_else(String::new, |path| format!(" ({path})"));
         out.push_str(&format!("{what} {key}  {}{}\n", step.reason, harmless(&path)));
+        out.extend(take_overs.get(&step.key).map(|changes| indented(changes)));
     }
     out.extend(rest(plan).map(|rest| rest + "\n"));
     out.extend(held(plan).into_iter().map(|held| style.paint(Paint::Note, held) + "\n"));
@@ -71,7 +81,7 @@ pub fn text(plan: &Plan, style: Style) -> String {
 
 /// A table, as a comment on a pull request shows it, of at most `limits::COMMENT_CHARS_MAX` bytes; rows that do
 /// not fit are counted. Names are Kubernetes names; text from elsewhere is escaped.
-pub fn markdown(plan: &Plan) -> String {
+pub fn markdown(plan: &Plan, take_overs: &TakeOvers) -> String {
     let mut out = format!("**gitwork plan**: {}\n", head(plan));
     out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
     if told(plan).next().is_none() {
@@ -91,6 +101,13 @@ pub fn markdown(plan: &Plan) -> String {
     if left_out > 0 {
         let rows = count(left_out, "row");
         out.push_str(&format!("\n{rows} left out: this comment would be too long.\n"));
+    }
+    for (key, changes) in take_overs {
+        // Four spaces make it code, which nothing in it can end.
+        let block = format!("\nwhat a take-over of {key} changes:\n\n{}", indented(changes));
+        if out.len() + block.len() <= limits::COMMENT_CHARS_MAX {
+            out.push_str(&block);
+        }
     }
     out
 }
@@ -113,6 +130,7 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::adoption::Adoption;
     use crate::core::name::{ClusterName, RepoPath, WorkKey, WorkName};
     use crate::core::plan::Reason;
 
@@ -133,7 +151,7 @@ mod tests {
     fn a_line_tells_work_action_reason_and_folder() {
         let plan = plan(vec![Reason::UpToDate, Reason::Suspended]);
         assert_eq!(
-            text(&plan, Style::Plain),
+            text(&plan, &TakeOvers::new(), Style::Plain),
             "! hold              edge-1/web-1  suspended in Git (clusters/edge-1/web-1)\n1 hold, 1 keep\n"
         );
     }
@@ -141,16 +159,35 @@ mod tests {
     #[test]
     fn markdown_takes_nothing_from_the_outside_for_markup() {
         let owner = Some("<img src=x>|[a](b)".to_owned());
-        let told = markdown(&plan(vec![Reason::Conflict { owner }]));
+        let conflict = Reason::Conflict { owner, adoption: Adoption::default() };
+        let told = markdown(&plan(vec![conflict]), &TakeOvers::new());
         assert!(told.contains(r"&lt;img src=x>\|\[a\](b)"), "{told}");
         assert!(!told.contains("<img"), "{told}");
     }
 
     #[test]
+    fn what_a_take_over_changes_stands_below_its_work() {
+        let conflict = Reason::Conflict { owner: None, adoption: Adoption::default() };
+        let plan = plan(vec![conflict]);
+        let key = plan.steps[0].key.clone();
+        let changes = TakeOvers::from([(key.clone(), "settings\n    ~ a\n```\n# b\n".to_owned())]);
+        assert!(
+            text(&plan, &changes, Style::Plain).contains(")\n    settings\n        ~ a\n    ```\n")
+        );
+        let comment = markdown(&plan, &changes);
+        assert!(
+            comment.ends_with("web-0 changes:\n\n    settings\n        ~ a\n    ```\n    # b\n"),
+            "{comment}"
+        );
+        let large = TakeOvers::from([(key, "x".repeat(limits::COMMENT_CHARS_MAX))]);
+        assert!(markdown(&plan, &large).len() < 2_000);
+    }
+
+    #[test]
     fn long_plans_end_with_what_is_left_out() {
         let plan = plan(vec![Reason::Suspended; 5_000]);
-        assert!(text(&plan, Style::Plain).contains("... and 4000 more\n"));
-        let comment = markdown(&plan);
+        assert!(text(&plan, &TakeOvers::new(), Style::Plain).contains("... and 4000 more\n"));
+        let comment = markdown(&plan, &TakeOvers::new());
         let rows = comment.lines().filter(|line| line.starts_with("| edge-1/")).count();
         assert!(comment.len() <= limits::COMMENT_CHARS_MAX, "{}", comment.len());
         let remark = format!("\n{} rows left out: this comment would be too long.\n", 5_000 - rows);

@@ -47,7 +47,9 @@ impl Action {
             Some(Effect::Delete { .. }) => Self::Delete,
             Some(Effect::Release { .. }) => Self::Release,
             None => match reason {
-                Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => Self::Wait,
+                Reason::WaitingForAgent { .. }
+                | Reason::BeingDeleted { .. }
+                | Reason::Contested { .. } => Self::Wait,
                 Reason::UpToDate => Self::Keep,
                 _ => Self::Hold,
             },
@@ -143,6 +145,9 @@ pub struct StepSummary {
     pub reason: &'static str,
     /// The reason for people.
     pub message: String,
+    /// What a take-over changes, for people, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
 }
 
 /// Deletions over the budget.
@@ -203,6 +208,7 @@ impl Plan {
             action: step.action(),
             reason: step.reason.code(),
             message: step.reason.to_string(),
+            changes: None,
         });
         let held = self.held().map(|held| HeldSummary {
             hash: held.hash.to_string(),

@@ -9,6 +9,17 @@ fn step(work: &str, effect: Option<Effect>, reason: Reason) -> Step {
     Step { key: key("edge-1", work), path: RepoPath::parse("clusters/edge-1/x"), effect, reason }
 }
 
+fn contest() -> Arc<Contest> {
+    let fields = vec!["spec.workload.manifests".to_owned()];
+    Arc::new(Contest {
+        rival: Arc::new(Rival::Manager { name: "argocd-controller".into(), fields, more: 0 }),
+        times: 9,
+        wait: std::time::Duration::from_secs(16),
+        content: Digest([1; 32]),
+        waits: true,
+    })
+}
+
 /// One step for each way that a plan can go.
 fn every_step() -> Vec<Step> {
     let resource_version = || "7".to_owned();
@@ -34,8 +45,8 @@ fn every_step() -> Vec<Step> {
         step("g", None, Reason::NotYetOrphaned { generation: 3, complete: true }),
         step("h", None, Reason::BeingDeleted { wanted: true }),
         step("i", None, Reason::BeingDeleted { wanted: false }),
-        step("j", None, Reason::Conflict { owner: owner.clone() }),
-        step("k", None, Reason::Conflict { owner: None }),
+        step("j", None, Reason::Conflict { owner: owner.clone(), adoption: Adoption::Annotated }),
+        step("k", None, Reason::Conflict { owner: None, adoption: Adoption::Never }),
         step("l", None, Reason::StoredDifferently),
         step("m", None, Reason::Frozen),
         step("n", None, Reason::Suspended),
@@ -49,6 +60,7 @@ fn every_step() -> Vec<Step> {
                 excess: Excess::Everything,
             },
         ),
+        step("p", None, Reason::Contested { contest: contest() }),
     ]
 }
 
@@ -65,7 +77,7 @@ fn a_summary_has_every_step_but_what_is_kept() {
     assert_eq!(plan.effects().count(), 3);
     assert_eq!(
         plan.counts().to_string(),
-        "1 set-delete-option, 1 delete, 1 release, 3 wait, 8 hold, 1 keep"
+        "1 set-delete-option, 1 delete, 1 release, 4 wait, 8 hold, 1 keep"
     );
     let summary = plan.summary(&SourceId::parse("fleet").unwrap());
     assert_eq!(summary.steps.len(), plan.steps.len() - 1);

@@ -12,6 +12,7 @@ use super::{Clusters, State, Verdict};
 use crate::core::desired::Desired;
 use crate::core::diagnostic::{Diagnostic, Scope, Severity};
 use crate::core::digest::Digest;
+use crate::core::fight::Contests;
 use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::Observed;
 use crate::core::plan::{Effect, Guard, Hold, Plan, Reason, Step};
@@ -71,6 +72,8 @@ pub struct SourceStatus {
     pub source: SourceId,
     /// `None` where the source is a folder on disk.
     pub commit: Option<CommitId>,
+    /// How often the source's record on the hub was written.
+    pub moves: u64,
     pub works: BTreeMap<WorkKey, WorkState>,
     /// Clusters that the hub has lost touch with.
     pub unreachable: BTreeSet<ClusterName>,
@@ -110,6 +113,10 @@ pub struct StatusInputs<'a> {
     pub observed: &'a Observed,
     /// The plan for just these two.
     pub plan: &'a Plan,
+    /// Works that somebody else keeps changing.
+    pub contests: &'a Contests,
+    /// How often the source's record on the hub was written.
+    pub moves: u64,
     pub refusals: &'a BTreeMap<WorkKey, Refusal>,
     pub unreachable: &'a BTreeSet<ClusterName>,
     pub now: Timestamp,
@@ -140,6 +147,7 @@ impl SourceStatus {
         Self {
             source: desired.source.clone(),
             commit: desired.commit,
+            moves: inputs.moves,
             works,
             unreachable: inputs.unreachable.clone(),
             errors: errors.clone().count(),
@@ -268,19 +276,46 @@ impl StatusInputs<'_> {
         let ours = there.filter(|work| work.is_ours(&self.desired.source));
         let view = ours.map(|work| work.status.clone()).unwrap_or_default();
         let (state, why) = self.judge(step, &view);
+        if let Some(contested) = self.contested(step, state) {
+            let (why, code) = (Some(contested), Some(Reason::CONTESTED));
+            return WorkState { state: State::Degraded, why, code, ..self.at(step, view) };
+        }
         let refused = step.effect.is_some() && self.refusals.contains_key(&step.key);
         let code = if refused { "Refused" } else { step.reason.code() };
-        let on_cluster = why.is_none().then_some(view.since).flatten();
+        let since = why.is_none().then_some(view.since).flatten();
+        let code = why.as_ref().map(|_| code);
+        let there = self.at(step, view);
+        WorkState { state, since: since.unwrap_or(self.now), why, code, ..there }
+    }
+
+    /// What a step's work is on the hub, its state aside.
+    fn at(&self, step: &Step, view: StatusView) -> WorkState {
+        let there = self.observed.works.get(&step.key);
+        let ours = there.filter(|work| work.is_ours(&self.desired.source));
         WorkState {
-            state,
-            since: on_cluster.unwrap_or(self.now),
-            code: why.as_ref().map(|_| code),
-            why,
+            state: State::Pending,
+            since: self.now,
+            why: None,
+            code: None,
             uid: there.map(|work| work.uid.clone()),
             path: step.path.clone(),
             commit: ours.and_then(|work| CommitId::parse(work.commit.as_deref()?)),
             view,
         }
+    }
+
+    /// What is told of a work that somebody else keeps changing, whether it was just put back or not: it would go to and
+    /// fro. A failure is worse, and what Git has changed since is told as such.
+    fn contested(&self, step: &Step, state: State) -> Option<String> {
+        let contest = self.contests.get(&step.key)?;
+        let to_and_fro = match &step.effect {
+            Some(effect) => effect.body().is_some_and(|body| body.digest == contest.content),
+            None => matches!(
+                step.reason,
+                Reason::UpToDate | Reason::BeingDeleted { wanted: true } | Reason::Contested { .. }
+            ),
+        };
+        (to_and_fro && state != State::Failed).then(|| contest.to_string())
     }
 
     /// The state, and why it is so where the agent does not say it.
@@ -303,12 +338,13 @@ impl StatusInputs<'_> {
             | Reason::NotYetOrphaned { .. } => State::Held,
             Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => State::Deleting,
             Reason::Conflict { .. } => State::Failed,
-            Reason::StoredDifferently => State::Degraded,
+            Reason::StoredDifferently | Reason::Contested { .. } => State::Degraded,
             // These come with an effect; without one there is something still to be written.
             Reason::NewInGit
             | Reason::ChangedInGit
-            | Reason::EditedOnHub
+            | Reason::EditedOnHub { .. }
             | Reason::AdoptionAllowed { .. }
+            | Reason::AdoptedUnowned
             | Reason::RemovedFromGit { .. }
             | Reason::DeleteOptionFirst { .. }
             | Reason::PruneOff { .. }
@@ -357,16 +393,20 @@ fn intent(effect: &Effect) -> State {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use serde_json::json;
 
     use super::*;
+    use crate::core::adoption::Adoption;
     use crate::core::approval::Rewind;
     use crate::core::budget::Excess;
     use crate::core::desired::Frozen;
     use crate::core::diagnostic::{Code, Location, Span};
+    use crate::core::fight::Contest;
     use crate::core::name::WorkName;
     use crate::core::observed::ObservedWork;
+    use crate::core::rival::Rival;
     use crate::core::window::Closed;
 
     fn key(cluster: &str, work: &str) -> WorkKey {
@@ -431,6 +471,8 @@ mod tests {
             desired: &desired(Frozen::default(), Vec::new()),
             observed: &observed,
             plan: &plan,
+            contests: &Contests::new(),
+            moves: 0,
             refusals: &refusals,
             unreachable: &BTreeSet::new(),
             now: now(0),
@@ -492,7 +534,7 @@ mod tests {
             (Reason::SuspendedOnHub { suspension: Arc::default() }, State::Suspended),
             (Reason::WaitingForAgent { generation: 2 }, State::Deleting),
             (Reason::BeingDeleted { wanted: true }, State::Deleting),
-            (Reason::Conflict { owner: None }, State::Failed),
+            (Reason::Conflict { owner: None, adoption: Adoption::Never }, State::Failed),
             (Reason::StoredDifferently, State::Degraded),
             (Reason::Frozen, State::Frozen),
         ] {
@@ -502,8 +544,51 @@ mod tests {
         }
         // What a foreign work reports is not this source's state.
         let foreign = Some(on_hub(&key, "other", "False", 2));
-        let work = one(foreign, step(&key, None, Reason::Conflict { owner: None }), None);
+        let conflict = Reason::Conflict { owner: None, adoption: Adoption::Annotated };
+        let work = one(foreign, step(&key, None, conflict), None);
         assert_eq!(work.view, StatusView::default());
+    }
+
+    #[test]
+    fn a_contested_work_is_told_as_such_whether_it_was_just_put_back_or_not() {
+        let key = key("edge-1", "web");
+        let contest = Arc::new(Contest {
+            rival: Arc::new(Rival::Deleter),
+            times: 7,
+            wait: Duration::from_secs(4),
+            content: Digest::of(b"git"),
+            waits: false,
+        });
+        let contests = Contests::from([(key.clone(), contest.clone())]);
+        for (reason, applied, expected) in [
+            (Reason::UpToDate, "True", State::Degraded),
+            (Reason::Contested { contest: contest.clone() }, "True", State::Degraded),
+            (Reason::BeingDeleted { wanted: true }, "True", State::Degraded),
+            // What is worse is told, and what the contest is not about.
+            (Reason::UpToDate, "False", State::Failed),
+            (Reason::Frozen, "True", State::Frozen),
+            (Reason::Suspended, "True", State::Suspended),
+        ] {
+            let mut observed = Observed::default();
+            observed.works.insert(key.clone(), on_hub(&key, "fleet", applied, 2));
+            let plan = Plan { commit: None, steps: vec![step(&key, None, reason.clone())] };
+            let inputs = StatusInputs {
+                desired: &desired(Frozen::default(), Vec::new()),
+                observed: &observed,
+                plan: &plan,
+                contests: &contests,
+                moves: 0,
+                refusals: &BTreeMap::new(),
+                unreachable: &BTreeSet::new(),
+                now: now(0),
+            };
+            let work = SourceStatus::of(&inputs, None).works.remove(&key).unwrap();
+            assert_eq!(work.state, expected, "{reason:?}");
+            let told = work.code == Some(Reason::CONTESTED)
+                && work.why == Some(contest.to_string())
+                && work.uid.is_some();
+            assert_eq!(told, expected == State::Degraded, "{reason:?}");
+        }
     }
 
     #[test]
@@ -528,6 +613,8 @@ mod tests {
             desired: &desired(frozen, vec![error]),
             observed: &Observed::default(),
             plan: &Plan::default(),
+            contests: &Contests::new(),
+            moves: 0,
             refusals: &BTreeMap::new(),
             unreachable: &BTreeSet::new(),
             now: now(0),
@@ -553,6 +640,8 @@ mod tests {
             desired: &desired(Frozen::default(), Vec::new()),
             observed: &Observed::default(),
             plan: &Plan::default(),
+            contests: &Contests::new(),
+            moves: 0,
             refusals: &BTreeMap::new(),
             unreachable: &BTreeSet::new(),
             now: now(0),

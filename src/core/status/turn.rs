@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::State;
 use super::source::{SourceStatus, WorkState, cut};
 use crate::core::name::WorkKey;
+use crate::core::plan::Reason;
 use crate::core::report::harmless;
 use crate::limits;
 
@@ -56,6 +57,7 @@ impl Turn<'_> {
             State::Failed if work.code == Some("Conflict") => {
                 ("NameConflict", format!("source {source}{commit} wants this name: {told}"))
             }
+            State::Degraded if work.code == Some(Reason::CONTESTED) => (Reason::CONTESTED, told),
             State::Failed => ("Failed", told),
             State::Degraded => ("Degraded", told),
             State::Frozen => (
@@ -164,6 +166,7 @@ mod tests {
             commit: CommitId::parse(&"ab".repeat(20)),
             works: works.iter().map(|(name, work)| (key(name), work.clone())).collect(),
             unreachable: BTreeSet::new(),
+            moves: 0,
             errors: 0,
             first_error: None,
             findings: Vec::new(),
@@ -213,6 +216,7 @@ mod tests {
                 "fleet at abababab wants",
             ),
             (State::Degraded, Some("StoredDifferently"), "changed", Some("Degraded"), "changed"),
+            (State::Degraded, Some("Contested"), "x again", Some("Contested"), "x again"),
             (State::Progressing, None, "", None, ""),
             (State::Deleting, None, "", None, ""),
         ];

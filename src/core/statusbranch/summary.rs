@@ -22,6 +22,9 @@ pub struct Summary {
     pub source: String,
     /// The commit that this is about.
     pub commit: Option<String>,
+    /// How often the source's record on the hub was written: a hub that has a lower count was restored from a backup.
+    #[serde(default)]
+    pub moves: u64,
     /// `pending`, `success` or `failure`, as on the commit.
     pub state: String,
     /// The line that stands on the commit.
@@ -88,6 +91,7 @@ impl Summary {
         Self {
             source: status.source.to_string(),
             commit: status.commit.map(|commit| commit.to_string()),
+            moves: status.moves,
             state: match status.verdict_of(&clusters) {
                 crate::core::status::Verdict::Pending => "pending",
                 crate::core::status::Verdict::Success => "success",

@@ -30,6 +30,7 @@ fn status(works: &[(&str, &str, State)]) -> SourceStatus {
         commit: CommitId::parse(&"ab".repeat(20)),
         works: works.iter().map(|(c, w, state)| (key(c, w), work(*state, None))).collect(),
         unreachable: BTreeSet::new(),
+        moves: 0,
         errors: 0,
         first_error: None,
         held: Vec::new(),

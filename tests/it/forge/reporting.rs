@@ -43,6 +43,7 @@ pub fn source_status_of(commit: CommitId, clusters: &[(&str, State)]) -> Arc<Sou
         commit: Some(commit),
         works: clusters.iter().map(work).collect::<BTreeMap<_, _>>(),
         unreachable: BTreeSet::new(),
+        moves: 0,
         errors: 0,
         first_error: None,
         held: Vec::new(),

@@ -37,7 +37,7 @@ async fn events(sync: &Sync, cluster: usize, work: &str) -> Vec<String> {
     found.items.into_iter().map(line).collect()
 }
 
-async fn until_event(sync: &Sync, cluster: usize, work: &str, start: &str) -> String {
+pub async fn until_event(sync: &Sync, cluster: usize, work: &str, start: &str) -> String {
     let what = format!("an Event {start:?}");
     eventually(&what, Duration::from_secs(60), || async {
         let all = events(sync, cluster, work).await;

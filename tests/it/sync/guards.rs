@@ -4,11 +4,14 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitwork::core::forge::StatusBranchConfig;
 use gitwork::core::name::{CommitId, SourceId};
 use gitwork::core::plan::{Guard, Hold, Plan, Reason};
 use gitwork::core::rewind::RewindPolicy;
 use gitwork::core::tenancy::TenantRule;
 use gitwork::daemon::engine::EngineOptions;
+use gitwork::daemon::metrics::Metrics;
+use gitwork::daemon::reporters::Reporting;
 use gitwork::git::{Auth, Reference};
 use gitwork::hub::{Hub, KubeHub};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,9 +19,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::budget::{gitwork, text};
 use super::fixture::{Sync, config_map};
+use super::telling::summary;
 use crate::deploy;
 use crate::harness::eventually;
 
@@ -290,6 +296,60 @@ async fn on_a_restored_hub_nothing_is_deleted_and_no_rewind_followed_until_confi
     sync.works(0).delete("db", &DeleteParams::default()).await.unwrap();
     leases.delete(&name, &DeleteParams::default()).await.unwrap();
     assert!(machine().await.is_settled());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_machine_learns_from_the_status_branch_that_the_hub_was_restored() {
+    let sync = Sync::new(1).await;
+    let hub = hub().await;
+    web(&sync, "one");
+    sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "one")))]);
+    let (_reached, reach) = watch::channel(Arc::default());
+    let (running, feed, config) = sync.start_told(reach);
+    let told = StatusBranchConfig { interval_seconds: 1, ..Default::default() };
+    let reporting = Reporting { status_branch: Some(told), ..Reporting::default() };
+    let (stop, stopped) = watch::channel(false);
+    let (mut reporters, metrics) = (JoinSet::new(), Arc::new(Metrics::default()));
+    reporting.start(&config, &feed, &stopped, &mut reporters, &metrics).unwrap();
+    sync.until_value(0, "db", "one").await;
+    let mut backup_of_work = sync.until_value(0, "web", "one").await;
+    let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
+    let name = format!("gitwork-source-{}", sync.id);
+    let backup_of_record = leases.get(&name).await.unwrap().annotations().clone();
+
+    sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "two")))]);
+    running.hint();
+    sync.until_gone(0, "web").await;
+    let moves = hub.record(&sync.id).await.unwrap().unwrap().record.moves;
+    eventually("the status branch to tell of it", Duration::from_secs(60), || async {
+        let told = summary(&sync)?.moves;
+        if told == moves { Ok(()) } else { Err(format!("{told} of {moves}")) }
+    })
+    .await
+    .unwrap();
+    running.stop().await;
+    stop.send_replace(true);
+    while reporters.join_next().await.is_some() {}
+
+    // The hub is restored, and the machine is lost, too.
+    backup_of_work.metadata.resource_version = None;
+    backup_of_work.metadata.uid = None;
+    sync.works(0).create(&Default::default(), &backup_of_work).await.unwrap();
+    let patch = Patch::Merge(json!({"metadata": {"annotations": backup_of_record}}));
+    leases.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    let uid = sync.until_there(0, "web").await.uid();
+    sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "three")))]);
+    let new_machine = || async {
+        let source = sync.source().witnessed_by("gitwork-status");
+        sync.engine(hub.clone(), source).once().await.unwrap().0
+    };
+    new_machine().await;
+    let hold = only_hold(&sync, &new_machine().await, Guard::Restore);
+    sync.until_value(0, "db", "three").await;
+    assert_eq!(sync.until_there(0, "web").await.uid(), uid, "nothing is deleted");
+    done(&gitwork(&sync, &["approve", &hold.approval.hash().to_string()]));
+    assert!(new_machine().await.is_settled());
+    sync.until_gone(0, "web").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,11 @@
 //! From a commit to ManifestWorks on a real API server: the engine, a real Git server, a real hub.
 
+mod adoption;
 mod budget;
 mod deletes;
 mod drift;
 mod events;
+mod fights;
 pub mod fixture;
 mod guards;
 pub mod program;

@@ -19,7 +19,7 @@ use crate::forge::server::{Forge, config};
 use crate::harness::eventually;
 
 /// The summary in the status branch.
-fn summary(sync: &Sync) -> Result<Summary, String> {
+pub fn summary(sync: &Sync) -> Result<Summary, String> {
     let git = git2::Repository::open(sync.repo.path()).unwrap();
     let tip = git.revparse_single("refs/heads/gitwork-status:summary.json");
     let blob = tip.map_err(|error| error.to_string())?.into_blob().unwrap();
