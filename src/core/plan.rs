@@ -414,7 +414,7 @@ impl Reason {
             Self::HeldByRestore { .. } => Some(
                 "the hub was restored from a backup, so that what it has may be what Git once deleted".into(),
             ),
-            Self::HeldByWindow { closed, .. } => Some(closed_text(closed)),
+            Self::HeldByWindow { closed, .. } => Some(closed.to_string()),
             _ => None,
         }
     }
@@ -429,18 +429,6 @@ fn rewind_text(rewind: &Rewind) -> String {
         rewind.to.short(),
         some.join(", ")
     )
-}
-
-fn closed_text(closed: &Closed) -> String {
-    match closed {
-        Closed { until: Some(until), .. } => format!("no window is open for changes until {until}"),
-        Closed { unknown_zone: Some(zone), .. } => {
-            format!(
-                "the windows for changes are in the time zone {zone:?}, which is not known here"
-            )
-        }
-        Closed { .. } => "no window is open for changes, nor will one be within a year".into(),
-    }
 }
 
 impl fmt::Display for Reason {

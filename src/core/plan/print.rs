@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Action, Plan, Reason, Step};
 use crate::core::report::{Paint, Style, count, harmless};
+use crate::core::signature::judge::Refusal;
 use crate::limits;
 
 /// Steps printed; a plan may have hundreds of thousands.
@@ -46,8 +47,13 @@ fn head(plan: &Plan) -> String {
     format!("{}{at}", plan.counts())
 }
 
-/// One line a step, the counts last.
-pub fn text(plan: &Plan, style: Style) -> String {
+/// What is said of a newer commit that nothing is planned for.
+fn refused_text(refusal: &Refusal) -> String {
+    format!("{refusal}; what is planned is the last verified commit")
+}
+
+/// One line a step, the counts last. `refused`: why it is no plan for the newest commit.
+pub fn text(plan: &Plan, refused: Option<&Refusal>, style: Style) -> String {
     let mut out = String::new();
     for step in told(plan).take(STEPS_MAX) {
         let action = step.action();
@@ -64,6 +70,8 @@ pub fn text(plan: &Plan, style: Style) -> String {
     }
     out.extend(rest(plan).map(|rest| rest + "\n"));
     out.extend(held(plan).into_iter().map(|held| style.paint(Paint::Note, held) + "\n"));
+    let refused = refused.map(|refusal| harmless(&refused_text(refusal)));
+    out.extend(refused.map(|why| style.paint(Paint::Bad, why) + "\n"));
     out.push_str(&style.paint(Paint::Strong, head(plan)));
     out.push('\n');
     out
@@ -71,8 +79,9 @@ pub fn text(plan: &Plan, style: Style) -> String {
 
 /// A table, as a comment on a pull request shows it, of at most `limits::COMMENT_CHARS_MAX` bytes; rows that do
 /// not fit are counted. Names are Kubernetes names; text from elsewhere is escaped.
-pub fn markdown(plan: &Plan) -> String {
+pub fn markdown(plan: &Plan, refused: Option<&Refusal>) -> String {
     let mut out = format!("**gitwork plan**: {}\n", head(plan));
+    out.extend(refused.map(|refusal| format!("\n{}\n", cell(&refused_text(refusal)))));
     out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
     if told(plan).next().is_none() {
         return out;
@@ -133,7 +142,7 @@ mod tests {
     fn a_line_tells_work_action_reason_and_folder() {
         let plan = plan(vec![Reason::UpToDate, Reason::Suspended]);
         assert_eq!(
-            text(&plan, Style::Plain),
+            text(&plan, None, Style::Plain),
             "! hold              edge-1/web-1  suspended in Git (clusters/edge-1/web-1)\n1 hold, 1 keep\n"
         );
     }
@@ -141,7 +150,7 @@ mod tests {
     #[test]
     fn markdown_takes_nothing_from_the_outside_for_markup() {
         let owner = Some("<img src=x>|[a](b)".to_owned());
-        let told = markdown(&plan(vec![Reason::Conflict { owner }]));
+        let told = markdown(&plan(vec![Reason::Conflict { owner }]), None);
         assert!(told.contains(r"&lt;img src=x>\|\[a\](b)"), "{told}");
         assert!(!told.contains("<img"), "{told}");
     }
@@ -149,8 +158,8 @@ mod tests {
     #[test]
     fn long_plans_end_with_what_is_left_out() {
         let plan = plan(vec![Reason::Suspended; 5_000]);
-        assert!(text(&plan, Style::Plain).contains("... and 4000 more\n"));
-        let comment = markdown(&plan);
+        assert!(text(&plan, None, Style::Plain).contains("... and 4000 more\n"));
+        let comment = markdown(&plan, None);
         let rows = comment.lines().filter(|line| line.starts_with("| edge-1/")).count();
         assert!(comment.len() <= limits::COMMENT_CHARS_MAX, "{}", comment.len());
         let remark = format!("\n{} rows left out: this comment would be too long.\n", 5_000 - rows);
