@@ -290,7 +290,8 @@ struct Seen {
 /// Looks at the hub, or says why that cannot be done.
 async fn look(args: &HubArgs, key: &WorkKey) -> Result<Seen, String> {
     let client = super::run::client(args).await.map_err(|failure| failure.message)?;
-    let selection = Selection { source: None, cluster: Some(key.cluster.clone()) };
+    let home = args.namespace().to_owned();
+    let selection = Selection { source: None, cluster: Some(key.cluster.clone()), home };
     let fleet = fleet::fleet(&client, &selection).await.map_err(|error| error.to_string())?;
     let reach = fleet::reach_of(&client, &key.cluster).await;
     let hub = KubeHub::new(client).in_namespace(args.namespace());

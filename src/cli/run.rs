@@ -28,6 +28,7 @@ use crate::daemon::http::{self, Health};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::page::{self, Page};
 use crate::daemon::reporters::{self, Reporting};
+use crate::daemon::told::ToldReporter;
 use crate::daemon::transitions::TransitionReporter;
 use crate::daemon::webhook::Webhooks;
 use crate::git::watch::Watch;
@@ -288,6 +289,9 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
         let health = health.clone();
         engine.on_ready(move || health.source_is_ready());
         let feed = engine.listen(reach.clone());
+        let info = page::source_info(&config, &reporting, setup.hub.namespace.as_deref());
+        let told = ToldReporter::new(kube.clone(), info);
+        reporters.spawn(told.run(feed.clone(), engine.trouble(), stop.clone()));
         reporting.start(&config, &feed, &stop, &mut reporters, &metrics).map_err(Failure::new)?;
         if let Some((_, page)) = &page {
             let (feed, trouble) = (feed.clone(), engine.trouble());

@@ -22,6 +22,7 @@ pub mod fleet;
 mod list;
 mod record;
 mod server;
+mod told;
 mod transport;
 mod watch;
 
