@@ -3,7 +3,7 @@
 
 mod checks;
 mod contract;
-mod daemon;
+pub mod daemon;
 mod gitea;
 mod metrics;
 pub mod reporting;

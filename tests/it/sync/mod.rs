@@ -1,6 +1,7 @@
 //! From a commit to ManifestWorks on a real API server: the engine, a real Git server, a real hub.
 
 mod budget;
+mod canary;
 mod deletes;
 mod drift;
 mod events;
@@ -10,4 +11,5 @@ pub mod program;
 mod signatures;
 mod telling;
 mod trouble;
+mod waiting;
 mod writes;
