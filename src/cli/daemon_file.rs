@@ -11,6 +11,7 @@ use crate::core::configfile;
 use crate::core::diagnostic::{Diagnostic, Scope};
 use crate::core::name::RepoPath;
 use crate::core::plan::Policy;
+use crate::core::signature::policy::SignerKeys;
 use crate::core::window::ChangeWindows;
 use crate::daemon::guards::GuardOptions;
 use crate::source::SourceConfig;
@@ -41,13 +42,13 @@ pub fn guards(path: &Path, index: usize, source: &DaemonSource) -> Result<GuardO
     Ok(GuardOptions { policy, rewind: source.rewind, windows: source.windows.clone() })
 }
 
-/// Who has to have signed the commits of a source.
+/// Who has to have signed the commits of a source, by these keys.
 pub fn verification(
     path: &Path,
     index: usize,
     source: &DaemonSource,
+    keys: SignerKeys,
 ) -> Result<Verification, Failure> {
-    let keys = source.signer_keys.clone();
     Verification::new(&source.signers, keys).map_err(|problems| {
         let first = problems.into_iter().next();
         let (pointer, why) = first.map(|found| (found.pointer, found.message)).unwrap_or_default();

@@ -9,6 +9,7 @@ use super::source_args::SourceArgs;
 use super::{Failure, daemon_file};
 use crate::core::config::DaemonSource;
 use crate::core::schema::closest;
+use crate::core::signature::policy::SignerKeys;
 use crate::daemon::guards::GuardOptions;
 use crate::source::SourceConfig;
 use crate::verification::Verification;
@@ -36,7 +37,7 @@ impl ReadArgs {
     /// What the arguments say, checked as far as that needs no network.
     pub fn operated(&self) -> Result<Operated, Failure> {
         match &self.config {
-            Some(file) => self.from_file(file),
+            Some(file) => self.from_file(file, None),
             None => Ok(Operated {
                 config: self.source.config()?,
                 guards: GuardOptions::default(),
@@ -47,9 +48,10 @@ impl ReadArgs {
 
     /// The same, with what other arguments say of signatures.
     pub fn signed_by(&self, signers: &SignerArgs) -> Result<Operated, Failure> {
-        let named = signers.verification()?;
-        let operated = self.operated()?;
-        Ok(Operated { verification: named.or(operated.verification), ..operated })
+        match &self.config {
+            Some(file) => self.from_file(file, signers.keys_over_file()?),
+            None => Ok(Operated { verification: signers.verification()?, ..self.operated()? }),
+        }
     }
 
     /// Whether the arguments say what the source is called on the hub.
@@ -57,17 +59,17 @@ impl ReadArgs {
         self.config.is_some() || self.source.source_id.is_some()
     }
 
-    fn from_file(&self, path: &Path) -> Result<Operated, Failure> {
+    /// `keys` are used in place of the file's.
+    fn from_file(&self, path: &Path, keys: Option<SignerKeys>) -> Result<Operated, Failure> {
         let file = daemon_file::read(path)?;
         let (index, source) = self.choose(path, &file.sources)?;
         let theirs = daemon_file::source_args(source, file.cache.as_deref());
         let mut config = self.over(&theirs)?.config()?;
         config.tenancy = source.policy.clone().into();
-        Ok(Operated {
-            config,
-            guards: daemon_file::guards(path, index, source)?,
-            verification: Some(daemon_file::verification(path, index, source)?),
-        })
+        let keys = keys.unwrap_or_else(|| source.signer_keys.clone());
+        let verification = daemon_file::verification(path, index, source, keys)?;
+        let guards = daemon_file::guards(path, index, source)?;
+        Ok(Operated { config, guards, verification: Some(verification) })
     }
 
     /// The source of the file that is meant, and its index.

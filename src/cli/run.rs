@@ -50,7 +50,7 @@ pub struct RunArgs {
     #[command(flatten)]
     hub: HubArgs,
     /// File with several sources and all that flags can say; `gitwork schema daemon` describes it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["branch", "tag", "semver", "commit", "source_id"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["branch", "tag", "semver", "commit", "source_id", "verify", "allowed_signers", "openpgp_keys"])]
     config: Option<PathBuf>,
     /// Make one pass, wait for nothing, and end: 0 where the hub is as Git wants it
     #[arg(long)]
@@ -193,7 +193,8 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
     for (index, source) in file.sources.iter().enumerate() {
         let config = daemon_file::source_config(path, index, source, file.cache.as_deref())?;
         let guards = daemon_file::guards(path, index, source)?;
-        let verification = daemon_file::verification(path, index, source)?;
+        let verification =
+            daemon_file::verification(path, index, source, source.signer_keys.clone())?;
         let options = engine_options(source.interval_seconds, guards, file.concurrency);
         let reporting = Reporting {
             commit_status: source.commit_status.clone(),

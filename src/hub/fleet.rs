@@ -61,6 +61,12 @@ pub struct Selection {
     pub home: String,
 }
 
+impl Default for Selection {
+    fn default() -> Self {
+        Self { source: None, cluster: None, home: super::NAMESPACE.into() }
+    }
+}
+
 impl Selection {
     /// The Leases that tell of sources.
     fn told(&self) -> String {

@@ -106,9 +106,15 @@ fn the_daemons_file_says_what_is_read_unless_flags_do() {
     let broken = run(elsewhere, &["plan", "--config", broken.to_str().unwrap(), "--base", "HEAD"]);
     assert_eq!(code(&broken), Some(1));
     assert!(err(&broken).contains("sources[0].windows.timeZone"), "{}", err(&broken));
-    let both = ["plan", "--config", &file, "--allowed-signers", "keys", "--base", "HEAD"];
+    let both = ["run", "--config", &file, "--allowed-signers", "keys", "--once"];
     assert_eq!(code(&run(elsewhere, &both)), Some(2));
-    assert_eq!(code(&run(clone.path(), &["plan", "--verify", "commits", "--base", "HEAD"])), Some(2));
+    let verify =
+        ["plan", "--config", &file, "--source-id", "two", "--verify", "merges", "--base", "HEAD"];
+    assert_eq!(code(&run(elsewhere, &verify)), Some(2));
+    assert_eq!(
+        code(&run(clone.path(), &["plan", "--verify", "commits", "--base", "HEAD"])),
+        Some(2)
+    );
 }
 
 /// A repository of signed and unsigned commits, and the operator's keys.
@@ -124,7 +130,8 @@ impl Signed {
         let folder = tempfile::tempdir().unwrap();
         let repo = Repo::create(&folder.path().join("fleet.git"));
         let [ann, bob] = [(); 2].map(|()| SshKey::new("ed25519", None));
-        let keys = ann.line("ann@release.example.com", "") + &bob.line("bob@release.example.com", "");
+        let keys =
+            ann.line("ann@release.example.com", "") + &bob.line("bob@release.example.com", "");
         write(folder.path(), "allowed_signers", &keys);
         Self { folder, repo, ann, bob }
     }
@@ -213,19 +220,17 @@ fn the_policy_that_judges_a_range_is_that_of_its_base() {
     let head = signed.repo.commit_signed("main", &[], &signed.bob);
     let found = json_of(&signed.plan([base, head], &[&given[..], &["-o", "json"]].concat()));
     assert_eq!(found["signatures"]["verdict"], "verified", "{found}");
-    // The daemon's file says the same.
-    let (_kept, file) = daemon_file(&json!([{
-        "id": "fleet", "repo": signed.repo.path(), "signerKeys": { "allowedSigners": [keys] },
-    }]));
-    let range = ["--base", &base.to_string(), "--head", &head.to_string()];
-    let cache = signed.folder.path().join("other-cache");
-    let output = gitwork(&["plan", "--config", &file, "-o", "json", "--branch", "main"])
-        .args(range)
-        .arg("--cache")
-        .arg(cache)
-        .output()
-        .unwrap();
-    assert_eq!(json_of(&output)["signatures"]["verdict"], "verified", "{}", err(&output));
+    // The daemon's file says the same, and its keys may lie elsewhere here.
+    let range = ["--base", &base.to_string(), "--head", &head.to_string(), "--branch", "main"];
+    for (named, more) in [(keys.as_str(), &[][..]), ("/not/here", &given[..])] {
+        let (_kept, file) = daemon_file(&json!([{
+            "id": "fleet", "repo": signed.repo.path(), "signerKeys": { "allowedSigners": [named] },
+        }]));
+        let cache = signed.folder.path().join("other-cache");
+        let mut command = gitwork(&["plan", "--config", &file, "-o", "json"]);
+        let output = command.args(range).args(more).arg("--cache").arg(cache).output().unwrap();
+        assert_eq!(json_of(&output)["signatures"]["verdict"], "verified", "{}", err(&output));
+    }
 }
 
 #[test]
@@ -236,7 +241,15 @@ fn a_plan_tells_what_waits_for_a_window_and_until_when_and_what_is_over_the_budg
     let git = |arguments: &[&str]| {
         let name = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"];
         let mut command = std::process::Command::new("git");
-        assert!(command.args(name).args(arguments).current_dir(clone.path()).status().unwrap().success());
+        assert!(
+            command
+                .args(name)
+                .args(arguments)
+                .current_dir(clone.path())
+                .status()
+                .unwrap()
+                .success()
+        );
     };
     git(&["add", "."]);
     git(&["commit", "-q", "-m", "windows"]);

@@ -300,6 +300,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_of_works_is_news_and_ends_with_what_was_told() {
+        use crate::core::status::told::{Told, ToldWork};
+        let work = |work: &str, state: &str| ToldWork {
+            cluster: "edge-1".into(),
+            work: work.into(),
+            state: state.into(),
+            ..ToldWork::default()
+        };
+        let says = |works: Vec<ToldWork>| {
+            let told = Told { works, ..Told::default() };
+            Change::Told(vec![ToldSource { source: "fleet".into(), told }])
+        };
+        let ours = |name: &str| match tree(name, "True", 1) {
+            Change::Set(mut tree) => {
+                tree.work.source = Some("fleet".into());
+                Change::Set(tree)
+            }
+            other => other,
+        };
+        let mut live = Live::new(false);
+        // What is told before the first list is complete waits for it.
+        assert!(live.apply(says(vec![work("web", "held"), work("new", "held")])).is_empty());
+        live.apply(ours("web"));
+        let news = told(&live.apply(Change::Listed));
+        assert_eq!(news, ["web  - held", "new  - held"]);
+        assert!(live.apply(ours("web")).is_empty(), "the same as before");
+        let news = told(&live.apply(says(vec![work("web", "suspended")])));
+        assert_eq!(news, ["new  held -", "web  held suspended"]);
+        assert_eq!(told(&live.apply(says(Vec::new()))), ["web  suspended applied"]);
+    }
+
+    #[test]
     fn a_new_list_tells_what_changed_since_the_last() {
         let mut live = Live::new(false);
         for name in ["a", "b"] {

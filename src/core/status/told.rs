@@ -285,3 +285,162 @@ pub fn one(
     }
     Some(tree)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::digest::Digest;
+    use crate::core::name::{ClusterName, SourceId, WorkName};
+    use crate::core::plan::Guard;
+    use crate::core::status::source::HeldChanges;
+    use crate::core::status::view::StatusView;
+
+    const NOON: &str = "2026-11-20T12:00:00Z";
+
+    fn key(cluster: &str, work: &str) -> WorkKey {
+        WorkKey {
+            cluster: ClusterName::parse(cluster).unwrap(),
+            work: WorkName::parse(work).unwrap(),
+        }
+    }
+
+    fn info() -> SourceInfo {
+        SourceInfo {
+            id: SourceId::parse("fleet").unwrap(),
+            repository: "https://git.example/fleet.git".into(),
+            reference: "branch main".into(),
+            arguments: vec!["--source-id".into(), "fleet".into()],
+            pages: None,
+        }
+    }
+
+    fn state(state: State, why: Option<&str>) -> WorkState {
+        WorkState {
+            state,
+            since: NOON.parse().unwrap(),
+            why: why.map(str::to_owned),
+            code: why.map(|_| "Because"),
+            uid: None,
+            path: None,
+            commit: None,
+            view: StatusView::default(),
+        }
+    }
+
+    fn status(works: Vec<(WorkKey, WorkState)>) -> SourceStatus {
+        SourceStatus {
+            source: info().id,
+            commit: None,
+            works: works.into_iter().collect(),
+            unreachable: BTreeSet::new(),
+            errors: 0,
+            first_error: None,
+            findings: Vec::new(),
+            held: vec![HeldChanges {
+                guard: Guard::Budget,
+                hash: Digest::of(b"plan"),
+                works: 2,
+                reason: "too many".into(),
+            }],
+        }
+    }
+
+    fn told(works: Vec<(WorkKey, WorkState)>) -> Told {
+        Told::of(Some(&status(works)), None, &info(), None, NOON.parse().unwrap())
+    }
+
+    fn shown(cluster: &str, work: &str, source: &str) -> WorkTree {
+        ToldWork { cluster: cluster.into(), work: work.into(), ..ToldWork::default() }.alone(source)
+    }
+
+    #[test]
+    fn only_what_the_hub_does_not_show_by_itself_is_told() {
+        let one = told(vec![
+            (key("a", "applied"), state(State::Applied, None)),
+            (key("a", "pending"), state(State::Pending, Some("changed in Git"))),
+            (key("a", "agent-failed"), state(State::Failed, None)),
+            (key("a", "held"), state(State::Held, Some("removed from Git"))),
+            (key("b", "refused"), state(State::Failed, Some("the hub refuses it"))),
+            (key("b", "suspended"), state(State::Suspended, Some("suspended"))),
+        ]);
+        let names: Vec<&str> = one.works.iter().map(|work| work.work.as_str()).collect();
+        assert_eq!(names, ["held", "refused", "suspended"]);
+        let hash = Digest::of(b"plan");
+        let source = ToldSource { source: "fleet".into(), told: one.clone() };
+        assert_eq!(
+            source.lines(),
+            [format!(
+                "source fleet: 2 works held (budget) since 2026-11-20T12:00:00Z: too many; to let just these through: \
+                 gitwork approve {hash} --source-id fleet"
+            )]
+        );
+        assert_eq!(Told::read(&one.text()), Ok(one.clone()));
+        let later = Told { at: None, commit: None, ..one.clone() };
+        assert!(one.says(&later) && !one.says(&Told { trouble: Some("x".into()), ..later }));
+    }
+
+    #[test]
+    fn it_is_bounded_and_says_what_is_left_out() {
+        let why = "x".repeat(1_000);
+        let works =
+            (0..10_000).map(|n| (key("a", &format!("w{n}")), state(State::Held, Some(&why))));
+        let one = told(works.collect());
+        assert!(one.text().len() <= limits::TOLD_BYTES_MAX, "{}", one.text().len());
+        assert_eq!(one.works.len() + one.works_left_out, 10_000);
+        assert!(one.works.len() > 100, "{}", one.works.len());
+        let lines = ToldSource { source: "fleet".into(), told: one }.lines();
+        assert!(lines.last().unwrap().contains("more works are held"), "{lines:?}");
+        let huge = "x".repeat(limits::RECORD_BYTES_MAX + 1);
+        assert!(matches!(Told::read(&huge), Err(RecordError::TooLarge { .. })));
+        assert!(matches!(Told::read("7"), Err(RecordError::Form(_))));
+    }
+
+    #[test]
+    fn what_is_not_known_yet_stays_as_it_was_told() {
+        let before = told(vec![(key("a", "held"), state(State::Held, Some("why")))]);
+        let now = Told::of(None, Some("no network"), &info(), Some(&before), NOON.parse().unwrap());
+        assert_eq!((&now.works, &now.holds), (&before.works, &before.holds));
+        let lines = ToldSource { source: "fleet".into(), told: now }.lines();
+        assert_eq!(lines.first().map(String::as_str), Some("source fleet: no network"));
+    }
+
+    #[test]
+    fn works_are_marked_and_those_that_the_hub_does_not_have_are_added() {
+        let all = [ToldSource {
+            source: "fleet".into(),
+            told: told(vec![
+                (key("a", "web"), state(State::Held, Some("removed"))),
+                (key("a", "taken"), state(State::Failed, Some("the name is taken"))),
+                (key("b", "new"), state(State::Suspended, Some("suspended"))),
+            ]),
+        }];
+        let mut trees = vec![shown("a", "web", "fleet"), shown("a", "taken", "other")];
+        trees[0].work.manifests = 3;
+        apply(&all, &mut trees);
+        let told: Vec<String> = trees
+            .iter()
+            .map(|tree| {
+                let work = &tree.work;
+                let source = work.source.as_deref().unwrap_or_default();
+                format!("{}/{} {source} {} {}", work.cluster, work.work, work.state, work.manifests)
+            })
+            .collect();
+        let expected = [
+            "a/taken other pending 0",
+            "a/taken fleet failed 0",
+            "a/web fleet held 3",
+            "b/new fleet suspended 0",
+        ];
+        assert_eq!(told, expected);
+        let taken = ("a".to_owned(), "taken".to_owned());
+        let other = shown("a", "taken", "other");
+        assert_eq!(one(&all, &taken, Some(&other)), Some(other));
+        assert_eq!(one(&all, &taken, None).unwrap().work.state, State::Failed);
+        assert_eq!(one(&all, &("z".into(), "z".into()), None), None);
+        // A state that this version does not know is not shown as another one.
+        let strange = ToldWork { state: "gone".into(), ..all[0].told.works[0].clone() };
+        let mut tree = shown("a", "web", "fleet");
+        strange.mark(&mut tree);
+        assert_eq!(tree, shown("a", "web", "fleet"));
+    }
+}

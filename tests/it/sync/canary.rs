@@ -1,6 +1,8 @@
 //! Values of Secrets and of credentials are in nothing that gitwork tells: each of its outputs is looked through, on a
 //! real hub, with what succeeds, what the hub refuses and what cannot be read.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,19 +25,28 @@ use crate::harness::eventually;
 const CANARY: &str = "c4n4ry-finch";
 
 fn secret(name: &str, fields: &str) -> String {
-    format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: default}}\n{fields}\n")
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: default}}\n{fields}\n"
+    )
 }
 
 /// Secrets of every kind, of which some cannot be applied or read.
 fn files(turn: usize) -> Vec<(usize, &'static str, String)> {
     let (plain, coded) = (format!("{CANARY}-{turn}"), STANDARD.encode(format!("{CANARY}-{turn}")));
     vec![
-        (0, "web/fine.yaml", secret("fine", &format!("data: {{password: {coded}}}\nstringData: {{user: {plain}}}"))),
+        (
+            0,
+            "web/fine.yaml",
+            secret("fine", &format!("data: {{password: {coded}}}\nstringData: {{user: {plain}}}")),
+        ),
         (0, "web/map.yaml", config_map("map", &turn.to_string())),
-        // The hub refuses the work: labels are no place for this.
         (0, "refused/a.yaml", secret("a", &format!("stringData: {{password: {plain}}}"))),
         (0, "refused/work.yaml", format!("labels: {{team: {:?}}}\n", "x".repeat(64))),
-        (0, "twice/a.yaml", secret("a", &format!("stringData: {{a: {plain}}}\nstringData: {{a: {plain}}}"))),
+        (
+            0,
+            "twice/a.yaml",
+            secret("a", &format!("stringData: {{a: {plain}}}\nstringData: {{a: {plain}}}")),
+        ),
         (0, "broken/a.yaml", secret("a", &format!("stringData: {{a: [{plain}\n b"))),
         (0, "field/a.yaml", secret("a", &format!("stringDat: {{a: {plain}}}"))),
         (0, "list/a.yaml", secret("a", &format!("data: [{plain}]"))),
@@ -58,7 +69,9 @@ fn canaries(sync: &Sync) -> Vec<String> {
     let whole = [STANDARD.encode(CANARY), STANDARD.encode(format!("{CANARY}-1"))];
     // The end of a Base64 text depends on what follows.
     let coded = whole.into_iter().map(|text| text.get(..14).unwrap().to_owned());
-    keys.chain(coded).chain([CANARY.to_owned(), TOKEN.to_owned(), "git-canary".to_owned()]).collect()
+    keys.chain(coded)
+        .chain([CANARY.to_owned(), TOKEN.to_owned(), "git-canary".to_owned()])
+        .collect()
 }
 
 /// All files below a folder, as text.
@@ -119,6 +132,19 @@ async fn agent_blabs(sync: &Sync) {
     sync.works(0).patch_status("web", &params, &Patch::Merge(status)).await.unwrap();
 }
 
+/// What the page is told of everything, at the beginning of its stream.
+async fn first_event(page: SocketAddr) -> String {
+    let read = move || {
+        let mut stream = TcpStream::connect(page).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write!(stream, "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line == "event: whole"));
+        lines.next().unwrap()
+    };
+    tokio::task::spawn_blocking(read).await.unwrap()
+}
+
 /// What the commands say.
 fn commands(sync: &Sync, base: &str) -> Vec<(String, String)> {
     let cluster = sync.clusters[0].as_str();
@@ -152,7 +178,10 @@ fn commands(sync: &Sync, base: &str) -> Vec<(String, String)> {
             command.args(["--repo", &sync.server.url("fleet.git"), "--branch", "main", "--cache"]);
             command.arg(sync.folder.path().join("cli-cache")).output().unwrap()
         };
-        told.push((format!("{arguments:?}"), super::budget::text(&[output.stdout, output.stderr].concat())));
+        told.push((
+            format!("{arguments:?}"),
+            super::budget::text(&[output.stdout, output.stderr].concat()),
+        ));
     }
     for arguments in [
         &["status"][..],
@@ -163,7 +192,10 @@ fn commands(sync: &Sync, base: &str) -> Vec<(String, String)> {
         &["tree", "-o", "yaml"],
     ] {
         let output = crate::views::view(sync, arguments).output().unwrap();
-        told.push((format!("{arguments:?}"), super::budget::text(&[output.stdout, output.stderr].concat())));
+        told.push((
+            format!("{arguments:?}"),
+            super::budget::text(&[output.stdout, output.stderr].concat()),
+        ));
     }
     told
 }
@@ -219,7 +251,8 @@ async fn no_value_of_a_secret_is_in_any_output() {
     let events: Api<Event> = Api::namespaced(sync.hub.client(), &sync.clusters[0]);
     let events = eventually("an Event", Duration::from_secs(120), || async {
         let all = events.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
-        if all.items.is_empty() { Err("there is none") } else { Ok(all.items) }.map_err(str::to_owned)
+        if all.items.is_empty() { Err("there is none") } else { Ok(all.items) }
+            .map_err(str::to_owned)
     });
     let events = events.await.unwrap();
     let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
@@ -234,12 +267,11 @@ async fn no_value_of_a_secret_is_in_any_output() {
 
     let metrics = get(daemon.address("listening for probes").await, "/metrics").await;
     let page = daemon.address("the status page").await;
-    let detail = format!("/work?source={}&cluster={}&work=web", sync.id, sync.clusters[0]);
-    let detail: &'static str = detail.leak();
+    let detail = format!("/api/works/{}/{}/web", sync.id, sync.clusters[0]);
     let mut outputs = vec![
         ("metrics".to_owned(), metrics),
-        ("page".to_owned(), get(page, "/").await),
-        ("page's detail".to_owned(), get(page, detail).await),
+        ("page".to_owned(), first_event(page).await),
+        ("page's detail".to_owned(), get(page, detail.leak()).await),
         ("status branch".to_owned(), branch),
         ("Events".to_owned(), serde_json::to_string(&events).unwrap()),
         ("told on the hub".to_owned(), told),
@@ -260,7 +292,7 @@ async fn no_value_of_a_secret_is_in_any_output() {
     }
     // They would have been found: what changes is told by its key alone.
     let plan = outputs.iter().find(|(name, _)| name.contains("\"--head\", \"main\"]")).unwrap();
-    for words in ["data.password", "stringData.user", "data.value: 1 -> 2"] {
+    for words in ["data.password", "stringData.user", "data.value: \"1\" -> \"2\""] {
         assert!(plan.1.contains(words), "{words}: {}", plan.1);
     }
     // Nor are the daemon's own files anything else than a mirror of the repository.

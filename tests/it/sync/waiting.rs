@@ -10,6 +10,7 @@ use super::budget::{gitwork, text};
 use super::fixture::{Sync, config_map, works};
 use crate::cli::{code, err, out};
 use crate::forge::daemon::Daemon;
+use crate::forge::server::Forge;
 use crate::git_server::signing::SshKey;
 use crate::harness::eventually;
 use crate::views::{Following, view};
@@ -52,7 +53,14 @@ async fn status_tells_what_is_held_and_what_lets_it_through_until_it_is() {
         (0, "db/cm.yaml", Some(&config_map("db", "one"))),
         (1, "web/cm.yaml", Some(&config_map("web", "one"))),
     ]);
-    let daemon = Daemon::start(&sync, &config(&sync, &json!({}))).await;
+    let forge = Forge::start().await;
+    let token = sync.folder.path().join("token");
+    std::fs::write(&token, "t\n").unwrap();
+    let told = json!({ "commitStatus": {
+        "provider": "gitea", "repository": "acme/fleet", "apiUrl": format!("http://{}", forge.address),
+        "tokenFile": token,
+    } });
+    let daemon = Daemon::start(&sync, &config(&sync, &told)).await;
     sync.until_value(0, "web", "one").await;
     sync.until_value(1, "web", "one").await;
     let free = view(&sync, &["status", "--exit-code"]).output().unwrap();
@@ -81,25 +89,38 @@ async fn status_tells_what_is_held_and_what_lets_it_through_until_it_is() {
     })
     .await;
     let source = &status["sources"][0];
-    assert_eq!((&source["source"], &source["holds"][0]["guard"]), (&json!(sync.id.as_str()), &json!("budget")));
+    assert_eq!(
+        (&source["source"], &source["holds"][0]["guard"]),
+        (&json!(sync.id.as_str()), &json!("budget"))
+    );
     for name in ["web", "db"] {
         let work = work(&status, held, name);
-        assert_eq!((&work["state"], &work["reason"]), (&json!("held"), &json!("HeldByBudget")), "{work}");
+        assert_eq!(
+            (&work["state"], &work["reason"]),
+            (&json!("held"), &json!("HeldByBudget")),
+            "{work}"
+        );
     }
     let suspended = work(&status, other, "web");
-    assert_eq!((&suspended["state"], &suspended["reason"]), (&json!("suspended"), &json!("Suspended")));
+    assert_eq!(
+        (&suspended["state"], &suspended["reason"]),
+        (&json!("suspended"), &json!("Suspended"))
+    );
     let taken = work(&status, other, "taken");
     assert_eq!((&taken["reason"], &taken["manifests"]), (&json!("Conflict"), &json!(0)), "{taken}");
     following.until(&format!("{held}/db pending -> held"));
 
     let hash = source["holds"][0]["hash"].as_str().unwrap().to_owned();
-    let command = format!("gitwork approve {hash} --repo {} --branch main", sync.server.url("fleet.git"));
+    let command =
+        format!("gitwork approve {hash} --repo {} --branch main", sync.server.url("fleet.git"));
     for arguments in [&["status"][..], &["status", "-o", "wide"], &["tree", "--exit-code"]] {
         let output = view(&sync, arguments).output().unwrap();
         let wanted = if arguments.contains(&"--exit-code") { 4 } else { 0 };
         assert_eq!(code(&output), Some(wanted), "{}", err(&output));
         let shown = out(&output);
-        for words in [&command, "2 works held (budget)", "nothing that the source has on the cluster"] {
+        for words in
+            [&command, "2 works held (budget)", "nothing that the source has on the cluster"]
+        {
             assert!(shown.contains(words), "{words}: {shown}");
         }
     }
@@ -108,6 +129,13 @@ async fn status_tells_what_is_held_and_what_lets_it_through_until_it_is() {
     assert_eq!(only["works"].as_array().unwrap().len(), 2, "{only}");
     let series = format!("gitwork_held_works{{source=\"{}\",guard=\"budget\"}}", sync.id);
     daemon.until_metric(&series, |works| works == 2.0).await;
+    eventually("the hold in the commit status", DEADLINE, || async {
+        let seen = forge.seen();
+        let last = seen.last().ok_or("there is none")?.body["description"].to_string();
+        if last.contains("1 held") { Ok(()) } else { Err(last) }
+    })
+    .await
+    .unwrap();
     let plan = gitwork(&sync, &["plan", "--exit-code"]);
     assert_eq!(plan.status.code(), Some(4), "{}", text(&plan.stderr));
     assert!(text(&plan.stdout).contains(&hash), "{}", text(&plan.stdout));
@@ -144,7 +172,15 @@ async fn an_unsigned_commit_is_shown_as_waiting_until_its_key_is_in_the_file() {
     let first = set("one", &ann);
     let log = sync.folder.path().join("run.log");
     let child = std::process::Command::new(env!("CARGO_BIN_EXE_gitwork"))
-        .args(["run", "--repo", &sync.server.url("fleet.git"), "--branch", "main", "--interval", "1"])
+        .args([
+            "run",
+            "--repo",
+            &sync.server.url("fleet.git"),
+            "--branch",
+            "main",
+            "--interval",
+            "1",
+        ])
         .args(["--source-id", sync.id.as_str(), "--verify", "commits", "--allowed-signers"])
         .arg(&keys)
         .arg("--cache")
@@ -159,11 +195,14 @@ async fn an_unsigned_commit_is_shown_as_waiting_until_its_key_is_in_the_file() {
 
     let second = set("two", &bob);
     let status = until_status(&sync, "the refusal", |status| {
-        status["sources"][0]["trouble"].as_str().is_some_and(|why| why.contains(&second.to_string()))
+        status["sources"][0]["trouble"]
+            .as_str()
+            .is_some_and(|why| why.contains(&second.to_string()))
     })
     .await;
     let why = status["sources"][0]["trouble"].as_str().unwrap();
-    for words in ["is not verified", "signers.verify: commits of the operator", &bob.fingerprint()] {
+    for words in ["is not verified", "signers.verify: commits of the operator", &bob.fingerprint()]
+    {
         assert!(why.contains(words), "{words}: {why}");
     }
     let gate = view(&sync, &["status", "--exit-code"]).output().unwrap();
