@@ -179,7 +179,7 @@ impl Source {
     /// does not count, nor is it kept. A folder on disk is read as it is.
     pub fn judged_by(self, verification: Verification) -> Self {
         let is_git = matches!(self.config.repository, Repository::Git { .. });
-        Self { verification: is_git.then_some(verification), ..self }
+        Self { verification: is_git.then(|| verification.on_trial()), ..self }
     }
 
     /// What the daemon would say of the signatures of what is new from `base` to `head`, taking `base` for verified;

@@ -32,20 +32,12 @@ use crate::verification::Verification;
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    #[command(flatten)]
-    source: ReadArgs,
-    #[command(flatten)]
-    signers: SignerArgs,
     /// Compare with this revision instead of the hub; needs no cluster and no credentials
     #[arg(long, value_name = "REVISION")]
     base: Option<String>,
     /// The revision to compare with --base [default: the folder as it is on disk, or the ref]
     #[arg(long, value_name = "REVISION", requires = "base")]
     head: Option<String>,
-    #[command(flatten)]
-    filter: FilterArgs,
-    #[command(flatten)]
-    hub: HubArgs,
     /// Form of the output; markdown fits into a comment on a pull request
     #[arg(short, long, value_enum, default_value_t = PlanFormat::Text)]
     output: PlanFormat,
@@ -62,6 +54,14 @@ pub struct PlanArgs {
     /// Plan for this time, for change windows; as in 2026-12-24T18:00:00Z [default: now]
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
+    #[command(flatten)]
+    source: ReadArgs,
+    #[command(flatten)]
+    signers: SignerArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    hub: HubArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

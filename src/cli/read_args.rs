@@ -16,12 +16,12 @@ use crate::verification::Verification;
 
 #[derive(Debug, Clone, Args)]
 pub struct ReadArgs {
-    #[command(flatten)]
-    source: SourceArgs,
     /// File of `gitwork run --config`: its source is read, as the daemon would, with its `policy`. --source-id names
     /// one of several; --repo reads a clone of it instead, as of a pull request
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
 }
 
 /// A source, and what an operator has set for it.

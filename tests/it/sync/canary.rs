@@ -21,6 +21,9 @@ use crate::forge::server::{Forge, TOKEN};
 use crate::git_server::Access;
 use crate::harness::eventually;
 
+/// A machine may be busy with other tests.
+const DEADLINE: Duration = Duration::from_secs(300);
+
 /// No other text of a run holds these letters.
 const CANARY: &str = "c4n4ry-finch";
 
@@ -237,19 +240,19 @@ async fn no_value_of_a_secret_is_in_any_output() {
     .await;
     agent_blabs(&sync).await;
     // Once it is told everywhere that the agent failed, all has been told.
-    let branch = eventually("the status branch", Duration::from_secs(120), || async {
+    let branch = eventually("the status branch", DEADLINE, || async {
         let all = status_branch(&sync)?;
         if all.contains("Secret default/fine") { Ok(all) } else { Err(all) }
     });
     let branch = branch.await.unwrap();
-    eventually("the commit status", Duration::from_secs(120), || async {
+    eventually("the commit status", DEADLINE, || async {
         let all: Vec<String> = forge.seen().iter().map(|one| one.body.to_string()).collect();
         if all.iter().any(|one| one.contains("failed")) { Ok(()) } else { Err(all.join("\n")) }
     })
     .await
     .unwrap();
     let events: Api<Event> = Api::namespaced(sync.hub.client(), &sync.clusters[0]);
-    let events = eventually("an Event", Duration::from_secs(120), || async {
+    let events = eventually("an Event", DEADLINE, || async {
         let all = events.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
         if all.items.is_empty() { Err("there is none") } else { Ok(all.items) }
             .map_err(str::to_owned)
@@ -257,7 +260,7 @@ async fn no_value_of_a_secret_is_in_any_output() {
     let events = events.await.unwrap();
     let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
     let ours = ListParams::default().labels(&format!("gitwork.dev/source={}", sync.id));
-    let told = eventually("what is told on the hub", Duration::from_secs(120), || async {
+    let told = eventually("what is told on the hub", DEADLINE, || async {
         let all = leases.list(&ours).await.map_err(|why| why.to_string())?;
         let all = serde_json::to_string(&all.items).unwrap();
         if all.contains("refused") { Ok(all) } else { Err(all) }
