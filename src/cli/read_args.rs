@@ -37,7 +37,7 @@ impl ReadArgs {
     /// What the arguments say, checked as far as that needs no network.
     pub fn operated(&self) -> Result<Operated, Failure> {
         match &self.config {
-            Some(file) => self.from_file(file, None),
+            Some(file) => self.in_file(file, None),
             None => Ok(Operated {
                 config: self.source.config()?,
                 guards: GuardOptions::default(),
@@ -49,7 +49,7 @@ impl ReadArgs {
     /// The same, with what other arguments say of signatures.
     pub fn signed_by(&self, signers: &SignerArgs) -> Result<Operated, Failure> {
         match &self.config {
-            Some(file) => self.from_file(file, signers.keys_over_file()?),
+            Some(file) => self.in_file(file, signers.keys_over_file()?),
             None => Ok(Operated { verification: signers.verification()?, ..self.operated()? }),
         }
     }
@@ -60,7 +60,7 @@ impl ReadArgs {
     }
 
     /// `keys` are used in place of the file's.
-    fn from_file(&self, path: &Path, keys: Option<SignerKeys>) -> Result<Operated, Failure> {
+    fn in_file(&self, path: &Path, keys: Option<SignerKeys>) -> Result<Operated, Failure> {
         let file = daemon_file::read(path)?;
         let (index, source) = self.choose(path, &file.sources)?;
         let theirs = daemon_file::source_args(source, file.cache.as_deref());
