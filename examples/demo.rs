@@ -361,8 +361,10 @@ impl Demo {
             .await?;
             println!("   {name}: {told}");
         }
-        let of =
-            |cluster: &str| Selection { source: None, cluster: ClusterName::parse(cluster).ok() };
+        let of = |cluster: &str| Selection {
+            cluster: ClusterName::parse(cluster).ok(),
+            ..Selection::default()
+        };
         let seen = fleet::fleet(&self.hub.client(), &of(MANAGED[0])).await?;
         let objects = seen.works.iter().flat_map(|tree| &tree.objects);
         for object in objects.filter(|object| !object.feedback.is_empty()) {

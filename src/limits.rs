@@ -46,6 +46,12 @@ pub const DIRECTIVES_POLL: Duration = Duration::from_secs(10);
 pub const DIRECTIVES_RETRY: Duration = Duration::from_secs(2);
 /// A source's record on the hub: an annotation, of which all of an object's have 256 KiB at most.
 pub const RECORD_BYTES_MAX: usize = 200 * 1024;
+/// What the daemon tells of a source on the hub: some hundred works with their reasons. It is written whole at each change.
+pub const TOLD_BYTES_MAX: usize = 64 * 1024;
+/// Between two writes of it, so that what changes all the time costs the hub little.
+pub const TOLD_PAUSE: Duration = Duration::from_secs(3);
+/// After the hub did not take it.
+pub const TOLD_RETRY: Duration = Duration::from_secs(60);
 /// Applied commits that one record says were left behind: 43 bytes each.
 pub const ABANDONED_MAX: usize = 4_000;
 /// Change windows of one file. A calendar that needs more is better kept as a list of days.

@@ -14,6 +14,7 @@ use crate::core::digest::Digest;
 use crate::core::kinds::KindIndex;
 use crate::core::name::{CommitId, NameError, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::core::plan::{Departed, LastStood};
+use crate::core::review::Signatures;
 use crate::core::signature::judge::Refusal;
 use crate::core::snapshot::{ObjectError, Snapshot};
 use crate::core::tenancy::Tenancy;
@@ -24,7 +25,7 @@ use crate::git::{
     self, CommitFacts, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
     MirrorLimits, PushError, Reference, Remote, Witness, history,
 };
-use crate::verification::{Verification, VerifyError};
+use crate::verification::{self, Verification, VerifyError};
 
 /// What is needed to read a source.
 #[derive(Debug, Clone)]
@@ -212,6 +213,52 @@ impl Source {
             }
         }
         Ok(self)
+    }
+
+    /// Reads verified commits only from now on, by what the hub says was applied: what was found verified on this machine
+    /// does not count, nor is it kept. A folder on disk is read as it is.
+    pub fn judged_by(self, verification: Verification) -> Self {
+        let is_git = matches!(self.config.repository, Repository::Git { .. });
+        Self { verification: is_git.then(|| verification.on_trial()), ..self }
+    }
+
+    /// What the daemon would say of the signatures of what is new from `base` to `head`, taking `base` for verified;
+    /// `None` where nobody asks for any. Without `head` it is what was read last, or of a folder on disk the commit that is
+    /// checked out.
+    pub fn judge(
+        &self,
+        verification: &mut Verification,
+        base: &str,
+        head: Option<&str>,
+        cancel: &AtomicBool,
+    ) -> Result<Option<Signatures>, ReadError> {
+        let last = self.last.as_ref().and_then(|last| last.desired.commit);
+        match &self.origin {
+            Origin::Mirror { mirror, .. } => {
+                let head = head.map(|head| mirror.resolve(head)).transpose()?.or(last);
+                let head = head.map_or_else(|| mirror.resolve("HEAD"), Ok)?;
+                let range = [mirror.resolve(base)?, head];
+                let (git, path) = (mirror.repository(), &self.config.path);
+                Ok(verification.judge_range(git, path, range, cancel)?)
+            }
+            Origin::Directory(directory) => {
+                let local = LocalRepository::discover(directory.root())?;
+                let git = local.repository();
+                let range = [git.resolve(base)?, git.resolve(head.unwrap_or("HEAD"))?];
+                Ok(verification.judge_range(git, local.path(), range, cancel)?)
+            }
+        }
+    }
+
+    /// Whether `gitwork.yaml` of a commit asks for signatures; never where the source is a folder on disk.
+    pub fn asks_for_signatures(&self, commit: CommitId) -> Result<bool, ReadError> {
+        match &self.origin {
+            Origin::Mirror { mirror, .. } => {
+                let path = &self.config.path;
+                Ok(verification::asks_for_signatures(mirror.repository(), path, commit)?)
+            }
+            Origin::Directory(_) => Ok(false),
+        }
     }
 
     /// Whether it has to be told what of it was applied, before it can be read.

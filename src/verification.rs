@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 
 use crate::core::layout;
 use crate::core::name::{CommitId, RepoPath};
+use crate::core::review::Signatures;
 use crate::core::signature::judge::{CheckedCommit, FileState, Range, Refusal, judge};
 use crate::core::signature::policy::{Asker, Policy, PolicyProblem, SignerKeys, SignerPolicy};
 use crate::core::signature::{Keyring, Moments, SignatureError, Signer};
@@ -56,6 +57,8 @@ pub struct Verification {
     verified: Option<CommitId>,
     /// Commits that the hub says were applied; they count where the last verified one is not known.
     applied: BTreeSet<CommitId>,
+    /// The newest commit that was applied is taken for the last verified one: nothing is done by what is found.
+    is_trial: bool,
     /// What of the key files was told to be left out.
     told: Vec<String>,
 }
@@ -74,8 +77,15 @@ impl Verification {
             memory: None,
             verified: None,
             applied: BTreeSet::new(),
+            is_trial: false,
             told: Vec::new(),
         }
+    }
+
+    /// Only to tell what would be found: commits that were verified later than what was applied are found again on the
+    /// way to the head.
+    pub fn on_trial(self) -> Self {
+        Self { is_trial: true, memory: None, ..self }
     }
 
     /// Nothing has to be signed, as far as the operator goes.
@@ -107,15 +117,16 @@ impl Verification {
         head: CommitId,
         cancel: &AtomicBool,
     ) -> Result<Verified, VerifyError> {
-        let keys = self.keyring()?;
-        let now = Timestamp::now().as_second();
-        let mut facts = Facts { repository, path, keys, now, cancel, checked: HashMap::new() };
+        let mut facts = self.facts(repository, path, cancel)?;
         self.verified = self.verified.filter(|commit| repository.has(*commit));
         let bases = match self.verified {
             Some(commit) if commit == head => return Ok(Verified { commit, refusal: None }),
             Some(commit) => [commit].into(),
             None => repository.newest(&self.applied, cancel)?,
         };
+        if self.is_trial && bases.len() == 1 {
+            self.verified = bases.first().copied();
+        }
         if bases.is_empty() {
             facts.first(&self.operator, head)?;
             self.keep(head, !self.operator.is_empty());
@@ -131,6 +142,38 @@ impl Verification {
             // Which of the older commits is in force is not known: the hub stays as it is.
             (Some(refusal), None) => Err(VerifyError::Refused(refusal)),
         }
+    }
+
+    /// What would be said of the commits from `base` to `head` if the source came from the one to the other, and `base`
+    /// was verified; `None` where nobody asks for signatures. Nothing of it is remembered.
+    pub fn judge_range(
+        &mut self,
+        repository: &Repository,
+        path: &RepoPath,
+        [base, head]: [CommitId; 2],
+        cancel: &AtomicBool,
+    ) -> Result<Option<Signatures>, VerifyError> {
+        let mut facts = self.facts(repository, path, cancel)?;
+        let walk = facts.walk(&self.operator, head, [base].into(), Some(base))?;
+        Ok(match walk.refusal {
+            _ if !walk.is_guarded => None,
+            _ if self.keys == SignerKeys::default() => Some(Signatures::Unchecked { head }),
+            None => Some(Signatures::Verified { head }),
+            Some(refusal) => Some(Signatures::Refused {
+                verified: walk.verified.unwrap_or(base),
+                refusal: *refusal,
+            }),
+        })
+    }
+
+    fn facts<'a>(
+        &mut self,
+        repository: &'a Repository,
+        path: &'a RepoPath,
+        cancel: &'a AtomicBool,
+    ) -> Result<Facts<'a>, FetchError> {
+        let (keys, now) = (self.keyring()?, Timestamp::now().as_second());
+        Ok(Facts { repository, path, keys, now, cancel, checked: HashMap::new() })
     }
 
     /// Remembers a commit, in the file only where something has to be signed: once that begins, what was applied until
@@ -231,7 +274,7 @@ impl Facts<'_> {
         let mut policies: Vec<Policy> = Vec::new();
         for base in bases.iter().take(limits::SIGNER_BASES_MAX) {
             // What cannot be read asked for nothing when it was verified.
-            policies.extend(self.policy_at(*base)?.ok());
+            policies.extend(policy_at(self.repository, self.path, *base)?.ok());
         }
         let mut is_guarded = !operator.is_empty() || policies.iter().any(|p| !p.is_empty());
         if new.len() > limit {
@@ -251,7 +294,7 @@ impl Facts<'_> {
             {
                 continue;
             }
-            let next = self.policy_at(step)?;
+            let next = policy_at(self.repository, self.path, step)?;
             let all: Vec<&Policy> = [operator].into_iter().chain(&policies).collect();
             let range = self.range(&history, step, &done, &bases, &all)?;
             let judged = judge(head, &all, &range).and_then(|()| match &next {
@@ -298,34 +341,6 @@ impl Facts<'_> {
             }
         }
         Ok(true)
-    }
-
-    /// What `gitwork.yaml` of a commit asks for, or why that is not known.
-    fn policy_at(&self, commit: CommitId) -> Result<Result<Policy, String>, VerifyError> {
-        let none = || SignerPolicy::default().compile(Asker::Repository).map_err(|_| String::new());
-        let snapshot = match self.repository.snapshot(commit, self.path) {
-            Ok(snapshot) => snapshot,
-            Err(git::ReadError::PathMissing { .. } | git::ReadError::NotAFolder { .. }) => {
-                return Ok(none());
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let tree = snapshot.tree(snapshot.root)?;
-        let Some(entry) = tree.get(layout::SOURCE_FILE).filter(|e| e.kind == EntryKind::Blob)
-        else {
-            return Ok(none());
-        };
-        let bytes = match snapshot.blob(entry.id, limits::FILE_BYTES_MAX) {
-            Ok(bytes) => bytes,
-            Err(why @ ObjectError::TooLarge { .. }) => return Ok(Err(why.to_string())),
-            Err(error) => return Err(error.into()),
-        };
-        Ok(SignerPolicy::in_file(&bytes).and_then(|policy| {
-            policy.compile(Asker::Repository).map_err(|problems| {
-                let first = problems.first();
-                first.map_or_else(String::new, |p| format!("signers{} {}", p.pointer, p.message))
-            })
-        }))
     }
 
     /// What is new from the bases to a step.
@@ -406,6 +421,46 @@ impl Facts<'_> {
         self.checked.insert(commit.id, signer.clone());
         Ok(signer)
     }
+}
+
+/// What `gitwork.yaml` of a commit asks for, or why that is not known.
+fn policy_at(
+    repository: &Repository,
+    path: &RepoPath,
+    commit: CommitId,
+) -> Result<Result<Policy, String>, VerifyError> {
+    let none = || SignerPolicy::default().compile(Asker::Repository).map_err(|_| String::new());
+    let snapshot = match repository.snapshot(commit, path) {
+        Ok(snapshot) => snapshot,
+        Err(git::ReadError::PathMissing { .. } | git::ReadError::NotAFolder { .. }) => {
+            return Ok(none());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let tree = snapshot.tree(snapshot.root)?;
+    let Some(entry) = tree.get(layout::SOURCE_FILE).filter(|e| e.kind == EntryKind::Blob) else {
+        return Ok(none());
+    };
+    let bytes = match snapshot.blob(entry.id, limits::FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(why @ ObjectError::TooLarge { .. }) => return Ok(Err(why.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(SignerPolicy::in_file(&bytes).and_then(|policy| {
+        policy.compile(Asker::Repository).map_err(|problems| {
+            let first = problems.first();
+            first.map_or_else(String::new, |p| format!("signers{} {}", p.pointer, p.message))
+        })
+    }))
+}
+
+/// Whether `gitwork.yaml` of a commit asks for signatures, or may do so.
+pub fn asks_for_signatures(
+    repository: &Repository,
+    path: &RepoPath,
+    commit: CommitId,
+) -> Result<bool, VerifyError> {
+    Ok(policy_at(repository, path, commit)?.map_or(true, |policy| !policy.is_empty()))
 }
 
 fn unreadable(head: CommitId, commit: CommitId, why: &str) -> Box<Refusal> {

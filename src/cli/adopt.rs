@@ -1,15 +1,19 @@
 //! `adopt`: takes over a ManifestWork that somebody else made, once its changes were shown.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
 use super::compare::plan_against_hub;
-use super::source_args::{HubArgs, SourceArgs};
+use super::read_args::ReadArgs;
+use super::signer_args::SignerArgs;
+use super::source_args::HubArgs;
 use super::suspend::work_key;
 use super::{Exit, Failure, output, runtime};
 use crate::core::adoption;
@@ -18,7 +22,6 @@ use crate::core::name::WorkKey;
 use crate::core::plan::{Effect, Plan, Reason};
 use crate::core::report::Style;
 use crate::core::work::{ANNOTATION_ADOPT, DesiredWork, MANAGER};
-use crate::daemon::guards::GuardOptions;
 use crate::limits;
 
 #[derive(Debug, Args)]
@@ -27,7 +30,9 @@ pub struct AdoptArgs {
     #[arg(value_name = "CLUSTER/WORK", value_parser = work_key)]
     work: WorkKey,
     #[command(flatten)]
-    source: SourceArgs,
+    source: ReadArgs,
+    #[command(flatten)]
+    signers: SignerArgs,
     #[command(flatten)]
     hub: HubArgs,
     /// Consent: without it the changes are only shown
@@ -36,8 +41,9 @@ pub struct AdoptArgs {
 }
 
 pub fn adopt(args: &AdoptArgs) -> Result<Exit, Failure> {
-    let cancel = AtomicBool::new(false);
-    let planned = plan_against_hub(&args.source, &args.hub, GuardOptions::default(), &cancel)?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    let operated = args.source.signed_by(&args.signers)?;
+    let planned = plan_against_hub(operated, &args.hub, Timestamp::now(), &cancel)?;
     let (key, source) = (&args.work, &planned.desired.source);
     let wanted = planned.desired.works.get(key).ok_or_else(|| {
         Failure::new(format!(

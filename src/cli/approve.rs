@@ -1,12 +1,15 @@
 //! `approve`: lets through one thing that is held, and no other.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use jiff::Timestamp;
 
 use super::compare::{HubPlan, plan_against_hub};
-use super::source_args::{HubArgs, SourceArgs};
+use super::read_args::ReadArgs;
+use super::signer_args::SignerArgs;
+use super::source_args::HubArgs;
 use super::{Exit, Failure, output, runtime};
 use crate::core::config::Budgets;
 use crate::core::digest::Digest;
@@ -22,7 +25,9 @@ pub struct ApproveArgs {
     #[arg(value_name = "HASH", value_parser = hash)]
     hash: Digest,
     #[command(flatten)]
-    source: SourceArgs,
+    source: ReadArgs,
+    #[command(flatten)]
+    signers: SignerArgs,
     #[command(flatten)]
     hub: HubArgs,
     /// Print the approval instead of storing it on the hub, to be committed as approvals/HASH
@@ -47,13 +52,14 @@ fn strictest() -> [GuardOptions; 2] {
 }
 
 pub fn approve(args: &ApproveArgs) -> Result<Exit, Failure> {
-    let cancel = AtomicBool::new(false);
+    let cancel = Arc::new(AtomicBool::new(false));
+    let (operated, now) = (args.source.signed_by(&args.signers)?, Timestamp::now());
     let HubPlan { plan, desired, mut state, .. } =
-        plan_against_hub(&args.source, &args.hub, GuardOptions::default(), &cancel)?;
+        plan_against_hub(operated, &args.hub, now, &cancel)?;
     let mut holds: Vec<Hold> = plan.holds(&desired.source);
     for options in strictest() {
         state.set_options(options);
-        let plan = super::compare::plan_now(&mut state);
+        let plan = super::compare::plan_at(&mut state, now);
         holds.extend(plan.holds(&desired.source));
     }
     let Some(hold) = holds.iter().find(|hold| hold.approval.hash() == args.hash) else {

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::compare::{OnHub, plan_of};
-use super::source_args::{HubArgs, SourceArgs};
+use super::read_args::{Operated, ReadArgs};
+use super::source_args::HubArgs;
 use super::view_args::ViewFormat;
 use super::{Exit, Failure, output, runtime};
 use crate::core::desired::Desired;
@@ -40,7 +41,7 @@ pub struct ExplainArgs {
     #[arg(value_name = "CLUSTER/WORK[/OBJECT]")]
     what: String,
     #[command(flatten)]
-    source: SourceArgs,
+    source: ReadArgs,
     #[command(flatten)]
     hub: HubArgs,
     /// Form of the output
@@ -62,11 +63,11 @@ const PROBLEMS_MAX: usize = 20;
 
 pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
     let target = Target::parse(&args.what).map_err(|why| Failure::usage(why.to_string()))?;
-    let mut config = args.source.config()?;
+    let Operated { mut config, guards, .. } = args.source.operated()?;
     let runtime = runtime()?;
     let seen = runtime.block_on(look(&args.hub, &target.key));
     // A clone on a laptop has another default id than what the daemon reads: the hub knows the right one.
-    if args.source.source_id.is_none()
+    if !args.source.names_source()
         && let Some(id) = seen.as_ref().ok().and_then(|seen| seen.source_of(&target.key))
     {
         config.id = id;
@@ -74,7 +75,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
     let path = config.path.clone();
     let mut git = InGit::read(Source::open(config).map_err(Failure::new)?, &target.key)?;
     let step = match &seen {
-        Ok(seen) => runtime.block_on(seen.step(&mut git, &target.key))?,
+        Ok(seen) => runtime.block_on(seen.step(&mut git, &target.key, guards))?,
         Err(_) => None,
     };
     let tree = seen.as_ref().ok().and_then(|seen| seen.tree(&target.key));
@@ -289,7 +290,8 @@ struct Seen {
 /// Looks at the hub, or says why that cannot be done.
 async fn look(args: &HubArgs, key: &WorkKey) -> Result<Seen, String> {
     let client = super::run::client(args).await.map_err(|failure| failure.message)?;
-    let selection = Selection { source: None, cluster: Some(key.cluster.clone()) };
+    let home = args.namespace().to_owned();
+    let selection = Selection { source: None, cluster: Some(key.cluster.clone()), home };
     let fleet = fleet::fleet(&client, &selection).await.map_err(|error| error.to_string())?;
     let reach = fleet::reach_of(&client, &key.cluster).await;
     let hub = KubeHub::new(client).in_namespace(args.namespace());
@@ -324,12 +326,17 @@ impl Seen {
     }
 
     /// What is planned for the work.
-    async fn step(&self, git: &mut InGit, key: &WorkKey) -> Result<Option<Step>, Failure> {
+    async fn step(
+        &self,
+        git: &mut InGit,
+        key: &WorkKey,
+        guards: GuardOptions,
+    ) -> Result<Option<Step>, Failure> {
         let Some(works) = &self.works else { return Ok(None) };
         let desired = git.read.desired.clone();
         let on_hub = OnHub::of(&self.hub, &desired.source, works.clone()).await;
-        let (options, cancel) = (GuardOptions::default(), AtomicBool::new(false));
-        let (plan, _) = plan_of(&git.source, &desired, on_hub, options, &cancel)?;
+        let (now, cancel) = (Timestamp::now(), AtomicBool::new(false));
+        let (plan, _) = plan_of(&git.source, &desired, on_hub, guards, now, &cancel)?;
         Ok(plan.steps.into_iter().find(|step| step.key == *key))
     }
 }

@@ -9,12 +9,15 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod adopt;
 mod approve;
 mod compare;
+mod daemon_file;
 mod documents;
 mod explain;
 mod output;
+mod read_args;
 mod render;
 mod report_args;
 mod run;
+mod signer_args;
 mod source_args;
 mod status;
 mod suspend;
@@ -39,7 +42,8 @@ Examples:
   gitwork tree edge-7/web                           one work down to its objects
   gitwork explain edge-7/web/deployment/shop/web    where it comes from, and why it is not there
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there are changes (`plan --exit-code`)";
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there are changes, 4 something is held
+(3 and 4 with `--exit-code` only)";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -86,10 +90,12 @@ pub enum Exit {
     Usage,
     /// `plan --exit-code`: there are changes.
     Changes,
+    /// `--exit-code`: something waits for an approval, a signature, a window or a name that is taken.
+    Held,
 }
 
 impl Exit {
-    pub const ALL: [Exit; 4] = [Exit::Done, Exit::Failed, Exit::Usage, Exit::Changes];
+    pub const ALL: [Exit; 5] = [Exit::Done, Exit::Failed, Exit::Usage, Exit::Changes, Exit::Held];
 
     pub fn code(self) -> u8 {
         match self {
@@ -97,6 +103,7 @@ impl Exit {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Changes => 3,
+            Exit::Held => 4,
         }
     }
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::source_args::{FilterArgs, SourceArgs};
+use super::read_args::ReadArgs;
+use super::source_args::FilterArgs;
 use super::{Exit, Failure, output};
 use crate::core::desired::Desired;
 use crate::core::report::{self, Style};
@@ -19,7 +20,7 @@ use crate::source::{Source, SourceConfig};
 #[derive(Debug, Args)]
 pub struct RenderArgs {
     #[command(flatten)]
-    source: SourceArgs,
+    source: ReadArgs,
     #[command(flatten)]
     filter: FilterArgs,
     /// Write each ManifestWork to DIR/<cluster>/<work>.yaml instead of stdout
@@ -39,7 +40,7 @@ enum RenderFormat {
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
     #[command(flatten)]
-    source: SourceArgs,
+    source: ReadArgs,
     /// Form of the output
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
     output: ReportFormat,
@@ -72,7 +73,7 @@ pub fn read(config: SourceConfig) -> Result<Desired, Failure> {
 
 pub fn render(args: &RenderArgs) -> Result<Exit, Failure> {
     let filter = args.filter.filter()?;
-    let desired = read(args.source.config()?)?;
+    let desired = read(args.source.operated()?.config)?;
     output::diagnostics(&desired.diagnostics);
     let works: Vec<&DesiredWork> =
         desired.works.values().filter(|work| filter.admits(&work.key)).collect();
@@ -84,7 +85,7 @@ pub fn render(args: &RenderArgs) -> Result<Exit, Failure> {
 }
 
 pub fn validate(args: &ValidateArgs) -> Result<Exit, Failure> {
-    let desired = read(args.source.config()?)?;
+    let desired = read(args.source.operated()?.config)?;
     let text = match args.output {
         ReportFormat::Text => report::text(&desired.diagnostics, Style::Coloured),
         ReportFormat::Json => report::json(&desired.diagnostics),

@@ -8,23 +8,20 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
-use jiff::tz::TimeZone;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::daemon_file::{self, in_file};
 use super::report_args::ReportArgs;
-use super::source_args::{Credentials, HubArgs, SourceArgs, adoption, rewind};
+use super::signer_args::SignerArgs;
+use super::source_args::{HubArgs, SourceArgs, adoption, rewind};
 use super::{Exit, Failure, output, runtime};
 use crate::core::adoption::Adoption;
-use crate::core::config::{DaemonFile, DaemonSource, FileKind};
-use crate::core::configfile;
-use crate::core::diagnostic::Scope;
-use crate::core::name::{RepoPath, SourceId, check_label};
+use crate::core::name::{SourceId, check_label};
 use crate::core::plan::Policy;
 use crate::core::rewind::RewindPolicy;
-use crate::core::window::ChangeWindows;
 use crate::daemon::bulletin::Reach;
 use crate::daemon::engine::{Engine, EngineError, EngineOptions};
 use crate::daemon::guards::GuardOptions;
@@ -33,6 +30,7 @@ use crate::daemon::leading::{Leading, Share, while_leading};
 use crate::daemon::metrics::Metrics;
 use crate::daemon::page::{self, Page};
 use crate::daemon::reporters::{self, Reporting};
+use crate::daemon::told::ToldReporter;
 use crate::daemon::transitions::TransitionReporter;
 use crate::daemon::webhook::Webhooks;
 use crate::forge::reporter::StatusFeed;
@@ -56,7 +54,7 @@ pub struct RunArgs {
     #[command(flatten)]
     hub: HubArgs,
     /// File with several sources and all that flags can say; `gitwork schema daemon` describes it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["branch", "tag", "semver", "commit", "source_id"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["branch", "tag", "semver", "commit", "source_id", "verify", "allowed_signers", "openpgp_keys"])]
     config: Option<PathBuf>,
     /// Make one pass, wait for nothing, and end: 0 where the hub is as Git wants it
     #[arg(long)]
@@ -64,6 +62,8 @@ pub struct RunArgs {
     /// Seconds between two fetches
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     interval: u64,
+    #[command(flatten)]
+    signers: SignerArgs,
     #[command(flatten)]
     report: ReportArgs,
     /// Let a commit delete every work of the source
@@ -185,7 +185,7 @@ fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
     let policy = Policy { allow_delete_all, adoption, ..Policy::default() };
     let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
     let options = engine_options(args.interval, guards, concurrency);
-    let verification = Verification::asking_nothing();
+    let verification = args.signers.verification()?.unwrap_or_else(Verification::asking_nothing);
     let sources = vec![(args.source.config()?, verification, options, args.report.reporting())];
     Ok(Setup {
         sources,
@@ -197,35 +197,18 @@ fn from_flags(args: &RunArgs) -> Result<Setup, Failure> {
 }
 
 fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
-    let file = read_file(path)?;
+    let file = daemon_file::read(path)?;
     let mut sources = Vec::new();
     for (index, source) in file.sources.iter().enumerate() {
-        let mut config = source_args(source, file.cache.as_deref())
-            .config()
-            .map_err(|why| in_file(path, &format!("sources[{index}]"), &why.message))?;
-        config.tenancy = source.policy.clone().into();
-        let policy = Policy {
-            allow_delete_all: source.allow_delete_all,
-            budgets: source.budgets.clone(),
-            adoption: source.adopt,
-            ..Policy::default()
-        };
-        check_windows(path, index, &source.windows)?;
-        let (rewind, windows) = (source.rewind, source.windows.clone());
-        let guards = GuardOptions { policy, rewind, windows };
+        let config = daemon_file::source_config(path, index, source, file.cache.as_deref())?;
+        let guards = daemon_file::guards(path, index, source)?;
+        let verification =
+            daemon_file::verification(path, index, source, source.signer_keys.clone())?;
         let options = engine_options(source.interval_seconds, guards, file.concurrency);
         let reporting = Reporting {
             commit_status: source.commit_status.clone(),
             status_branch: source.status_branch.clone(),
         };
-        let keys = source.signer_keys.clone();
-        let verification = Verification::new(&source.signers, keys).map_err(|problems| {
-            let first = problems.into_iter().next();
-            let (pointer, why) =
-                first.map(|found| (found.pointer, found.message)).unwrap_or_default();
-            let field = configfile::dotted(&format!("/signers{pointer}"));
-            in_file(path, &format!("sources[{index}].{field}"), &why)
-        })?;
         sources.push((config, verification, options, reporting));
     }
     if sources.is_empty() {
@@ -268,68 +251,6 @@ fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, Failure> {
     })
 }
 
-/// Says what is wrong with the windows of a source of the file.
-fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(), Failure> {
-    let field = format!("sources[{index}].windows");
-    if let Some(problem) = windows.problems().first() {
-        let at = problem.pointer.replace('/', ".");
-        return Err(in_file(path, &format!("{field}{at}"), &problem.message));
-    }
-    match &windows.time_zone {
-        Some(zone) if TimeZone::get(zone).is_err() => Err(in_file(
-            path,
-            &format!("{field}.timeZone"),
-            &format!("{zone:?} is no time zone that this system knows, as in Europe/Berlin"),
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn in_file(path: &Path, field: &str, message: &str) -> Failure {
-    Failure::new(format!("{}: {field}: {message}", path.display()))
-}
-
-fn read_file(path: &Path) -> Result<DaemonFile, Failure> {
-    let bytes = std::fs::read(path)
-        .map_err(|why| Failure::new(format!("cannot read {}: {why}", path.display())))?;
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("config");
-    let shown = RepoPath::root().join(name);
-    let (config, found) =
-        configfile::read_one::<DaemonFile>(&shown, &bytes, FileKind::Daemon, &Scope::Source);
-    output::diagnostics(&found);
-    if found.iter().any(super::super::core::diagnostic::Diagnostic::is_error) {
-        return Err(Failure::new(format!("{} cannot be used", path.display())));
-    }
-    Ok(config.map(|config| config.value).unwrap_or_default())
-}
-
-fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
-    let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
-    let from = &source.credentials;
-    SourceArgs {
-        repo: source.repo.clone(),
-        branch: source.branch.clone(),
-        tag: source.tag.clone(),
-        semver: source.semver.clone(),
-        commit: source.commit.clone(),
-        path: source.path.clone(),
-        source_id: source.id.clone(),
-        credentials: Credentials {
-            token_file: path(&from.token_file),
-            username: from.username.clone(),
-            password_file: path(&from.password_file),
-            ssh_key: path(&from.ssh_key),
-            ssh_passphrase_file: path(&from.ssh_passphrase_file),
-            known_hosts: path(&from.known_hosts),
-            ca_file: path(&from.ca_file),
-            client_cert: path(&from.client_cert),
-            client_key: path(&from.client_key),
-            proxy: from.proxy.clone(),
-        },
-        cache: cache.map(PathBuf::from),
-    }
-}
-
 async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
     let mut exit = Exit::Done;
     for (config, verification, options, reporting) in setup.sources {
@@ -354,6 +275,8 @@ type SourceSetup = (SourceConfig, Verification, EngineOptions, Reporting);
 /// All that runs for the sources.
 struct Running {
     kube: KubeHub,
+    /// That of gitwork's own objects, where it is not the usual one.
+    namespace: Option<String>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     reach: Reach,
@@ -403,7 +326,9 @@ impl Running {
             let told = (feed.clone(), engine.trouble(), standing.watch());
             self.reporters.spawn(page.clone().follow(number, told, stop()));
         }
-        let start = tell(self.kube.clone(), config, reporting, feed, metrics)?;
+        let info = page::source_info(&config, &reporting, self.namespace.as_deref());
+        let told = (feed, engine.trouble());
+        let start = tell(self.kube.clone(), info, config, reporting, told, metrics)?;
         self.reporters.spawn(while_leading(standing.watch(), stop(), start));
         self.engines.spawn(engine.run(hinted, stop()));
         self.leaders.spawn(leading.run(hooked, self.release.clone()));
@@ -434,6 +359,7 @@ async fn serve(mut setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result
     let mut reporters = JoinSet::new();
     let mut running = Running {
         kube,
+        namespace: setup.hub.namespace.clone(),
         metrics: metrics.clone(),
         health: Arc::new(Health::new(setup.sources.len())),
         reach: watch_reach(&setup, &stop, &mut reporters),
@@ -492,9 +418,10 @@ fn watch_folder(folder: &Path, hint: mpsc::Sender<()>) -> Result<Watch, Failure>
 /// What starts all that tells of a source, each time that this process begins to lead it.
 fn tell(
     kube: KubeHub,
+    info: SourceInfo,
     config: SourceConfig,
     reporting: Reporting,
-    feed: StatusFeed,
+    (feed, trouble): (StatusFeed, Trouble),
     metrics: Arc<Metrics>,
 ) -> Result<impl FnMut(&watch::Receiver<bool>, &mut JoinSet<()>), Failure> {
     // What is wrong with it is said at the start, whoever leads.
@@ -506,6 +433,8 @@ fn tell(
                 tracing::error!(source = %config.id, %error, "nothing is told of this source until the next start");
             }
         }
+        let told = ToldReporter::new(kube.clone(), info.clone());
+        tasks.spawn(told.run(feed.clone(), trouble.clone(), ended.clone()));
         let transitions = TransitionReporter::new(kube.clone(), instance());
         tasks.spawn(transitions.run(feed.clone(), ended.clone()));
     })

@@ -16,15 +16,9 @@ use crate::source::{Repository, SourceConfig, default_id};
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
     /// Repository: an https, ssh or file URL, or a folder. A folder is read as it is on disk,
-    /// uncommitted changes included, unless a ref is named
-    #[arg(
-        long,
-        value_name = "URL|DIR",
-        default_value = ".",
-        env = "GITWORK_REPO",
-        hide_env_values = true
-    )]
-    pub repo: String,
+    /// uncommitted changes included, unless a ref is named [default: this folder]
+    #[arg(long, value_name = "URL|DIR", env = "GITWORK_REPO", hide_env_values = true)]
+    pub repo: Option<String>,
     /// Branch to follow [default: the repository's HEAD]
     #[arg(long, group = "reference")]
     pub branch: Option<String>,
@@ -37,9 +31,9 @@ pub struct SourceArgs {
     /// Commit to read: all 40 digits
     #[arg(long, group = "reference", value_name = "ID")]
     pub commit: Option<String>,
-    /// Folder inside the repository that holds `clusters/`
-    #[arg(long, default_value = ".", value_name = "DIR")]
-    pub path: String,
+    /// Folder inside the repository that holds `clusters/` [default: .]
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<String>,
     /// Name of this source on the hub [default: made of repository, ref and path]
     #[arg(long, value_name = "ID")]
     pub source_id: Option<String>,
@@ -164,24 +158,46 @@ impl Filter {
 }
 
 impl SourceArgs {
+    /// The repository's URL or folder.
+    pub fn repo(&self) -> &str {
+        self.repo.as_deref().unwrap_or(".")
+    }
+
+    fn path(&self) -> Result<RepoPath, Failure> {
+        let path = self.path.as_deref().unwrap_or(".");
+        RepoPath::parse(path).ok_or_else(|| {
+            Failure::usage(format!("--path {path:?} must be relative and without `..`"))
+        })
+    }
+
+    /// The source's name on the hub.
+    pub fn id(&self) -> Result<SourceId, Failure> {
+        match &self.source_id {
+            Some(id) => SourceId::parse(id)
+                .map_err(|why| Failure::usage(format!("the source id {id:?} {why}"))),
+            None => {
+                default_id(self.repo(), &self.reference_name(), &self.path()?).map_err(Failure::new)
+            }
+        }
+    }
+
+    /// Whether a branch, tag, range or commit is named.
+    pub fn names_a_ref(&self) -> bool {
+        [&self.branch, &self.tag, &self.semver, &self.commit].into_iter().any(Option::is_some)
+    }
+
     /// What the arguments say, checked as far as that needs no network.
     pub fn config(&self) -> Result<SourceConfig, Failure> {
-        let path = RepoPath::parse(&self.path).ok_or_else(|| {
-            Failure::usage(format!("--path {:?} must be relative and without `..`", self.path))
-        })?;
+        let path = self.path()?;
         let reference = self.reference()?;
-        let id = match &self.source_id {
-            Some(id) => SourceId::parse(id)
-                .map_err(|why| Failure::usage(format!("the source id {id:?} {why}")))?,
-            None => default_id(&self.repo, &self.reference_name(), &path).map_err(Failure::new)?,
-        };
-        let folder = Path::new(&self.repo);
-        let repository = if is_url(&self.repo) {
-            self.git(self.repo.clone(), reference.unwrap_or(Reference::Head))?
+        let id = self.id()?;
+        let repo = self.repo();
+        let folder = Path::new(repo);
+        let repository = if is_url(repo) {
+            self.git(repo.to_owned(), reference.unwrap_or(Reference::Head))?
         } else if !folder.is_dir() {
             return Err(Failure::new(format!(
-                "--repo {:?} is neither a folder nor a URL (https://, ssh://, file://, user@host:path)",
-                self.repo
+                "--repo {repo:?} is neither a folder nor a URL (https://, ssh://, file://, user@host:path)"
             )));
         } else if reference.is_some() || is_bare(folder) {
             let folder = folder.canonicalize().map_err(Failure::new)?;

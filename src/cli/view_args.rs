@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use super::source_args::{Filter, FilterArgs, HubArgs};
 use super::{Exit, Failure, output, runtime, watch};
 use crate::core::name::{ClusterName, SourceId, WorkKey, WorkName};
-use crate::core::report::Style;
+use crate::core::report::{Paint, Style, harmless};
 use crate::core::schema::closest;
 use crate::core::status::print::{self, Layout};
+use crate::core::status::told::{Told, ToldSource};
 use crate::core::status::tree::WorkTree;
 use crate::core::status::{State, aggregate};
 use crate::core::yaml;
-use crate::hub::fleet::{self, FleetError, Selection};
+use crate::hub::fleet::{self, Fleet, FleetError, Selection};
 
 #[derive(Debug, Args)]
 pub struct ViewArgs {
@@ -36,6 +37,9 @@ pub struct ViewArgs {
     /// Form of the output
     #[arg(short, long, value_enum, default_value_t = ViewFormat::Table)]
     output: ViewFormat,
+    /// Exit with 4 where something is held: it waits for an approval, a signature, a window or a name
+    #[arg(long, conflicts_with = "watch")]
+    exit_code: bool,
     /// Go on showing what changes, until Ctrl-C: in place on a terminal, else a line for each transition
     #[arg(short = 'w', long)]
     watch: bool,
@@ -113,8 +117,13 @@ impl Show {
             })
     }
 
-    /// The table or tree, and under it the line that sums it up.
-    pub fn text(&self, works: &[&WorkTree], width: Option<usize>) -> Vec<String> {
+    /// The table or tree, under it what waits for somebody, and the line that sums it up.
+    pub fn text(
+        &self,
+        works: &[&WorkTree],
+        told: &[ToldSource],
+        width: Option<usize>,
+    ) -> Vec<String> {
         let layout = Layout {
             wide: self.format == ViewFormat::Wide,
             width,
@@ -126,18 +135,21 @@ impl Show {
             View::Works => print::works(works.iter().map(|tree| &tree.work), &layout),
             View::Objects => print::trees(works.iter().copied(), &layout),
         };
+        let waiting = told.iter().flat_map(ToldSource::lines);
+        lines.extend(waiting.map(|line| layout.style.paint(Paint::Note, harmless(&line))));
         lines.push(aggregate(works.iter().map(|tree| &tree.work)));
         lines
     }
 
-    fn value(&self, works: &[&WorkTree]) -> Value {
+    fn value(&self, works: &[&WorkTree], told: &[ToldSource]) -> Value {
         let summary = aggregate(works.iter().map(|tree| &tree.work));
+        let sources: Vec<Value> = told.iter().map(waiting).collect();
         match self.view {
             View::Works => {
                 let works: Vec<_> = works.iter().map(|tree| &tree.work).collect();
-                json!({ "summary": summary, "works": works })
+                json!({ "summary": summary, "works": works, "sources": sources })
             }
-            View::Objects => json!({ "summary": summary, "works": works }),
+            View::Objects => json!({ "summary": summary, "works": works, "sources": sources }),
         }
     }
 }
@@ -146,7 +158,8 @@ impl Show {
 pub fn show(args: &ViewArgs, view: View) -> Result<Exit, Failure> {
     let filter = args.filter.filter()?;
     let show = Show { view, format: args.output, filter, states: args.state.clone() };
-    let selection = Selection { source: args.source_id.clone(), cluster: one_cluster(args) };
+    let home = args.hub.namespace().to_owned();
+    let selection = Selection { source: args.source_id.clone(), cluster: one_cluster(args), home };
     runtime()?.block_on(async {
         let client = super::run::client(&args.hub).await?;
         if args.watch {
@@ -156,7 +169,10 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, Failure> {
         if let Err(why) = &fleet.unreachable {
             note_reach(why);
         }
-        print(args, &show, &fleet.works)
+        if let Err(why) = &fleet.told {
+            output::note(&format!("what the daemon holds is not known: {why}"));
+        }
+        print(args, &show, &fleet)
     })
 }
 
@@ -169,21 +185,35 @@ pub fn note_reach(why: &FleetError) {
     output::note(&format!("which clusters are unreachable is not known: {why}"));
 }
 
-fn print(args: &ViewArgs, show: &Show, all: &[WorkTree]) -> Result<Exit, Failure> {
+/// What is told of a source as a whole: its works have the rest.
+fn waiting(one: &ToldSource) -> Value {
+    let told = Told { works: Vec::new(), ..one.told.clone() };
+    json!(ToldSource { told, source: one.source.clone() })
+}
+
+/// Whether something waits for somebody, or for a window. What is suspended is left alone on purpose.
+fn is_held(works: &[&WorkTree], told: &[ToldSource]) -> bool {
+    let waits = |tree: &&WorkTree| tree.work.told && tree.work.state != State::Suspended;
+    works.iter().any(waits)
+        || told.iter().any(|one| one.told.trouble.is_some() || !one.told.holds.is_empty())
+}
+
+fn print(args: &ViewArgs, show: &Show, fleet: &Fleet) -> Result<Exit, Failure> {
+    let (all, told) = (&fleet.works, fleet.told.as_deref().unwrap_or_default());
     let works: Vec<&WorkTree> = all.iter().filter(|tree| show.admits(tree)).collect();
     match show.format {
-        ViewFormat::Json => output::json(&show.value(&works))?,
-        ViewFormat::Yaml => output::print(&yaml::write(&show.value(&works)))?,
-        ViewFormat::Table | ViewFormat::Wide if works.is_empty() => {
+        ViewFormat::Json => output::json(&show.value(&works, told))?,
+        ViewFormat::Yaml => output::print(&yaml::write(&show.value(&works, told)))?,
+        ViewFormat::Table | ViewFormat::Wide if works.is_empty() && told.is_empty() => {
             let names = all.iter().map(|tree| tree.work.work.as_str());
             let near = args.filter.work.as_deref().and_then(|work| closest(work, names));
             let hint = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             output::note(&format!("the hub has no ManifestWorks of gitwork that match{hint}"));
         }
         ViewFormat::Table | ViewFormat::Wide => {
-            let lines = show.text(&works, output::width());
+            let lines = show.text(&works, told, output::width());
             output::print(&(lines.join("\n") + "\n"))?;
         }
     }
-    Ok(Exit::Done)
+    Ok(if args.exit_code && is_held(&works, told) { Exit::Held } else { Exit::Done })
 }

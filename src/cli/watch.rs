@@ -220,7 +220,7 @@ async fn draw(mut changes: Changes, mut live: Live, show: &Show) -> Result<Exit,
     drop(screen);
     ended?;
     if live.is_known() {
-        let lines = show.text(&shown(&live, show), output::width());
+        let lines = show.text(&shown(&live, show), live.told(), output::width());
         output::print(&(lines.join("\n") + "\n"))?;
     }
     Ok(Exit::Done)
@@ -242,7 +242,7 @@ fn frame(live: &Live, show: &Show, note: Option<&str>) -> String {
     let (width, height) = output::size();
     let works = shown(live, show);
     let mut lines = if live.is_known() {
-        show.text(&works, Some(width))
+        show.text(&works, live.told(), Some(width))
     } else {
         vec!["waiting for the hub …".to_owned()]
     };

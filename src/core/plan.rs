@@ -31,7 +31,7 @@ mod summary;
 mod tests;
 
 pub use decide::{departed_candidates, plan};
-pub use print::{TakeOvers, markdown, text};
+pub use print::{Remarks, markdown, text};
 pub use summary::{Action, Counts, StepSummary, Summary};
 
 /// What Git last said of a work that it no longer has.
@@ -436,7 +436,7 @@ impl Reason {
             Self::HeldByRestore { .. } => Some(
                 "the hub was restored from a backup, so that what it has may be what Git once deleted".into(),
             ),
-            Self::HeldByWindow { closed, .. } => Some(closed_text(closed)),
+            Self::HeldByWindow { closed, .. } => Some(closed.to_string()),
             _ => None,
         }
     }
@@ -451,18 +451,6 @@ fn rewind_text(rewind: &Rewind) -> String {
         rewind.to.short(),
         some.join(", ")
     )
-}
-
-fn closed_text(closed: &Closed) -> String {
-    match closed {
-        Closed { until: Some(until), .. } => format!("no window is open for changes until {until}"),
-        Closed { unknown_zone: Some(zone), .. } => {
-            format!(
-                "the windows for changes are in the time zone {zone:?}, which is not known here"
-            )
-        }
-        Closed { .. } => "no window is open for changes, nor will one be within a year".into(),
-    }
 }
 
 impl fmt::Display for Reason {

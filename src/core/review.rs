@@ -19,8 +19,10 @@ use super::rules;
 use super::work::{ANNOTATION_KEYS, DeleteOption, DesiredWork};
 use crate::limits;
 
+mod guards;
 mod print;
 
+pub use guards::{Signatures, WouldHold, would_hold};
 pub use print::{markdown, text};
 
 /// The whole comparison. As JSON it has these fields in camel case; enums are objects whose `change` or `fate`
@@ -43,6 +45,12 @@ pub struct Review {
     /// Those of the head that the base does not have; a move to another line does not make one new.
     #[serde(serialize_with = "report::entries")]
     pub new_diagnostics: Vec<Diagnostic>,
+    /// What the signatures of its commits come to, where somebody asks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signatures: Option<Signatures>,
+    /// What the daemon's guards would keep back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<WouldHold>,
 }
 
 /// How much there is of what. Works count once, objects over all works.
@@ -252,6 +260,8 @@ impl Review {
             clusters: Vec::new(),
             diagnostics: report::Summary::of(&head.diagnostics),
             new_diagnostics: new_diagnostics(base, head),
+            signatures: None,
+            holds: Vec::new(),
         };
         if head.frozen.source {
             review.counts.works_frozen = base.works.len();
@@ -287,6 +297,11 @@ impl Review {
     /// Nothing would be written to the hub.
     pub fn is_empty(&self) -> bool {
         self.works().all(|work| work.change == WorkChange::Frozen)
+    }
+
+    /// Something of it would wait for an approval, a signature or a window.
+    pub fn is_held(&self) -> bool {
+        !self.holds.is_empty() || matches!(self.signatures, Some(Signatures::Refused { .. }))
     }
 
     /// The review as one JSON object, with the fields of `Review`.

@@ -3,12 +3,14 @@
 //! - [`view`]: what is kept of each work's status for the daemon, bounded.
 //! - [`tree`]: a work down to its objects; [`live`]: works that are followed; [`print`]: both for people.
 //! - [`turn`]: what has changed between two states of a source, for logs and Events.
+//! - [`told`]: what the daemon tells of a source on the hub, for views that know nothing of Git.
 //! - [`source`]: the state of all works of a source, with the plan and Git's errors.
 //! - here: the states, the line that sums them up, and single works for `gitwork status`.
 
 pub mod live;
 pub mod print;
 pub mod source;
+pub mod told;
 pub mod tree;
 pub mod turn;
 pub mod view;
@@ -128,6 +130,9 @@ pub struct WorkStatus {
     /// The cluster has not been heard of lately: what it last said may be out of date.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unreachable: bool,
+    /// State, reason and message are what the daemon tells, and not the agent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
 }
 
 /// Text of a cluster is shown up to this many characters.
@@ -197,6 +202,7 @@ pub fn of_work(object: &Value, is_unreachable: impl Fn(&ClusterName) -> bool) ->
         commit: annotation(ANNOTATION_COMMIT),
         path: annotation(ANNOTATION_PATH),
         unreachable: ClusterName::parse(cluster).is_ok_and(|name| is_unreachable(&name)),
+        told: false,
     }
 }
 

@@ -3,6 +3,8 @@
 //! A window begins and ends at times of the wall clock of its zone. Where a clock change skips such a time, it is the
 //! time as much later as the clock jumps; where one comes twice, it is the first (RFC 5545, section 3.3.5).
 
+use std::fmt;
+
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
@@ -74,6 +76,25 @@ pub struct Closed {
     pub until: Option<Timestamp>,
     /// A zone that is not known here.
     pub unknown_zone: Option<String>,
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { until: Some(until), .. } => {
+                write!(f, "no window is open for changes until {until}")
+            }
+            Self { unknown_zone: Some(zone), .. } => {
+                write!(
+                    f,
+                    "the windows for changes are in the time zone {zone:?}, which is not known here"
+                )
+            }
+            Self { .. } => {
+                f.write_str("no window is open for changes, nor will one be within a year")
+            }
+        }
+    }
 }
 
 /// What a field of windows is wrong about; reads after "`deny[0].start` ".

@@ -10,5 +10,6 @@ pub mod page;
 pub mod reader;
 pub mod reporters;
 pub mod state;
+pub mod told;
 pub mod transitions;
 pub mod webhook;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 
-use futures::future::join;
+use futures::future::join3;
 use futures::stream::{self, BoxStream, StreamExt};
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::runtime::WatchStreamExt as _;
@@ -12,11 +12,13 @@ use kube::{Api, Client};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::told::of_lease;
 use super::{bounded, transport};
 use crate::core::explain::Reach;
 use crate::core::name::{ClusterName, SourceId};
 use crate::core::status;
 use crate::core::status::live::Change;
+use crate::core::status::told::{self, ToldSource};
 use crate::core::status::tree::WorkTree;
 use crate::core::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
 use crate::limits;
@@ -50,14 +52,30 @@ impl FleetError {
 }
 
 /// Which works to look at, as far as the API server can choose them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     pub source: Option<SourceId>,
     /// The works of one cluster only, for which rights in its namespace are enough.
     pub cluster: Option<ClusterName>,
+    /// Where the daemon tells of its sources.
+    pub home: String,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { source: None, cluster: None, home: super::NAMESPACE.into() }
+    }
 }
 
 impl Selection {
+    /// The Leases that tell of sources.
+    fn told(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{LABEL_SOURCE}={source}"),
+            None => LABEL_SOURCE.to_owned(),
+        }
+    }
+
     fn labels(&self) -> String {
         match &self.source {
             Some(source) => format!("{LABEL_MANAGED_BY}={MANAGER},{LABEL_SOURCE}={source}"),
@@ -71,23 +89,32 @@ impl Selection {
 pub struct Fleet {
     pub works: Vec<WorkTree>,
     pub unreachable: Result<BTreeSet<ClusterName>, FleetError>,
+    /// What the daemon tells of their sources; it stands in the works already.
+    pub told: Result<Vec<ToldSource>, FleetError>,
 }
 
 /// Lists the works that gitwork wrote.
 pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, FleetError> {
     let works = Resource::works(client, selection);
     let labels = selection.labels();
-    let (works, unreachable) =
-        join(works.list(Some(&labels), |work| WorkTree::of(&work, |_| false)), unreachable(client))
-            .await;
+    let works = works.list(Some(&labels), |work| WorkTree::of(&work, |_| false));
+    let (works, unreachable, told) =
+        join3(works, unreachable(client), told(client, selection)).await;
     let mut works = works?;
+    told::apply(told.as_deref().unwrap_or_default(), &mut works);
     if let Ok(lost) = &unreachable {
         for tree in &mut works {
             tree.work.unreachable = lost.iter().any(|name| name.as_str() == tree.work.cluster);
         }
     }
-    works.sort_by(|a, b| (&a.work.cluster, &a.work.work).cmp(&(&b.work.cluster, &b.work.work)));
-    Ok(Fleet { works, unreachable })
+    Ok(Fleet { works, unreachable, told })
+}
+
+/// What the daemon tells of its sources.
+async fn told(client: &Client, selection: &Selection) -> Result<Vec<ToldSource>, FleetError> {
+    let leases = Resource::leases(client, selection);
+    let all = leases.list(Some(&selection.told()), |lease| of_lease(&lease)).await?;
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// The clusters that the hub has lost touch with.
@@ -133,7 +160,7 @@ pub fn watch(
             }
         })
     });
-    stream::select(works, reach(client)).boxed()
+    stream::select(stream::select(works, reach(client)), tales(client, selection)).boxed()
 }
 
 /// The set of clusters that cannot be reached, whenever it changes. Who may not read ManagedClusters sees the works all
@@ -175,6 +202,34 @@ fn reach(client: &Client) -> BoxStream<'static, Result<Change, FleetError>> {
     changes.boxed()
 }
 
+/// What the daemon tells of its sources, whenever it changes. Who may not read it sees the works all the same.
+fn tales(client: &Client, selection: &Selection) -> BoxStream<'static, Result<Change, FleetError>> {
+    let mut known: BTreeMap<String, ToldSource> = BTreeMap::new();
+    let mut is_listed = false;
+    let labels = selection.told();
+    let changes = Resource::leases(client, selection).watch(Some(&labels));
+    let changes = changes.filter_map(move |event| {
+        match event {
+            Ok(Event::Init) => {
+                known.clear();
+                is_listed = false;
+            }
+            Ok(Event::InitApply(lease) | Event::Apply(lease)) => {
+                known.extend(of_lease(&lease).map(|one| (one.source.clone(), one)));
+            }
+            Ok(Event::Delete(lease)) => {
+                let gone = of_lease(&lease).map(|one| one.source);
+                known.retain(|source, _| Some(source) != gone.as_ref());
+            }
+            Ok(Event::InitDone) => is_listed = true,
+            Err(_) => return ready(None),
+        }
+        let told = is_listed.then(|| Ok(Change::Told(known.values().cloned().collect())));
+        ready(told)
+    });
+    changes.boxed()
+}
+
 /// One kind on the hub, in all namespaces or one.
 struct Resource {
     api: Api<DynamicObject>,
@@ -202,6 +257,13 @@ impl Resource {
         let api = Api::all_with(client.clone(), &resource);
         let plural = "managedclusters.cluster.open-cluster-management.io";
         Self { api, kind, plural, one_namespace: true }
+    }
+
+    fn leases(client: &Client, selection: &Selection) -> Self {
+        let (kind, plural) = ("Lease", "leases");
+        let resource = resource("coordination.k8s.io", kind, plural);
+        let api = Api::namespaced_with(client.clone(), &selection.home, &resource);
+        Self { api, kind, plural: "leases.coordination.k8s.io", one_namespace: true }
     }
 
     /// Lists page by page; each object is reduced by `read` before the next page comes.

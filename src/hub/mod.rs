@@ -23,6 +23,7 @@ pub mod lease;
 mod list;
 mod record;
 mod server;
+mod told;
 mod transport;
 mod watch;
 

@@ -16,7 +16,7 @@ use crate::core::work::MANAGER;
 const ANNOTATION: &str = "gitwork.dev/record";
 
 impl KubeHub {
-    fn leases(&self) -> String {
+    pub(super) fn leases(&self) -> String {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace())
     }
 

@@ -41,7 +41,7 @@ pub fn code(output: &Output) -> Option<i32> {
 }
 
 /// A clone with one commit: `edge-1/web` and `edge-2/db`.
-fn clone() -> TempDir {
+pub fn clone() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "clusters/edge-1/web/cm.yaml", &config_map("web", "one"));
     write(folder.path(), "clusters/edge-2/db/cm.yaml", &config_map("db", "one"));

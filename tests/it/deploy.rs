@@ -231,7 +231,7 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
         rules(WORK, "manifestworks", &["get", "list", "watch", "patch"]),
         rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
         rules("", "configmaps", &["get", "create", "patch"]),
-        rules("coordination.k8s.io", "leases", &["get"]),
+        rules("coordination.k8s.io", "leases", &["get", "list", "watch"]),
     ]
     .concat()
     .into_iter()

@@ -7,6 +7,7 @@
 )]
 
 mod agent;
+mod before_merge;
 #[path = "../browser/mod.rs"]
 mod browser;
 mod catalogue;

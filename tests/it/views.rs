@@ -55,7 +55,7 @@ async fn says(sync: &Sync, work: &str, applied: &str, message: &str, ready: i64)
     sync.works(0).patch_status(work, &params, &Patch::Merge(status)).await.unwrap();
 }
 
-fn view(sync: &Sync, arguments: &[&str]) -> Command {
+pub fn view(sync: &Sync, arguments: &[&str]) -> Command {
     let mut command = gitwork(arguments);
     command.args(["--source-id", sync.id.as_str(), "--kubeconfig"]);
     command.arg(sync.hub.kubeconfig_path());
@@ -112,13 +112,13 @@ async fn a_tree_goes_down_to_objects_and_views_are_filtered() {
 }
 
 /// A view that goes on, and its lines as they come.
-struct Following {
+pub struct Following {
     child: Child,
     lines: mpsc::Receiver<String>,
 }
 
 impl Following {
-    fn start(mut command: Command) -> Self {
+    pub fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
@@ -133,7 +133,7 @@ impl Following {
     }
 
     /// Waits for a line with these words, and answers it.
-    fn until(&self, words: &str) -> String {
+    pub fn until(&self, words: &str) -> String {
         let deadline = Instant::now() + DEADLINE;
         let mut seen = Vec::new();
         while let Ok(line) =
@@ -147,7 +147,7 @@ impl Following {
         panic!("no line with {words:?}: {seen:#?}");
     }
 
-    fn interrupt(mut self) -> Output {
+    pub fn interrupt(mut self) -> Output {
         let pid = self.child.id().to_string();
         let done = Command::new("kill").args(["-INT", &pid]).status().unwrap();
         assert!(done.success());

@@ -49,7 +49,7 @@ pub struct Held {
 }
 
 impl Held {
-    fn of(held: &HeldChanges, info: &SourceInfo) -> Self {
+    pub fn of(held: &HeldChanges, info: &SourceInfo) -> Self {
         Self {
             guard: held.guard.as_str(),
             hash: held.hash.to_string(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Action, Plan, Reason, Step};
 use crate::core::name::WorkKey;
 use crate::core::report::{Paint, Style, count, harmless};
+use crate::core::signature::judge::Refusal;
 use crate::limits;
 
 /// Steps printed; a plan may have hundreds of thousands.
@@ -47,16 +48,27 @@ fn head(plan: &Plan) -> String {
     format!("{}{at}", plan.counts())
 }
 
-/// What take-overs change, for people.
-pub type TakeOvers = BTreeMap<WorkKey, String>;
+/// What is told with a plan.
+#[derive(Debug, Default)]
+pub struct Remarks<'a> {
+    /// Why it is no plan for the newest commit.
+    pub refused: Option<&'a Refusal>,
+    /// What take-overs change, for people.
+    pub take_overs: BTreeMap<WorkKey, String>,
+}
 
 /// Lines of text further to the right. What people may have named and written in it is harmless already.
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 
+/// What is said of a newer commit that nothing is planned for.
+fn refused_text(refusal: &Refusal) -> String {
+    format!("{refusal}; what is planned is the last verified commit")
+}
+
 /// One line a step, and what a take-over changes; the counts last.
-pub fn text(plan: &Plan, take_overs: &TakeOvers, style: Style) -> String {
+pub fn text(plan: &Plan, remarks: &Remarks<'_>, style: Style) -> String {
     let mut out = String::new();
     for step in told(plan).take(STEPS_MAX) {
         let action = step.action();
@@ -70,10 +82,12 @@ pub fn text(plan: &Plan, take_overs: &TakeOvers, style: Style) -> String {
         let key = style.paint(Paint::Strong, &step.key);
         let path = step.path.as_ref().map_or_else(String::new, |path| format!(" ({path})"));
         out.push_str(&format!("{what} {key}  {}{}\n", step.reason, harmless(&path)));
-        out.extend(take_overs.get(&step.key).map(|changes| indented(changes)));
+        out.extend(remarks.take_overs.get(&step.key).map(|changes| indented(changes)));
     }
     out.extend(rest(plan).map(|rest| rest + "\n"));
     out.extend(held(plan).into_iter().map(|held| style.paint(Paint::Note, held) + "\n"));
+    let refused = remarks.refused.map(|refusal| harmless(&refused_text(refusal)));
+    out.extend(refused.map(|why| style.paint(Paint::Bad, why) + "\n"));
     out.push_str(&style.paint(Paint::Strong, head(plan)));
     out.push('\n');
     out
@@ -81,8 +95,9 @@ pub fn text(plan: &Plan, take_overs: &TakeOvers, style: Style) -> String {
 
 /// A table, as a comment on a pull request shows it, of at most `limits::COMMENT_CHARS_MAX` bytes; rows that do
 /// not fit are counted. Names are Kubernetes names; text from elsewhere is escaped.
-pub fn markdown(plan: &Plan, take_overs: &TakeOvers) -> String {
+pub fn markdown(plan: &Plan, remarks: &Remarks<'_>) -> String {
     let mut out = format!("**gitwork plan**: {}\n", head(plan));
+    out.extend(remarks.refused.map(|refusal| format!("\n{}\n", cell(&refused_text(refusal)))));
     out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
     if told(plan).next().is_none() {
         return out;
@@ -102,7 +117,7 @@ pub fn markdown(plan: &Plan, take_overs: &TakeOvers) -> String {
         let rows = count(left_out, "row");
         out.push_str(&format!("\n{rows} left out: this comment would be too long.\n"));
     }
-    for (key, changes) in take_overs {
+    for (key, changes) in &remarks.take_overs {
         // Four spaces make it code, which nothing in it can end.
         let block = format!("\nwhat a take-over of {key} changes:\n\n{}", indented(changes));
         if out.len() + block.len() <= limits::COMMENT_CHARS_MAX {
@@ -151,7 +166,7 @@ mod tests {
     fn a_line_tells_work_action_reason_and_folder() {
         let plan = plan(vec![Reason::UpToDate, Reason::Suspended]);
         assert_eq!(
-            text(&plan, &TakeOvers::new(), Style::Plain),
+            text(&plan, &Remarks::default(), Style::Plain),
             "! hold              edge-1/web-1  suspended in Git (clusters/edge-1/web-1)\n1 hold, 1 keep\n"
         );
     }
@@ -160,7 +175,7 @@ mod tests {
     fn markdown_takes_nothing_from_the_outside_for_markup() {
         let owner = Some("<img src=x>|[a](b)".to_owned());
         let conflict = Reason::Conflict { owner, adoption: Adoption::default() };
-        let told = markdown(&plan(vec![conflict]), &TakeOvers::new());
+        let told = markdown(&plan(vec![conflict]), &Remarks::default());
         assert!(told.contains(r"&lt;img src=x>\|\[a\](b)"), "{told}");
         assert!(!told.contains("<img"), "{told}");
     }
@@ -170,7 +185,11 @@ mod tests {
         let conflict = Reason::Conflict { owner: None, adoption: Adoption::default() };
         let plan = plan(vec![conflict]);
         let key = plan.steps[0].key.clone();
-        let changes = TakeOvers::from([(key.clone(), "settings\n    ~ a\n```\n# b\n".to_owned())]);
+        let remarks = |changes: &str| Remarks {
+            take_overs: [(key.clone(), changes.to_owned())].into(),
+            ..Remarks::default()
+        };
+        let changes = remarks("settings\n    ~ a\n```\n# b\n");
         assert!(
             text(&plan, &changes, Style::Plain).contains(")\n    settings\n        ~ a\n    ```\n")
         );
@@ -179,15 +198,15 @@ mod tests {
             comment.ends_with("web-0 changes:\n\n    settings\n        ~ a\n    ```\n    # b\n"),
             "{comment}"
         );
-        let large = TakeOvers::from([(key, "x".repeat(limits::COMMENT_CHARS_MAX))]);
+        let large = remarks(&"x".repeat(limits::COMMENT_CHARS_MAX));
         assert!(markdown(&plan, &large).len() < 2_000);
     }
 
     #[test]
     fn long_plans_end_with_what_is_left_out() {
         let plan = plan(vec![Reason::Suspended; 5_000]);
-        assert!(text(&plan, &TakeOvers::new(), Style::Plain).contains("... and 4000 more\n"));
-        let comment = markdown(&plan, &TakeOvers::new());
+        assert!(text(&plan, &Remarks::default(), Style::Plain).contains("... and 4000 more\n"));
+        let comment = markdown(&plan, &Remarks::default());
         let rows = comment.lines().filter(|line| line.starts_with("| edge-1/")).count();
         assert!(comment.len() <= limits::COMMENT_CHARS_MAX, "{}", comment.len());
         let remark = format!("\n{} rows left out: this comment would be too long.\n", 5_000 - rows);

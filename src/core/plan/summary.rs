@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{Effect, Hold, Plan, Reason};
 use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::core::signature::judge::Refusal;
 
 /// What becomes of a work, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -183,6 +184,9 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
     pub counts: Counts,
+    /// Why it is no plan for the newest commit, but for the last verified one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refusal>,
     /// Deletions that wait for approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldSummary>,
@@ -216,6 +220,7 @@ impl Plan {
             reason: held.excess.to_string(),
         });
         let holds = self.holds(source).into_iter().map(HoldSummary::of).collect();
-        Summary { commit: self.commit, counts: self.counts(), held, holds, steps: steps.collect() }
+        let (commit, counts, steps) = (self.commit, self.counts(), steps.collect());
+        Summary { commit, counts, refused: None, held, holds, steps }
     }
 }

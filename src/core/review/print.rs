@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Fate, ObjectDiff, Review, Size, WorkChange, WorkDiff, WorkReview};
+use super::{Fate, ObjectDiff, Review, Signatures, Size, WorkChange, WorkDiff, WorkReview};
 use crate::core::name::{CommitId, WorkName};
 use crate::core::report::{Paint, Style, count, harmless};
 use crate::core::work::DeleteOption;
@@ -83,6 +83,9 @@ pub fn text(review: &Review, style: Style) -> String {
     }
     for line in remarks(review) {
         out.push_str(&format!("{}\n", style.paint(Paint::Warning, line)));
+    }
+    for line in guarded(review) {
+        out.push_str(&format!("{}\n", style.paint(Paint::Note, harmless(&line))));
     }
     out.push_str(&format!("{}\n", style.paint(Paint::Strong, totals(review))));
     out
@@ -267,6 +270,24 @@ fn remarks(review: &Review) -> Vec<String> {
     remarks
 }
 
+/// What the daemon's guards would say of it; with words of the repository in it.
+fn guarded(review: &Review) -> Vec<String> {
+    let signatures = review.signatures.as_ref().map(|signatures| match signatures {
+        Signatures::Unchecked { .. } => {
+            "signatures are asked for and were not checked: no keys are named".to_owned()
+        }
+        Signatures::Verified { head } => {
+            format!("signatures: verified up to commit {}", head.short())
+        }
+        Signatures::Refused { verified, refusal } => {
+            let verified = verified.short();
+            format!("not applied: {refusal}; the hub would stay at commit {verified}")
+        }
+    });
+    let holds = review.holds.iter().map(|hold| hold.reason.clone());
+    signatures.into_iter().chain(holds).collect()
+}
+
 /// `1 work to add, 2 to change, 1 to delete on 3 of 100 clusters; 97 unchanged`.
 fn totals(review: &Review) -> String {
     let counts = &review.counts;
@@ -316,6 +337,9 @@ pub fn markdown(review: &Review) -> String {
     }
     for remark in remarks(review) {
         out.push_str(&format!("> ⚠️ {remark}\n"));
+    }
+    for line in guarded(review) {
+        out.push_str(&format!("> ⏸️ {}\n", code(&line)));
     }
     let groups = groups(review);
     if !groups.is_empty() {

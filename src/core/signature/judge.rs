@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
+
 use super::allowed::fits_any;
 use super::policy::{Policy, Rule, Verify, is_approval};
 use super::{SignatureError, Signer};
@@ -38,7 +40,8 @@ pub struct Range {
 }
 
 /// Why a commit is not applied.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
 #[error("commit {commit} is not verified: by {rule}, {why}; {advice}")]
 pub struct Refusal {
     /// The commit that the source's ref stands for.
@@ -48,6 +51,7 @@ pub struct Refusal {
     /// The rule that refuses it, and whose it is.
     pub rule: String,
     /// The key that its signature names.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     pub why: String,
     /// What to do.

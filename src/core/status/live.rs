@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::State;
+use super::told::{self, ToldSource};
 use super::tree::{ObjectStatus, WorkTree};
 use crate::core::name::ClusterName;
 
@@ -23,6 +24,8 @@ pub enum Change {
     Listed,
     /// The clusters that the hub has lost touch with.
     Unreachable(BTreeSet<ClusterName>),
+    /// What the daemon tells of its sources.
+    Told(Vec<ToldSource>),
 }
 
 /// A work or an object that has come into another state.
@@ -54,6 +57,9 @@ type Key = (String, String);
 #[derive(Debug, Clone)]
 pub struct Live {
     works: BTreeMap<Key, WorkTree>,
+    /// The works as the hub shows them, without what the daemon tells.
+    shown: BTreeMap<Key, WorkTree>,
+    told: Vec<ToldSource>,
     /// The list that is being read; `None` where it is complete.
     listing: Option<BTreeMap<Key, WorkTree>>,
     unreachable: BTreeSet<ClusterName>,
@@ -64,8 +70,14 @@ pub struct Live {
 impl Live {
     /// Nothing is known yet. `with_objects`: tell transitions of single objects too.
     pub fn new(with_objects: bool) -> Self {
-        let (works, unreachable) = (BTreeMap::new(), BTreeSet::new());
-        Self { works, listing: Some(BTreeMap::new()), unreachable, with_objects }
+        Self {
+            works: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            told: Vec::new(),
+            listing: Some(BTreeMap::new()),
+            unreachable: BTreeSet::new(),
+            with_objects,
+        }
     }
 
     /// The first list is complete.
@@ -76,6 +88,11 @@ impl Live {
     /// The works, sorted by cluster and name.
     pub fn works(&self) -> impl Iterator<Item = &WorkTree> {
         self.works.values()
+    }
+
+    /// What the daemon tells of its sources.
+    pub fn told(&self) -> &[ToldSource] {
+        &self.told
     }
 
     /// Takes in a change, and answers what is news.
@@ -91,49 +108,73 @@ impl Live {
                 if let Some(listing) = &mut self.listing {
                     listing.remove(&key);
                 }
-                self.remove(&key).into_iter().collect()
+                self.remove(&key)
             }
             Change::Listed => self.listed(),
             Change::Unreachable(lost) => self.reach(lost),
+            Change::Told(told) => self.tell(told),
         }
     }
 
-    fn set(&mut self, mut tree: WorkTree) -> Vec<Transition> {
-        tree.work.unreachable =
-            self.unreachable.iter().any(|name| name.as_str() == tree.work.cluster);
+    fn set(&mut self, tree: WorkTree) -> Vec<Transition> {
         let key = (tree.work.cluster.clone(), tree.work.work.clone());
         if let Some(listing) = &mut self.listing {
             listing.insert(key, tree);
             return Vec::new();
         }
-        let news = self.news(self.works.get(&key), &tree);
-        self.works.insert(key, tree);
+        self.shown.insert(key.clone(), tree);
+        self.refresh(&key)
+    }
+
+    /// Puts together what is known of a work, and answers what of it is news.
+    fn refresh(&mut self, key: &Key) -> Vec<Transition> {
+        let Some(mut now) = told::one(&self.told, key, self.shown.get(key)) else {
+            return self.works.remove(key).map(|was| gone(&was)).into_iter().collect();
+        };
+        now.work.unreachable = self.is_lost(&now);
+        let news = self.news(self.works.get(key), &now);
+        self.works.insert(key.clone(), now);
         news
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Transition> {
-        let was = self.works.remove(key)?;
-        let mut told = of_work(Some(&was), &was);
-        (told.state, told.message, told.unreachable) = (None, None, false);
-        told.details.clear();
-        Some(told)
+    fn is_lost(&self, tree: &WorkTree) -> bool {
+        self.unreachable.iter().any(|name| name.as_str() == tree.work.cluster)
+    }
+
+    fn remove(&mut self, key: &Key) -> Vec<Transition> {
+        self.shown.remove(key);
+        self.refresh(key)
     }
 
     fn listed(&mut self) -> Vec<Transition> {
         let Some(listing) = self.listing.take() else { return Vec::new() };
         let gone: Vec<Key> =
-            self.works.keys().filter(|key| !listing.contains_key(*key)).cloned().collect();
-        let mut news: Vec<Transition> = gone.iter().filter_map(|key| self.remove(key)).collect();
+            self.shown.keys().filter(|key| !listing.contains_key(*key)).cloned().collect();
+        let mut news: Vec<Transition> = gone.iter().flat_map(|key| self.remove(key)).collect();
         for tree in listing.into_values() {
             news.extend(self.set(tree));
         }
+        news.extend(self.tell(self.told.clone()));
         news
     }
 
     fn reach(&mut self, lost: BTreeSet<ClusterName>) -> Vec<Transition> {
         self.unreachable = lost;
-        let known: Vec<WorkTree> = self.works.values().cloned().collect();
-        known.into_iter().flat_map(|tree| self.set(tree)).collect()
+        let known: Vec<Key> = self.works.keys().cloned().collect();
+        known.iter().flat_map(|key| self.refresh(key)).collect()
+    }
+
+    /// Before the first list is complete it is not known which works there are.
+    fn tell(&mut self, told: Vec<ToldSource>) -> Vec<Transition> {
+        let keys = |all: &[ToldSource]| -> BTreeSet<Key> {
+            all.iter().flat_map(ToldSource::keys).collect()
+        };
+        let touched: BTreeSet<Key> = &keys(&self.told) | &keys(&told);
+        self.told = told;
+        if self.listing.is_some() && self.shown.is_empty() {
+            return Vec::new();
+        }
+        touched.iter().flat_map(|key| self.refresh(key)).collect()
     }
 
     fn news(&self, before: Option<&WorkTree>, now: &WorkTree) -> Vec<Transition> {
@@ -159,6 +200,13 @@ impl Live {
         }
         news
     }
+}
+
+fn gone(was: &WorkTree) -> Transition {
+    let mut told = of_work(Some(was), was);
+    (told.state, told.message, told.unreachable) = (None, None, false);
+    told.details.clear();
+    told
 }
 
 fn of_work(before: Option<&WorkTree>, now: &WorkTree) -> Transition {
@@ -249,6 +297,38 @@ mod tests {
         let gone = Change::Gone { cluster: "edge-1".into(), work: "web".into() };
         assert_eq!(told(&live.apply(gone.clone())), ["web  failed -"]);
         assert!(live.apply(gone).is_empty());
+    }
+
+    #[test]
+    fn what_is_told_of_works_is_news_and_ends_with_what_was_told() {
+        use crate::core::status::told::{Told, ToldWork};
+        let work = |work: &str, state: &str| ToldWork {
+            cluster: "edge-1".into(),
+            work: work.into(),
+            state: state.into(),
+            ..ToldWork::default()
+        };
+        let says = |works: Vec<ToldWork>| {
+            let told = Told { works, ..Told::default() };
+            Change::Told(vec![ToldSource { source: "fleet".into(), told }])
+        };
+        let ours = |name: &str| match tree(name, "True", 1) {
+            Change::Set(mut tree) => {
+                tree.work.source = Some("fleet".into());
+                Change::Set(tree)
+            }
+            other => other,
+        };
+        let mut live = Live::new(false);
+        // What is told before the first list is complete waits for it.
+        assert!(live.apply(says(vec![work("web", "held"), work("new", "held")])).is_empty());
+        live.apply(ours("web"));
+        let news = told(&live.apply(Change::Listed));
+        assert_eq!(news, ["web  - held", "new  - held"]);
+        assert!(live.apply(ours("web")).is_empty(), "the same as before");
+        let news = told(&live.apply(says(vec![work("web", "suspended")])));
+        assert_eq!(news, ["new  held -", "web  held suspended"]);
+        assert_eq!(told(&live.apply(says(Vec::new()))), ["web  suspended applied"]);
     }
 
     #[test]

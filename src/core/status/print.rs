@@ -88,6 +88,8 @@ pub fn trees<'a>(works: impl Iterator<Item = &'a WorkTree>, layout: &Layout) -> 
             details.extend(work.source.iter().map(|source| format!("source {source}")));
             details.extend(work.path.iter().cloned());
         }
+        // Of what the agent says, the conditions below tell.
+        details.extend(work.message.iter().filter(|_| work.told).cloned());
         table.add(vec![
             Cell::painted(&format!("{}/{}", work.cluster, work.work), Some(Paint::Strong)),
             state_cell(work),

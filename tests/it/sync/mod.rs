@@ -2,6 +2,7 @@
 
 mod adoption;
 mod budget;
+mod canary;
 mod deletes;
 mod drift;
 mod events;
@@ -12,4 +13,5 @@ pub mod program;
 mod signatures;
 mod telling;
 mod trouble;
+mod waiting;
 mod writes;

@@ -25,7 +25,7 @@ fn gitwork(sync: &Sync, kubeconfig: &Path) -> Command {
 }
 
 /// Ends the program when a test ends early.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
