@@ -16,7 +16,7 @@ use super::process::Process;
 use super::run::World;
 use crate::simulation::agents::identity;
 use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, WORKS, change_work, manifest, user_acts};
+use crate::simulation::world::{CLUSTERS, GitWork, WORKS, change_work, manifest, user_acts};
 
 impl World {
     fn any_key(&mut self) -> WorkKey {
@@ -53,15 +53,18 @@ impl World {
             22..36 => self.commit_removals(),
             36..42 => self.commit_breakage(),
             42..45 => self.rewind(),
-            45..57 => self.user(),
-            57..71 => self.agents_step(),
+            45..53 => self.user(),
+            53..57 => self.cluster_user(),
+            57 => self.recreate_and_drop(),
+            58..71 => self.agents_step(),
             71..75 => self.crash(),
             75..79 => self.stop_or_start().await,
             79..83 => self.cut_lines(),
             83..86 => self.git_fails(),
             86..88 => self.back_up_or_restore(),
             88..95 => self.approve(),
-            95..97 => self.fail_objects(),
+            95 => self.fail_objects(),
+            96 => self.cut_agent(),
             _ => self.clock_jumps().await,
         }
     }
@@ -154,13 +157,24 @@ impl World {
     }
 
     fn agent_step(&mut self, key: &WorkKey) {
-        self.checker.agents.lock().unwrap().step(&self.hub, key);
+        let mut agents = self.checker.agents.lock().unwrap();
+        agents.now = self.cluster_time();
+        agents.step(&self.hub, key);
+        let wrong = agents.take_wrong();
+        drop(agents);
+        if let Some(why) = wrong {
+            self.checker.fail(|| format!("the agent of {key}: {why}"));
+        }
         self.checker.look(key);
     }
 
     /// Lets every agent act until it has nothing to do.
     pub(super) fn settle(&mut self) {
-        for key in self.hub.keys() {
+        let agents = self.checker.agents.lock().unwrap();
+        let keys = agents.keys(&self.hub);
+        let cut = agents.cut.clone();
+        drop(agents);
+        for key in keys.into_iter().filter(|key| !cut.contains(&key.cluster)) {
             let before = self.hub.version(&key);
             if before.is_some() && before.as_ref() == self.stepped.get(&key) {
                 continue;
@@ -172,6 +186,68 @@ impl World {
             }
         }
         self.checker.trace(|| "the agents have settled".into());
+    }
+
+    /// An agent does not reach the hub for a while.
+    fn cut_agent(&mut self) {
+        let cluster = self.any_key().cluster;
+        let mut agents = self.checker.agents.lock().unwrap();
+        let is_cut = !agents.cut.remove(&cluster);
+        if is_cut {
+            agents.cut.insert(cluster.clone());
+        }
+        drop(agents);
+        self.checker.trace(|| format!("the agent of {cluster} is cut off: {is_cut}"));
+    }
+
+    /// Somebody does something to an object on a cluster, or makes one.
+    fn cluster_user(&mut self) {
+        let key = self.any_key();
+        let name = if self.random.bool() { "a" } else { "b" };
+        let mut agents = self.checker.agents.lock().unwrap();
+        let cluster = agents.cluster(&key.cluster);
+        let id = identity(&manifest(&key, name, ""));
+        let what = match self.random.u8(..6) {
+            0 | 1 => {
+                cluster.user_edits(&id, "edited");
+                "edits"
+            }
+            2 => {
+                cluster.delete(&id);
+                "deletes"
+            }
+            3 => {
+                cluster.user_recreates(&id, false);
+                "makes anew"
+            }
+            4 => {
+                cluster.user_recreates(&id, true);
+                "makes anew, with its owners,"
+            }
+            _ => {
+                let theirs = manifest(&key, "foreign", "theirs");
+                let id = identity(&theirs);
+                let _there = theirs.as_object().map(|fields| cluster.create(&id, fields.clone()));
+                self.foreign.insert((key.cluster.clone(), id));
+                "makes an object beside"
+            }
+        };
+        drop(agents);
+        self.stepped.remove(&key);
+        self.checker.trace(|| format!("on the cluster, a user {what} {name} of {key}"));
+    }
+
+    /// Somebody makes an object of a work anew, and before its agent has looked Git drops it from the work.
+    fn recreate_and_drop(&mut self) {
+        let (_, mut wanted) = self.git.head();
+        let two = |(_, work): &(&WorkKey, &mut GitWork)| work.objects.len() > 1;
+        let Some((key, work)) = wanted.works.iter_mut().find(two) else { return };
+        let key = key.clone();
+        work.objects = vec!["a"];
+        let id = identity(&manifest(&key, "b", ""));
+        self.checker.agents.lock().unwrap().cluster(&key.cluster).user_recreates(&id, true);
+        self.stepped.remove(&key);
+        self.push(wanted, "an object that was made anew is dropped");
     }
 
     fn fail_objects(&mut self) {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::git::{Commit, Git, Head, Reads, ancestry, manifests, number, removal};
-use crate::simulation::agents::Agents;
+use crate::simulation::agents::{Agents, Object};
 use crate::simulation::hub::{SimulatedHub, is_deleting};
 use crate::simulation::world::{GitWork, SOURCE};
 
@@ -292,22 +292,18 @@ impl Checker {
     fn let_go_of(&self, key: &WorkKey, was: &Value) -> Result<(), String> {
         let agents = self.agents.lock().unwrap();
         let option = DeleteOption::from_value(&was["spec"]["deleteOption"]);
-        let uid = uid(was);
         if option == DeleteOption::Foreground {
-            return match agents.would_stay(uid, was) {
+            return match agents.would_stay(key, was) {
                 Some(object) => Err(format!("{object:?} would stay on {}", key.cluster)),
                 None => Ok(()),
             };
         }
-        let stays = |object: &crate::simulation::agents::Object| match &option {
+        let stays = |object: &Object| match &option {
             DeleteOption::SelectivelyOrphan(rules) => rules.contains(&object.1),
             _ => true,
         };
-        let lost = agents.objects.iter().find(|(object, owners)| {
-            object.0 == key.cluster && owners.contains(uid) && stays(object)
-        });
-        match lost {
-            Some((object, _)) => Err(format!("{object:?} would be deleted with it")),
+        match agents.would_go(key, uid(was)).into_iter().find(stays) {
+            Some(object) => Err(format!("{object:?} would be deleted with it")),
             None => Ok(()),
         }
     }

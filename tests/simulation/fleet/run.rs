@@ -1,13 +1,14 @@
 //! One world from its seed: what is in it, and how its time goes by.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork::core::config::Budgets;
 use gitwork::core::desired::Renderer;
 use gitwork::core::name::{SourceId, WorkKey};
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +18,7 @@ use super::check::Checker;
 use super::git::{Git, SimulatedSource, Wanted};
 use super::line::Weather;
 use super::process::{Process, Setting};
+use crate::simulation::agents::Object;
 use crate::simulation::hub::{Backup, SimulatedHub};
 use crate::simulation::world::{CLUSTERS, SOURCE};
 
@@ -34,10 +36,13 @@ pub struct World {
     pub(super) processes: Vec<Process>,
     pub(super) weather: Weather,
     pub(super) backup: Option<Backup>,
+    /// What others have made on the clusters.
+    pub(super) foreign: BTreeSet<Object>,
     /// What the agents have acted on last.
     pub(super) stepped: BTreeMap<WorkKey, String>,
     /// The operator's own look at Git.
     pub(super) operator: SimulatedSource,
+    began: Instant,
     budgets: Budgets,
     crashed: Arc<Notify>,
     started: u64,
@@ -106,8 +111,10 @@ impl World {
             processes: Vec::new(),
             weather,
             backup: None,
+            foreign: BTreeSet::new(),
             stepped: BTreeMap::new(),
             operator,
+            began: Instant::now(),
             budgets,
             crashed: Arc::new(Notify::new()),
             started: 0,
@@ -117,7 +124,6 @@ impl World {
 
     /// Lives through it all, up to the first thing that must not be.
     pub async fn live(&mut self) -> Tally {
-        let began = Instant::now();
         self.first_commit();
         self.start();
         for _ in 0..ACTIONS {
@@ -131,7 +137,7 @@ impl World {
             self.come_to_rest().await;
         }
         self.processes.drain(..).for_each(Process::kill);
-        Tally { writes: self.checker.effects(), virtual_seconds: began.elapsed().as_secs() }
+        Tally { writes: self.checker.effects(), virtual_seconds: self.began.elapsed().as_secs() }
     }
 
     /// One more process.
@@ -151,6 +157,12 @@ impl World {
         };
         self.processes.push(Process::start(&setting));
         self.checker.trace(|| "a process starts".into());
+    }
+
+    /// The time on the clusters, which is right.
+    pub(super) fn cluster_time(&self) -> Timestamp {
+        let elapsed = SignedDuration::try_from(self.began.elapsed()).unwrap_or_default();
+        Timestamp::UNIX_EPOCH.saturating_add(elapsed).unwrap_or_default()
     }
 
     async fn pass_time(&mut self) {
