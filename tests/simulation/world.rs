@@ -587,7 +587,8 @@ pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) 
             metadata["annotations"] = json!({"gitwork.dev/adopt": SOURCE});
         }
         let spec = json!({"workload": {"manifests": []}});
-        hub.user_creates(json!({"metadata": metadata, "spec": spec})).unwrap();
+        // Where the namespace is being deleted, nobody makes anything.
+        let _refused = hub.user_creates(json!({"metadata": metadata, "spec": spec}));
         return;
     }
     let label = |name: &str, value: Value| json!({"metadata": {"labels": {name: value}}});

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gitwork::core::approval::{Approved, Target};
+use gitwork::core::approval::{Approval, Approved, Target};
 use gitwork::core::budget::Budget;
 use gitwork::core::config::Budgets;
 use gitwork::core::name::{CommitId, WorkKey};
@@ -16,7 +16,8 @@ use gitwork::hub::HubError;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::git::{Commit, Git, Head, Reads, ancestry, manifests, number, removal};
+use super::git::{Commit, Git, Head, Reads, ancestry, is_trusted, manifests, number, removal};
+use super::wall::{Hours, Wall};
 use crate::simulation::agents::{Agents, Object};
 use crate::simulation::hub::{SimulatedHub, is_deleting};
 use crate::simulation::world::{GitWork, SOURCE};
@@ -42,9 +43,19 @@ struct State {
     /// When each object was first ours.
     ours_since: BTreeMap<String, Instant>,
     approved: Approved,
+    /// Changes that may be made while a window is closed.
+    changes: Approved,
     violation: Option<String>,
     trace: Option<Vec<String>>,
     effects: usize,
+}
+
+/// What the operator allows gitwork.
+pub struct Allowed {
+    pub budgets: Budgets,
+    pub hours: Hours,
+    /// The clock that the hours go by.
+    pub wall: Wall,
 }
 
 /// Cloning it gives another hand on the same.
@@ -53,8 +64,7 @@ pub struct Checker {
     hub: SimulatedHub,
     git: Git,
     pub agents: Arc<Mutex<Agents>>,
-    /// The operator's budgets.
-    budgets: Budgets,
+    allowed: Arc<Allowed>,
     state: Arc<Mutex<State>>,
 }
 
@@ -97,19 +107,20 @@ fn last_words(commits: &[Commit], head: usize, key: &WorkKey, on_hub: &Value) ->
 }
 
 impl Checker {
-    pub fn new(hub: &SimulatedHub, git: &Git, budgets: Budgets, traced: bool) -> Self {
+    pub fn new(hub: &SimulatedHub, git: &Git, allowed: Allowed, traced: bool) -> Self {
         let state = State {
             start: Instant::now(),
             history: BTreeMap::new(),
             ours_since: BTreeMap::new(),
             approved: Approved::new(),
+            changes: Approved::new(),
             violation: None,
             trace: traced.then(Vec::new),
             effects: 0,
         };
         let agents = Arc::default();
         let (hub, git, state) = (hub.clone(), git.clone(), Arc::new(Mutex::new(state)));
-        Self { hub, git, agents, budgets, state }
+        Self { hub, git, agents, allowed: Arc::new(allowed), state }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -145,8 +156,15 @@ impl Checker {
         self.lock().effects
     }
 
-    pub fn approve(&self, works: &Approved) {
-        self.lock().approved.extend(works.iter().cloned());
+    pub fn approve(&self, approvals: &[Approval]) {
+        let mut state = self.lock();
+        for approval in approvals {
+            match approval {
+                Approval::Deletions(works) => state.approved.extend(works.iter().cloned()),
+                Approval::Changes { works, .. } => state.changes.extend(works.iter().cloned()),
+                Approval::Rewind(_) | Approval::Restored { .. } => {}
+            }
+        }
     }
 
     /// Takes in what has become of a work, whoever did it.
@@ -240,15 +258,21 @@ impl Checker {
         }
         let nobody_is = json!(null);
         let was = before.unwrap_or(&nobody_is);
+        let is = after.unwrap_or(&nobody_is);
+        let may_at_any_time = self.is_let_through(key, effect, was) || puts_back(was, is);
+        let closed = |hours: Hours| (!may_at_any_time && self.is_closed(hours)).then_some("at this hour nothing may be changed");
         self.git.with(|commits, heads| match effect {
             Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => {
-                wanted(commits, reads, key, after.unwrap_or(&nobody_is))
+                wanted(commits, reads, key, is, &closed)
             }
             Effect::Delete { .. } | Effect::SetDeleteOption { .. } | Effect::Release { .. } => {
                 if is_deleting(was) || before.is_none() {
                     return Ok(());
                 }
                 let head = judged_commit(commits, reads, commit)?;
+                if let Some(why) = closed(commits[head].wanted.hours) {
+                    return Err(why.into());
+                }
                 self.farewell(commits, head, key, effect, was)?;
                 if matches!(effect, Effect::Delete { .. }) {
                     self.let_go_of(key, was)?;
@@ -257,6 +281,23 @@ impl Checker {
                 Ok(())
             }
         })
+    }
+
+    /// Whether the hours were closed for as long as the write may have been on its way.
+    fn is_closed(&self, hours: Hours) -> bool {
+        let Allowed { hours: operators, wall, .. } = &*self.allowed;
+        if [*operators, hours].into_iter().all(|hours| hours == Hours::default()) {
+            return false;
+        }
+        wall.recently().into_iter().all(|at| !operators.are_open(at) || !hours.are_open(at))
+    }
+
+    /// Somebody has approved of just this write.
+    fn is_let_through(&self, key: &WorkKey, effect: &Effect, was: &Value) -> bool {
+        let version = effect.body().map_or_else(|| uid(was).into(), |body| body.digest.to_string());
+        let target = Target { key: key.clone(), uid: version };
+        let state = self.lock();
+        state.changes.contains(&target) || state.approved.contains(&target)
     }
 
     /// A farewell is one that the commit asks for, with Git's last word.
@@ -297,6 +338,10 @@ impl Checker {
                 Some(object) => Err(format!("{object:?} would stay on {}", key.cluster)),
                 None => Ok(()),
             };
+        }
+        // What is in the work no more goes in any case.
+        if was["spec"]["workload"]["manifests"].as_array().is_none_or(Vec::is_empty) {
+            return Ok(());
         }
         let stays = |object: &Object| match &option {
             DeleteOption::SelectivelyOrphan(rules) => rules.contains(&object.1),
@@ -352,6 +397,8 @@ impl Checker {
             let wanted = &commits[at.commit].wanted;
             !wanted.works.contains_key(key) && !wanted.freezes(key)
         };
+        let heads: Vec<Head> =
+            heads.iter().filter(|at| is_trusted(commits, at.commit)).copied().collect();
         let Some(now_at) = heads.iter().rposition(|at| at.commit == head) else { return Ok(()) };
         let gone_at = |key: &WorkKey| {
             (0..=now_at).rev().take_while(|index| lacks(&heads[*index], key)).last()
@@ -382,7 +429,7 @@ impl Checker {
                 }
             }
         }
-        let budget = Budget::of(&self.budgets, &wanted.budgets);
+        let budget = Budget::of(&self.allowed.budgets, &wanted.budgets);
         let told = || format!("deletes {dropped:?}, keeps {kept:?}, {budget:?}");
         if kept.is_empty() {
             return Err(format!("nothing would stay: {}", told()));
@@ -398,6 +445,12 @@ impl Checker {
         }
         Ok(())
     }
+}
+
+/// What stands now is what gitwork has written before, by the hub's own word.
+fn puts_back(was: &Value, is: &Value) -> bool {
+    let hash = |work: &Value| work["metadata"]["annotations"][ANNOTATION_HASH].clone();
+    hash(was).is_string() && hash(was) == hash(is)
 }
 
 /// What is not gitwork's is as it was.
@@ -444,6 +497,9 @@ fn judged_commit(
     commit: Option<CommitId>,
 ) -> Result<usize, String> {
     let head = commit.and_then(|id| number(commits, id)).ok_or("it has no commit")?;
+    if !is_trusted(commits, head) {
+        return Err(format!("commit {head}, or one before it, is not signed"));
+    }
     if candidates(reads).contains(&head) {
         return Ok(head);
     }
@@ -451,13 +507,23 @@ fn judged_commit(
 }
 
 /// What stands on the hub now is what a commit of late wants.
-fn wanted(commits: &[Commit], reads: &Reads, key: &WorkKey, after: &Value) -> Result<(), String> {
+fn wanted(
+    commits: &[Commit],
+    reads: &Reads,
+    key: &WorkKey,
+    after: &Value,
+    closed: &dyn Fn(Hours) -> Option<&'static str>,
+) -> Result<(), String> {
     let mut found = Vec::new();
     for head in candidates(reads) {
         match commits[head].wanted.readable(key) {
+            _ if !is_trusted(commits, head) => found.push(format!("commit {head} is not signed")),
             Some(work) if work.suspend => found.push(format!("commit {head} suspends it")),
             Some(work) => match differs(key, work, after) {
-                None => return Ok(()),
+                None => match closed(commits[head].wanted.hours) {
+                    None => return Ok(()),
+                    Some(why) => found.push(why.into()),
+                },
                 Some(how) => found.push(format!("commit {head} wants {how}")),
             },
             None => found.push(format!("commit {head} does not have it")),

@@ -15,6 +15,7 @@ mod run;
 pub mod seeds;
 #[cfg(test)]
 mod tests;
+mod wall;
 
 use bugs::Bug;
 use check::Checker;

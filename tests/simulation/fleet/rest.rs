@@ -49,6 +49,8 @@ impl World {
 
     fn mend(&mut self) {
         self.checker.trace(|| "all faults stop".into());
+        self.wall.set_to_noon();
+        self.git.drop_unsigned();
         self.weather = Weather::default();
         self.git.set_away(false);
         self.git.set_damaged(false);
@@ -57,6 +59,7 @@ impl World {
         agents.cut.clear();
         drop(agents);
         self.stepped.clear();
+        self.regain_clusters();
         for process in &self.processes {
             process.set_weather(self.weather);
             process.mend_line();

@@ -14,10 +14,11 @@ use tokio::time::{Instant, sleep};
 
 use super::Tally;
 use super::bugs::Bug;
-use super::check::Checker;
+use super::check::{Allowed, Checker};
 use super::git::{Git, SimulatedSource, Wanted};
 use super::line::Weather;
 use super::process::{Process, Setting};
+use super::wall::{Hours, Wall};
 use crate::simulation::agents::Object;
 use crate::simulation::hub::{Backup, SimulatedHub};
 use crate::simulation::world::{CLUSTERS, SOURCE};
@@ -36,6 +37,15 @@ pub struct World {
     pub(super) processes: Vec<Process>,
     pub(super) weather: Weather,
     pub(super) backup: Option<Backup>,
+    /// The clock of gitwork's machine, and the operator's hours for changes.
+    pub(super) wall: Wall,
+    pub(super) hours: Hours,
+    /// Windows for changes matter in this world.
+    pub(super) has_hours: bool,
+    /// Commits have to be signed.
+    pub(super) signatures: bool,
+    /// The works of a cluster go and come back under their names.
+    pub(super) revolves: bool,
     /// What others have made on the clusters.
     pub(super) foreign: BTreeSet<Object>,
     /// What the agents have acted on last.
@@ -97,7 +107,16 @@ impl World {
         let mut random = fastrand::Rng::with_seed(seed);
         let (git, hub) = (Git::new(warm_renderer(&id)), SimulatedHub::new(&CLUSTERS, seed));
         let budgets = budgets(&mut random);
-        let checker = Checker::new(&hub, &git, budgets.clone(), traced);
+        let wall = Wall::new(random.i64(0..24));
+        let has_hours = random.u8(..4) == 0;
+        let hours = if has_hours { Hours::any(&mut random) } else { Hours::default() };
+        let (signatures, revolves) = (random.u8(..4) == 0, random.u8(..8) == 0);
+        if signatures {
+            git.ask_for_signatures();
+        }
+        let allowed = Allowed { budgets: budgets.clone(), hours, wall: wall.clone() };
+        let checker = Checker::new(&hub, &git, allowed, traced);
+        checker.agents.lock().unwrap().slip = bug.and_then(Bug::slip);
         let mut operator = git.source(&id, seed, None);
         operator.patient = false;
         let weather = weather(&mut random);
@@ -111,6 +130,11 @@ impl World {
             processes: Vec::new(),
             weather,
             backup: None,
+            wall,
+            hours,
+            has_hours,
+            signatures,
+            revolves,
             foreign: BTreeSet::new(),
             stepped: BTreeMap::new(),
             operator,
@@ -152,6 +176,8 @@ impl World {
             budgets: &self.budgets,
             crashed: &self.crashed,
             weather: self.weather,
+            hours: self.hours,
+            wall: &self.wall,
             bug: self.bug,
             seed,
         };
