@@ -40,9 +40,10 @@ pub enum Bug {
     ApprovalTakenForNamesake,
     OrphansDeletedByAgent,
     NamesakeDeletedByAgent,
+    EmptyWorkWaitedFor,
 }
 
-pub const ALL: [Bug; 24] = [
+pub const ALL: [Bug; 25] = [
     Bug::PreconditionDropped,
     Bug::ConflictRetriedBlindly,
     Bug::DeletedBeforeOptionIsSet,
@@ -67,6 +68,7 @@ pub const ALL: [Bug; 24] = [
     Bug::ApprovalTakenForNamesake,
     Bug::OrphansDeletedByAgent,
     Bug::NamesakeDeletedByAgent,
+    Bug::EmptyWorkWaitedFor,
 ];
 
 impl Bug {
@@ -110,6 +112,9 @@ impl Bug {
             Self::OrphansDeletedByAgent => "the agent deletes what its work does not own",
             Self::NamesakeDeletedByAgent => {
                 "the agent deletes what somebody made anew under an object's name"
+            }
+            Self::EmptyWorkWaitedFor => {
+                "of a work without manifests the agent's word is waited for, which never comes"
             }
         }
     }
@@ -155,6 +160,7 @@ impl Bug {
                 work.agent.applied_generation = Some(work.generation);
                 work.agent.applied = true;
             }
+            Self::EmptyWorkWaitedFor => work.agent.is_empty = false,
             Self::WrittenWithoutNeed => work.digest.0[0] ^= 1,
             _ => {}
         }
