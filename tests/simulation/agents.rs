@@ -317,7 +317,8 @@ impl Agents {
     fn finish(&mut self, hub: &SimulatedHub, key: &WorkKey, work: &Value) {
         if self.applied.contains_key(key) {
             let mut status = WorkStatus::deserialize(&work["status"]).unwrap_or_default();
-            let told = Finding::new(DELETING, "True", "WorkDeleting", "ManifestWork is being deleted");
+            let told =
+                Finding::new(DELETING, "True", "WorkDeleting", "ManifestWork is being deleted");
             condition::set(&mut status.conditions, told.at(generation(work)), self.now);
             let patch = json!({"status": {"conditions": status.conditions}});
             hub.patch_status(key, &patch).unwrap();

@@ -10,7 +10,6 @@ use gitwork::core::name::WorkKey;
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
 use gitwork::core::window::ChangeWindows;
-use gitwork::core::work::ANNOTATION_NEWCOMER;
 
 use crate::simulation::agents::Slip;
 
@@ -136,9 +135,8 @@ impl Bug {
         let approved = &mut said.approvals.deletions;
         let names: BTreeSet<WorkKey> = approved.iter().map(|target| target.key.clone()).collect();
         let namesakes = works.iter().filter(|work| names.contains(&work.key));
-        approved.extend(
-            namesakes.map(|work| Target { key: work.key.clone(), uid: work.uid.clone() }),
-        );
+        approved
+            .extend(namesakes.map(|work| Target { key: work.key.clone(), uid: work.uid.clone() }));
     }
 
     /// What is read from Git.
@@ -196,7 +194,7 @@ impl Bug {
         if let (Self::NewcomerMarkForgotten, Effect::Create { body } | Effect::Adopt { body, .. }) =
             (self, effect)
         {
-            std::sync::Arc::make_mut(body).annotations.remove(ANNOTATION_NEWCOMER);
+            std::sync::Arc::make_mut(body).newcomer = false;
         }
     }
 }

@@ -260,7 +260,10 @@ impl Checker {
         let was = before.unwrap_or(&nobody_is);
         let is = after.unwrap_or(&nobody_is);
         let may_at_any_time = self.is_let_through(key, effect, was) || puts_back(was, is);
-        let closed = |hours: Hours| (!may_at_any_time && self.is_closed(hours)).then_some("at this hour nothing may be changed");
+        let closed = |hours: Hours| {
+            (!may_at_any_time && self.is_closed(hours))
+                .then_some("at this hour nothing may be changed")
+        };
         self.git.with(|commits, heads| match effect {
             Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => {
                 wanted(commits, reads, key, is, &closed)

@@ -122,8 +122,7 @@ impl Wanted {
     fn files(&self) -> BTreeMap<String, File> {
         let mut files = BTreeMap::new();
         let mut add = |path: String, text: &str| drop(files.insert(path, File::from(text)));
-        let source =
-            if self.broken_source { "budgets: [".into() } else { source_file(self) };
+        let source = if self.broken_source { "budgets: [".into() } else { source_file(self) };
         add("gitwork.yaml".into(), &source);
         add("clusters/README.md".into(), "The fleet.");
         for (key, work) in &self.works {

@@ -122,7 +122,8 @@ impl World {
             return Ok(());
         }
         for kind in ["Applied", "Available"] {
-            let observed = is_true(kind).and_then(|condition| condition["observedGeneration"].as_i64());
+            let observed =
+                is_true(kind).and_then(|condition| condition["observedGeneration"].as_i64());
             if observed != Some(generation(work)) {
                 return Err(format!("is not {kind}: {conditions:?}"));
             }
@@ -159,7 +160,10 @@ impl World {
             self.checker.fail(|| format!("at rest, {key} is gone and still on its cluster"));
         }
         for object in &self.foreign {
-            if agents.get(object).is_none_or(|live| live.object["data"] != json!({"text": "theirs"})) {
+            if agents
+                .get(object)
+                .is_none_or(|live| live.object["data"] != json!({"text": "theirs"}))
+            {
                 self.checker.fail(|| format!("at rest, {object:?} is not as its owner made it"));
             }
         }
