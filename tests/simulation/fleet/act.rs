@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gitwork::core::approval::Approval;
 use gitwork::core::config::Budgets;
-use gitwork::core::name::{ClusterName, WorkKey};
+use gitwork::core::name::{ClusterName, SourceId, WorkKey};
 use gitwork::core::observed::Observed;
 use gitwork::core::plan::{Policy, departed_candidates, plan};
 use gitwork::core::window::Closed;
@@ -63,6 +63,8 @@ impl World {
             self.revolve().await;
         } else if self.has_hours && self.chance(20) {
             self.wall_jumps();
+        } else if self.neighbour.is_some() && self.chance(25) {
+            self.neighbour_acts();
         } else if self.chance(4) {
             self.lose_or_regain_cluster();
         } else {
@@ -167,8 +169,8 @@ impl World {
     }
 
     fn look_at_all(&self) {
-        for key in CLUSTERS.into_iter().flat_map(|cluster| WORKS.map(|work| key(cluster, work))) {
-            self.checker.look(&key);
+        for key in Wanted::all().works.keys() {
+            self.checker.look(key);
         }
     }
 
@@ -458,14 +460,13 @@ impl World {
     /// An operator says that the hub was restored and is well.
     fn confirm_restore(&mut self) {
         let mut hub = self.hub.lock();
-        let Some((record, _)) = hub.records.get(&self.id).filter(|(record, _)| record.restored)
-        else {
-            return;
-        };
-        let restored = Approval::Restored { source: self.id.clone(), moves: record.moves };
-        hub.approved.add(&self.id, restored);
-        drop(hub);
-        self.checker.trace(|| "confirmed: the hub was restored".into());
+        let restored = hub.records.iter().filter(|(_, (record, _))| record.restored);
+        let moves: Vec<(SourceId, u64)> =
+            restored.map(|(id, (record, _))| (id.clone(), record.moves)).collect();
+        for (id, moves) in moves {
+            hub.approved.add(&id, Approval::Restored { source: id.clone(), moves });
+            self.checker.trace(|| format!("confirmed: the hub of {id} was restored"));
+        }
     }
 
     /// What may be held of the plan for what Git has now: deletions, and while a window is closed any change.

@@ -12,6 +12,7 @@ use gitwork::core::plan::Effect;
 use gitwork::core::window::ChangeWindows;
 
 use crate::simulation::agents::Slip;
+use crate::simulation::world::SOURCE;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
@@ -40,9 +41,10 @@ pub enum Bug {
     OrphansDeletedByAgent,
     NamesakeDeletedByAgent,
     EmptyWorkWaitedFor,
+    ConsentToAnotherTaken,
 }
 
-pub const ALL: [Bug; 25] = [
+pub const ALL: [Bug; 26] = [
     Bug::PreconditionDropped,
     Bug::ConflictRetriedBlindly,
     Bug::DeletedBeforeOptionIsSet,
@@ -68,6 +70,7 @@ pub const ALL: [Bug; 25] = [
     Bug::OrphansDeletedByAgent,
     Bug::NamesakeDeletedByAgent,
     Bug::EmptyWorkWaitedFor,
+    Bug::ConsentToAnotherTaken,
 ];
 
 impl Bug {
@@ -111,6 +114,9 @@ impl Bug {
             Self::OrphansDeletedByAgent => "the agent deletes what its work does not own",
             Self::NamesakeDeletedByAgent => {
                 "the agent deletes what somebody made anew under an object's name"
+            }
+            Self::ConsentToAnotherTaken => {
+                "the consent to a take-over by another source is taken for one's own"
             }
             Self::EmptyWorkWaitedFor => {
                 "of a work without manifests the agent's word is waited for, which never comes"
@@ -157,6 +163,9 @@ impl Bug {
             Self::DeletedBeforeOrphaned => {
                 work.agent.applied_generation = Some(work.generation);
                 work.agent.applied = true;
+            }
+            Self::ConsentToAnotherTaken => {
+                work.adopt = work.adopt.as_ref().map(|_| SOURCE.into());
             }
             Self::EmptyWorkWaitedFor => work.agent.is_empty = false,
             Self::WrittenWithoutNeed => work.digest.0[0] ^= 1,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gitwork::core::approval::{Approval, Approved, Target};
 use gitwork::core::budget::Budget;
 use gitwork::core::config::Budgets;
-use gitwork::core::name::{CommitId, WorkKey};
+use gitwork::core::name::{CommitId, SourceId, WorkKey};
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
 use gitwork::core::work::{ANNOTATION_COMMIT, ANNOTATION_HASH, DeleteOption};
@@ -20,7 +20,7 @@ use super::git::{Commit, Git, Head, Reads, ancestry, is_trusted, manifests, numb
 use super::wall::{Hours, Wall};
 use crate::simulation::agents::{Agents, Object};
 use crate::simulation::hub::{SimulatedHub, is_deleting};
-use crate::simulation::world::{GitWork, SOURCE};
+use crate::simulation::world::GitWork;
 
 /// How old a process' picture of the hub may be: the longest cut, a wait for an answer and a slow event.
 const STALENESS: Duration = Duration::from_secs(240);
@@ -32,7 +32,8 @@ const ON_ITS_WAY: Duration = Duration::from_secs(90);
 struct Seen {
     until: Option<Instant>,
     uid: String,
-    ours: bool,
+    /// Whose it is.
+    source: Option<String>,
     deleting: bool,
     prune: bool,
 }
@@ -40,8 +41,8 @@ struct Seen {
 struct State {
     start: Instant,
     history: BTreeMap<WorkKey, Vec<Seen>>,
-    /// When each object was first ours.
-    ours_since: BTreeMap<String, Instant>,
+    /// When each object, by its uid, was first which source's.
+    owned_since: BTreeMap<(String, String), Instant>,
     approved: Approved,
     /// Changes that may be made while a window is closed.
     changes: Approved,
@@ -62,14 +63,16 @@ pub struct Allowed {
 #[derive(Clone)]
 pub struct Checker {
     hub: SimulatedHub,
+    /// Whose writes are judged, and what that source's commits say.
+    source: SourceId,
     git: Git,
     pub agents: Arc<Mutex<Agents>>,
     allowed: Arc<Allowed>,
     state: Arc<Mutex<State>>,
 }
 
-fn is_ours(work: &Value) -> bool {
-    work["metadata"]["labels"]["gitwork.dev/source"] == SOURCE
+fn owner(work: &Value) -> Option<&str> {
+    work["metadata"]["labels"]["gitwork.dev/source"].as_str()
 }
 
 fn uid(work: &Value) -> &str {
@@ -107,11 +110,17 @@ fn last_words(commits: &[Commit], head: usize, key: &WorkKey, on_hub: &Value) ->
 }
 
 impl Checker {
-    pub fn new(hub: &SimulatedHub, git: &Git, allowed: Allowed, traced: bool) -> Self {
+    pub fn new(
+        hub: &SimulatedHub,
+        source: &SourceId,
+        git: &Git,
+        allowed: Allowed,
+        traced: bool,
+    ) -> Self {
         let state = State {
             start: Instant::now(),
             history: BTreeMap::new(),
-            ours_since: BTreeMap::new(),
+            owned_since: BTreeMap::new(),
             approved: Approved::new(),
             changes: Approved::new(),
             violation: None,
@@ -120,7 +129,13 @@ impl Checker {
         };
         let agents = Arc::default();
         let (hub, git, state) = (hub.clone(), git.clone(), Arc::new(Mutex::new(state)));
-        Self { hub, git, agents, allowed: Arc::new(allowed), state }
+        Self { hub, source: source.clone(), git, agents, allowed: Arc::new(allowed), state }
+    }
+
+    /// One that judges the writes of another source on the same hub.
+    pub fn of_neighbour(&self, source: &SourceId, git: &Git, allowed: Allowed) -> Self {
+        let (source, git, allowed) = (source.clone(), git.clone(), Arc::new(allowed));
+        Self { source, git, allowed, ..self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -172,22 +187,24 @@ impl Checker {
         let work = self.hub.object(key);
         let now = Instant::now();
         let mut state = self.lock();
-        let State { history, ours_since, .. } = &mut *state;
+        let State { history, owned_since, .. } = &mut *state;
         let seen = work.map(|work| Seen {
             until: None,
             uid: uid(&work).into(),
-            ours: is_ours(&work),
+            source: owner(&work).map(str::to_owned),
             deleting: is_deleting(&work),
             prune: prune(&work),
         });
-        if let Some(seen) = seen.as_ref().filter(|seen| seen.ours) {
-            ours_since.entry(seen.uid.clone()).or_insert(now);
+        if let Some((seen, source)) =
+            seen.as_ref().and_then(|seen| Some((seen, seen.source.clone()?)))
+        {
+            owned_since.entry((seen.uid.clone(), source)).or_insert(now);
         }
         let all = history.entry(key.clone()).or_default();
         if let Some(last) = all.last_mut().filter(|last| last.until.is_none()) {
             let same = seen.as_ref().is_some_and(|seen| {
-                (&seen.uid, seen.ours, seen.deleting, seen.prune)
-                    == (&last.uid, last.ours, last.deleting, last.prune)
+                (&seen.uid, &seen.source, seen.deleting, seen.prune)
+                    == (&last.uid, &last.source, last.deleting, last.prune)
             });
             if same {
                 return;
@@ -248,7 +265,7 @@ impl Checker {
         reads: &Reads,
     ) -> Result<(), String> {
         if let Some(before) = before {
-            untouched(before, after)?;
+            untouched(self.source.as_str(), before, after)?;
             if let (Some(after), Effect::Update { .. } | Effect::SetDeleteOption { .. }) =
                 (after, effect)
                 && content(before) == content(after)
@@ -284,6 +301,10 @@ impl Checker {
                 Ok(())
             }
         })
+    }
+
+    fn is_ours(&self, seen: &Seen) -> bool {
+        seen.source.as_deref() == Some(self.source.as_str())
     }
 
     /// Whether the hours were closed for as long as the write may have been on its way.
@@ -367,6 +388,10 @@ impl Checker {
     ) -> Result<(), String> {
         let state = self.lock();
         let wanted = &commits[head].wanted;
+        let since_of = |seen: &Seen| {
+            let source = self.source.to_string();
+            state.owned_since.get(&(seen.uid.clone(), source))
+        };
         let is_approved = |key: &WorkKey, uid: &str| {
             state.approved.contains(&Target { key: key.clone(), uid: uid.into() })
         };
@@ -385,13 +410,14 @@ impl Checker {
             let Some(seen) = recent.last().filter(|seen| steady(seen, recent.len() == 1)) else {
                 continue;
             };
-            let long = state.ours_since.get(&seen.uid).is_some_and(|at| *at < since);
+            let ours = self.is_ours(seen);
+            let long = since_of(seen).is_some_and(|at| *at < since);
             let goes = !wanted.works.contains_key(other)
                 && !wanted.freezes(other)
                 && removal(commits, head, other)
                     .is_none_or(|(last, _)| commits[last].wanted.works[other].prune)
                 && seen.prune;
-            if seen.ours && !seen.deleting && long && goes && !is_approved(other, &seen.uid) {
+            if ours && !seen.deleting && long && goes && !is_approved(other, &seen.uid) {
                 dropped.insert(other);
             }
         }
@@ -417,13 +443,13 @@ impl Checker {
         for (other, history) in &state.history {
             for seen in history.iter().filter(|seen| seen.until.is_none_or(|until| until >= since))
             {
-                if !seen.ours {
+                if !self.is_ours(seen) {
                     continue;
                 }
                 ours.insert(other);
                 let stays = wanted.works.contains_key(other) || wanted.freezes(other);
                 let old = never
-                    || state.ours_since.get(&seen.uid).is_some_and(|at| *at < heads[last].at)
+                    || since_of(seen).is_some_and(|at| *at < heads[last].at)
                     || before.is_some_and(|before| {
                         before.works.contains_key(other) || before.freezes(other)
                     });
@@ -457,9 +483,9 @@ fn puts_back(was: &Value, is: &Value) -> bool {
 }
 
 /// What is not gitwork's is as it was.
-fn untouched(before: &Value, after: Option<&Value>) -> Result<(), String> {
+fn untouched(source: &str, before: &Value, after: Option<&Value>) -> Result<(), String> {
     let metadata = &before["metadata"];
-    if !is_ours(before) && metadata["annotations"]["gitwork.dev/adopt"] != SOURCE {
+    if owner(before) != Some(source) && metadata["annotations"]["gitwork.dev/adopt"] != source {
         return Err("it is not ours".into());
     }
     let Some(after) = after else { return Ok(()) };

@@ -9,6 +9,7 @@ pub mod bugs;
 mod check;
 mod git;
 mod line;
+mod neighbour;
 mod process;
 mod rest;
 mod run;

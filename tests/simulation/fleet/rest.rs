@@ -8,7 +8,7 @@ use gitwork::core::name::WorkKey;
 use gitwork::core::work::DeleteOption;
 
 use super::check::differs;
-use super::git::Wanted;
+use super::git::{Git, Wanted};
 use super::line::Weather;
 use super::process::Process;
 use super::run::World;
@@ -60,7 +60,8 @@ impl World {
         drop(agents);
         self.stepped.clear();
         self.regain_clusters();
-        for process in &self.processes {
+        let neighbour = self.neighbour.as_ref().and_then(|neighbour| neighbour.process.as_ref());
+        for process in self.processes.iter().chain(neighbour) {
             process.set_weather(self.weather);
             process.mend_line();
         }
@@ -71,21 +72,34 @@ impl World {
     }
 
     fn check_rest(&self) {
-        let (_, wanted) = self.git.head();
-        for (key, work) in self.hub.objects() {
-            if let Err(why) = self.at_rest(&wanted, &key, &work) {
-                self.checker.fail(|| format!("at rest, {key} {why}"));
-            }
-        }
-        if let Some(key) = wanted.works.keys().find(|key| self.hub.object(key).is_none()) {
-            self.checker.fail(|| format!("at rest, {key} is not there"));
+        self.check_source(SOURCE, &self.git);
+        if let Some(neighbour) = &self.neighbour {
+            self.check_source(neighbour.id.as_str(), &neighbour.git);
         }
         self.check_clusters();
     }
 
-    fn at_rest(&self, wanted: &Wanted, key: &WorkKey, work: &Value) -> Result<(), String> {
+    fn check_source(&self, source: &str, git: &Git) {
+        let (_, wanted) = git.head();
+        for (key, work) in self.hub.objects() {
+            if let Err(why) = self.at_rest(source, &wanted, &key, &work) {
+                self.checker.fail(|| format!("at rest, {key} of {source} {why}"));
+            }
+        }
+        if let Some(key) = wanted.works.keys().find(|key| self.hub.object(key).is_none()) {
+            self.checker.fail(|| format!("at rest, {key} of {source} is not there"));
+        }
+    }
+
+    fn at_rest(
+        &self,
+        source: &str,
+        wanted: &Wanted,
+        key: &WorkKey,
+        work: &Value,
+    ) -> Result<(), String> {
         let metadata = &work["metadata"];
-        let ours = metadata["labels"]["gitwork.dev/source"] == SOURCE;
+        let ours = metadata["labels"]["gitwork.dev/source"] == source;
         let Some(in_git) = wanted.works.get(key) else {
             let complete = work["status"]["conditions"]
                 .as_array()
@@ -99,7 +113,7 @@ impl World {
             return Err("is being deleted".into());
         }
         if !ours {
-            let consent = metadata["annotations"]["gitwork.dev/adopt"] == SOURCE;
+            let consent = metadata["annotations"]["gitwork.dev/adopt"] == source;
             return if consent { Err("is not taken over".into()) } else { Ok(()) };
         }
         if let Some(how) = differs(key, in_git, work) {

@@ -17,6 +17,7 @@ use super::bugs::Bug;
 use super::check::{Allowed, Checker};
 use super::git::{Git, SimulatedSource, Wanted};
 use super::line::Weather;
+use super::neighbour::Neighbour;
 use super::process::{Process, Setting};
 use super::wall::{Hours, Wall};
 use crate::simulation::agents::Object;
@@ -46,6 +47,7 @@ pub struct World {
     pub(super) signatures: bool,
     /// The works of a cluster go and come back under their names.
     pub(super) revolves: bool,
+    pub(super) neighbour: Option<Neighbour>,
     /// What others have made on the clusters.
     pub(super) foreign: BTreeSet<Object>,
     /// What the agents have acted on last.
@@ -115,8 +117,9 @@ impl World {
             git.ask_for_signatures();
         }
         let allowed = Allowed { budgets: budgets.clone(), hours, wall: wall.clone() };
-        let checker = Checker::new(&hub, &git, allowed, traced);
+        let checker = Checker::new(&hub, &id, &git, allowed, traced);
         checker.agents.lock().unwrap().slip = bug.and_then(Bug::slip);
+        let neighbour = (random.u8(..5) == 0).then(|| Neighbour::new(&checker, &mut random, &wall));
         let mut operator = git.source(&id, seed, None);
         operator.patient = false;
         let weather = weather(&mut random);
@@ -135,6 +138,7 @@ impl World {
             has_hours,
             signatures,
             revolves,
+            neighbour,
             foreign: BTreeSet::new(),
             stepped: BTreeMap::new(),
             operator,
@@ -150,6 +154,7 @@ impl World {
     pub async fn live(&mut self) -> Tally {
         self.first_commit();
         self.start();
+        self.start_neighbour();
         for _ in 0..ACTIONS {
             self.act().await;
             self.pass_time().await;
@@ -161,6 +166,9 @@ impl World {
             self.come_to_rest().await;
         }
         self.processes.drain(..).for_each(Process::kill);
+        if let Some(process) = self.neighbour.take().and_then(|neighbour| neighbour.process) {
+            process.kill();
+        }
         Tally { writes: self.checker.effects(), virtual_seconds: self.began.elapsed().as_secs() }
     }
 
@@ -217,7 +225,8 @@ impl World {
             self.processes.drain(..).for_each(Process::kill);
             self.start();
         }
-        if self.processes.iter().any(Process::has_ended) {
+        let neighbour = self.neighbour.as_ref().and_then(|neighbour| neighbour.process.as_ref());
+        if self.processes.iter().chain(neighbour).any(Process::has_ended) {
             self.checker.fail(|| "an engine came to its end by itself".into());
         }
     }
