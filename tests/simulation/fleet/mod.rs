@@ -9,12 +9,14 @@ pub mod bugs;
 mod check;
 mod git;
 mod line;
+mod neighbour;
 mod process;
 mod rest;
 mod run;
 pub mod seeds;
 #[cfg(test)]
 mod tests;
+mod wall;
 
 use bugs::Bug;
 use check::Checker;
