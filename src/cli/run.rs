@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
 use jiff::tz::TimeZone;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -340,6 +340,8 @@ async fn once(setup: Setup, hub: Arc<dyn Hub>, metrics: Arc<Metrics>) -> Result<
 }
 
 async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+    // Before all else: a signal that nobody listens for ends the program at once.
+    let signals = Signals::listen().map_err(Failure::new)?;
     let hub: Arc<dyn Hub> = Arc::new(kube.clone());
     let health = Arc::new(Health::new(setup.sources.len()));
     let (stopping, stop) = watch::channel(false);
@@ -392,10 +394,7 @@ async fn serve(setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exi
     }
     let ended = tokio::select! {
         ended = engines.join_next() => Some(ended),
-        signalled = until_signal(&hints) => {
-            signalled?;
-            None
-        }
+        () = signals.until_end(&hints) => None,
     };
     stopping.send_replace(true);
     let rest = async {
@@ -460,24 +459,36 @@ fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<
     reach
 }
 
-/// Ends with SIGTERM or SIGINT. SIGHUP makes every source fetch now.
-async fn until_signal(hints: &BTreeMap<SourceId, mpsc::Sender<()>>) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
-    let mut hang_up = signal(SignalKind::hangup()).map_err(Failure::new)?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-            _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
-            _ = hang_up.recv() => {
-                tracing::info!("SIGHUP: fetching now");
-                // A full channel means that a hint is waiting already.
-                for hint in hints.values() {
-                    let _sent = hint.try_send(());
+/// The signals that the program listens for.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Ends with SIGTERM or SIGINT. SIGHUP makes every source fetch now.
+    async fn until_end(mut self, hints: &BTreeMap<SourceId, mpsc::Sender<()>>) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return tracing::info!("SIGTERM: stopping"),
+                _ = self.interrupt.recv() => return tracing::info!("interrupted: stopping"),
+                _ = self.hang_up.recv() => {
+                    tracing::info!("SIGHUP: fetching now");
+                    // A full channel means that a hint is waiting already.
+                    for hint in hints.values() {
+                        let _sent = hint.try_send(());
+                    }
                 }
-                continue;
             }
         }
-        return Ok(());
     }
 }
