@@ -11,13 +11,15 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
+use kube::Config;
 
+use crate::deploy;
 use crate::harness::fault_proxy::{Fault, Target};
 use scenario::{Story, tell};
 use world::{Machine, World};
 
 /// More stories at a time would wait for each other: each has a process that starts again and again.
-const AT_A_TIME: usize = 16;
+const AT_A_TIME: usize = 12;
 
 /// How often a request with one name is met: those that are repeated for ever are alike.
 const NUMBERS_MAX: usize = 4;
@@ -68,8 +70,13 @@ struct Run {
 }
 
 /// Tells the story with these faults. It goes on while the program is dead, as the world does.
-async fn run(faults: BTreeMap<Target, Fault>, machine: Machine, expected: Option<&str>) -> Run {
-    let world = World::new(machine).await;
+async fn run(
+    faults: BTreeMap<Target, Fault>,
+    machine: Machine,
+    rights: &Config,
+    expected: Option<&str>,
+) -> Run {
+    let world = World::new(machine, rights).await;
     world.proxy.set_faults(faults.clone());
     let story = tokio::select! {
         story = tell(&world, expected) => story,
@@ -79,9 +86,13 @@ async fn run(faults: BTreeMap<Target, Fault>, machine: Machine, expected: Option
     Run { faults, machine, story, left }
 }
 
-async fn run_all(expected: &str, plans: Vec<(BTreeMap<Target, Fault>, Machine)>) -> Vec<Run> {
+async fn run_all(
+    expected: &str,
+    rights: &Config,
+    plans: Vec<(BTreeMap<Target, Fault>, Machine)>,
+) -> Vec<Run> {
     let runs = plans.into_iter().map(|(faults, machine)| async move {
-        let run = run(faults, machine, Some(expected)).await;
+        let run = run(faults, machine, rights, Some(expected)).await;
         let (faults, left) = (&run.faults, &run.left);
         let difference = similar::TextDiff::from_lines(expected, &run.story.end);
         assert_eq!(
@@ -99,8 +110,8 @@ async fn run_all(expected: &str, plans: Vec<(BTreeMap<Target, Fault>, Machine)>)
 }
 
 /// An undisturbed run: its end, and the requests that are worth meeting, in their order.
-async fn undisturbed() -> (String, Vec<Target>) {
-    let Run { story, .. } = run(BTreeMap::new(), Machine::Same, None).await;
+async fn undisturbed(rights: &Config) -> (String, Vec<Target>) {
+    let Run { story, .. } = run(BTreeMap::new(), Machine::Same, rights, None).await;
     assert_eq!(story.starts, 1);
     let mut targets: Vec<Target> = story.calls.into_iter().map(|call| call.target).collect();
     targets.retain(|target| target.number <= if is_event(target) { 1 } else { NUMBERS_MAX });
@@ -143,7 +154,8 @@ fn check_met(runs: &[Run], wanted: &[Target]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_killed_at_any_write_ends_as_if_it_had_lived() {
-    let (expected, mut targets) = undisturbed().await;
+    let rights = deploy::installed().await;
+    let (expected, mut targets) = undisturbed(&rights).await;
     insta::assert_snapshot!("the_end", expected);
     targets.retain(is_write);
     assert!(targets.len() >= 40, "{targets:?}");
@@ -160,14 +172,15 @@ async fn the_program_killed_at_any_write_ends_as_if_it_had_lived() {
             plans.extend(deal(pairs, 8).into_iter().zip(machines));
         }
     }
-    let runs = run_all(&expected, plans).await;
+    let runs = run_all(&expected, &rights, plans).await;
     check_met(&runs, &targets);
     assert!(runs.iter().any(|run| run.machine == Machine::New && run.story.starts > 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fault_at_any_request_of_the_program_does_not_change_the_end() {
-    let (expected, targets) = undisturbed().await;
+    let rights = deploy::installed().await;
+    let (expected, targets) = undisturbed(&rights).await;
     let plans = if is_every() {
         let pairs = |target: &Target| {
             let target = target.clone();
@@ -184,7 +197,7 @@ async fn a_fault_at_any_request_of_the_program_does_not_change_the_end() {
         deal(targets.iter().enumerate().map(one).collect(), 12)
     };
     let plans = plans.into_iter().map(|faults| (faults, Machine::Same)).collect();
-    let runs = run_all(&expected, plans).await;
+    let runs = run_all(&expected, &rights, plans).await;
     check_met(&runs, &targets);
     assert!(runs.iter().all(|run| run.story.starts == 1), "no fault ends the program");
 }

@@ -2,19 +2,19 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use kube::Client;
+use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::fleet::{Fleet, LETTERS, Works};
-use crate::deploy;
 use crate::forge::server::Forge;
 use crate::harness::eventually;
 use crate::harness::fault_proxy::{FaultProxy, Namer, Upstream};
@@ -52,12 +52,12 @@ struct Process {
 }
 
 impl World {
-    pub async fn new(machine: Machine) -> Self {
-        let rights = deploy::installed().await;
+    /// `rights` are those that `deploy/` grants.
+    pub async fn new(machine: Machine, rights: &Config) -> Self {
         let sync = Sync::new(LETTERS.len()).await;
         let fleet = Fleet::follow(&sync.hub.client(), &sync.clusters, sync.id.as_str());
         let proxy = FaultProxy::new(namer(&sync));
-        let mut config = rights;
+        let mut config = rights.clone();
         config.default_retry = false;
         let client = Client::try_from(config).unwrap();
         let forge = Forge::start().await;
@@ -205,26 +205,37 @@ impl World {
         }
     }
 
-    /// What an operator says, directly to the hub.
-    pub async fn say(&self, command: &[&str]) -> Output {
-        let output = Command::new(env!("CARGO_BIN_EXE_gitwork"))
-            .args(command)
-            .args(["--source-id", self.sync.id.as_str()])
-            .arg("--kubeconfig")
-            .arg(self.sync.hub.kubeconfig_path())
-            .output()
-            .await
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        output
+    /// What an operator says, directly to the hub. A hub that is too busy to answer is asked again; what it did of the
+    /// first time shows in what comes of it.
+    pub async fn say(&self, command: &[&str]) {
+        let (what, busy) = (format!("{command:?} to be heard"), AtomicBool::new(false));
+        eventually(&what, DEADLINE, || async {
+            let output = Command::new(env!("CARGO_BIN_EXE_gitwork"))
+                .args(command)
+                .args(["--source-id", self.sync.id.as_str()])
+                .arg("--kubeconfig")
+                .arg(self.sync.hub.kubeconfig_path())
+                .output()
+                .await
+                .unwrap();
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            if !output.status.success() && told.contains("did not answer") {
+                busy.store(true, Ordering::Relaxed);
+                return Err(told);
+            }
+            assert!(output.status.success() || busy.load(Ordering::Relaxed), "{told}");
+            Ok(())
+        })
+        .await
+        .unwrap();
     }
 
     /// The same, of a command that reads the repository.
-    pub async fn say_of_repo(&self, command: &[&str]) -> Output {
+    pub async fn say_of_repo(&self, command: &[&str]) {
         let cache = self.sync.folder.path().join("cli-cache");
         let url = self.sync.repo.file_url();
         let of_repo = ["--repo", &url, "--branch", "main", "--cache", cache.to_str().unwrap()];
-        self.say(&[command, &of_repo].concat()).await
+        self.say(&[command, &of_repo].concat()).await;
     }
 }
 
