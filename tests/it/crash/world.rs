@@ -54,7 +54,9 @@ struct Process {
 impl World {
     /// `rights` are those that `deploy/` grants.
     pub async fn new(machine: Machine, rights: &Config) -> Self {
-        let sync = Sync::new(LETTERS.len()).await;
+        let mut sync = Sync::new(LETTERS.len()).await;
+        // So that they come in the same order in every run.
+        sync.clusters.sort();
         let fleet = Fleet::follow(&sync.hub.client(), &sync.clusters, sync.id.as_str());
         let proxy = FaultProxy::new(namer(&sync));
         let mut config = rights.clone();
