@@ -120,12 +120,17 @@ pub struct Observed {
 impl Observed {
     /// Takes in the complete state of the source's works. Foreign ones are not part of such a list, and stay.
     pub fn listed(&mut self, source: &SourceId, works: Vec<ObservedWork>) {
-        let ours = self.works.extract_if(.., |_, work| work.is_ours(source));
-        self.went.extend(ours.map(|(key, work)| (key, work.uid)));
-        self.works.extend(works.into_iter().map(|work| (work.key.clone(), work)));
-        let Self { works, stored, went } = self;
+        // Built anew, so that its nodes are full: one that grows in order leaves half of each empty.
+        let listed = works.into_iter().map(|work| (work.key.clone(), work));
+        let mut listed: BTreeMap<WorkKey, ObservedWork> = listed.collect();
+        for (key, work) in self.works.extract_if(.., |_, work| work.is_ours(source)) {
+            if listed.get(&key).is_none_or(|now| now.uid != work.uid) {
+                self.went.insert(key, work.uid);
+            }
+        }
+        self.works.append(&mut listed);
+        let Self { works, stored, .. } = self;
         stored.retain(|key, _| works.contains_key(key));
-        went.retain(|key, uid| works.get(key).is_none_or(|work| work.uid != *uid));
     }
 
     /// Takes in that nothing is under way any more: no answer is still to come.
