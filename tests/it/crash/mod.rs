@@ -22,6 +22,9 @@ use world::{Machine, World};
 /// More stories at a time would wait for each other: each has a process that starts again and again.
 const AT_A_TIME: usize = 12;
 
+/// So many runs share the kills before a write, as many those after one, and the other faults.
+const RUNS: usize = 6;
+
 /// How often a request with one name is met: those that are repeated for ever are alike.
 const NUMBERS_MAX: usize = 4;
 
@@ -186,7 +189,7 @@ async fn the_program_killed_at_any_write_ends_as_if_it_had_lived() {
             plans.extend(singly.into_iter().map(|faults| (faults, Machine::New)));
         } else {
             let machines = [Machine::Same, Machine::New].into_iter().cycle();
-            plans.extend(deal(pairs, 8).into_iter().zip(machines));
+            plans.extend(deal(pairs, RUNS).into_iter().zip(machines));
         }
     }
     let runs = run_all(expected, &rights, plans).await;
@@ -215,7 +218,7 @@ async fn a_fault_at_any_request_of_the_program_does_not_change_the_end() {
             let faults = faults_of(target);
             (target.clone(), faults[index % faults.len()])
         };
-        deal(targets.iter().enumerate().map(one).collect(), 12)
+        deal(targets.iter().enumerate().map(one).collect(), RUNS)
     };
     let plans = plans.into_iter().map(|faults| (faults, Machine::Same)).collect();
     let runs = run_all(expected, &rights, plans).await;

@@ -162,8 +162,7 @@ impl World {
         .unwrap();
     }
 
-    /// Waits until the program says that this guard holds something, which it has not said before the log had `after`
-    /// bytes, and answers the hash of it.
+    /// Waits until the program, or one before it, has said that this guard holds something, and answers the hash of it.
     pub async fn until_held(&self, guard: &str) -> String {
         eventually(&format!("something to be held by {guard}"), DEADLINE, || async {
             let number = self.process.lock().await.number;
