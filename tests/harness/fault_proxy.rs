@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::body::{Body, Bytes, to_bytes};
 use futures::stream::{self, StreamExt};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -192,7 +193,7 @@ async fn answer(
 ) -> Result<Response<Body>, Closed> {
     let (head, body) = request.into_parts();
     let body = to_bytes(Body::new(body), BODY_BYTES_MAX).await.map_err(|_| Closed)?;
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
     let is_watch = path.contains("watch=1") || path.contains("watch=true");
     let (index, fault) = shared.note(&head.method, &path, &body);
     match fault {

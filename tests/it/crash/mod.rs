@@ -52,17 +52,16 @@ fn faults_of(target: &Target) -> Vec<Fault> {
     let slow = Fault::Answer { code: 429, retry_after_seconds: Some(1) };
     let broken = [Fault::Close, Fault::LoseAnswer, Fault::HalfAnswer];
     let failing = [answer(500), answer(503), answer(504)];
-    match () {
+    if is_forge(target) {
         // What a forge does not like waits for minutes by design, and the works do not depend on it.
-        () if is_forge(target) => [&broken[..], &failing[..1]].concat(),
-        () if is_git(target) => [&broken[..], &failing[..]].concat(),
-        () => {
-            let mut all = [&broken[..], &[slow], &failing[..], &[Fault::Stall]].concat();
-            let is_list = target.name.starts_with("LIST") || target.name.starts_with("WATCH");
-            all.push(answer(if is_list { 410 } else { 409 }));
-            all
-        }
+        return [&broken[..], &failing[..1]].concat();
     }
+    if is_git(target) {
+        return [&broken[..], &failing[..]].concat();
+    }
+    let is_list = target.name.starts_with("LIST") || target.name.starts_with("WATCH");
+    let refused = answer(if is_list { 410 } else { 409 });
+    [&broken[..], &failing[..], &[slow, Fault::Stall, refused]].concat()
 }
 
 /// What a run was, and what came of it.
