@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use futures::FutureExt as _;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -355,6 +355,8 @@ impl Running {
 }
 
 async fn serve(mut setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result<Exit, Failure> {
+    // Before all else: a signal that nobody listens for ends the program at once.
+    let signals = Signals::listen().map_err(Failure::new)?;
     let (stopping, stop) = watch::channel(false);
     let (releasing, release) = watch::channel(false);
     let mut reporters = JoinSet::new();
@@ -393,10 +395,7 @@ async fn serve(mut setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result
     }
     let ended = tokio::select! {
         ended = running.engines.join_next() => Some(ended),
-        signalled = until_signal(&running.hints) => {
-            signalled?;
-            None
-        }
+        () = signals.until_end(&running.hints) => None,
     };
     stopping.send_replace(true);
     running.end(&releasing).await;
@@ -497,24 +496,36 @@ fn watch_reach(setup: &Setup, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<
     reach
 }
 
-/// Ends with SIGTERM or SIGINT. SIGHUP makes every source fetch now.
-async fn until_signal(hints: &BTreeMap<SourceId, mpsc::Sender<()>>) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
-    let mut hang_up = signal(SignalKind::hangup()).map_err(Failure::new)?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-            _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
-            _ = hang_up.recv() => {
-                tracing::info!("SIGHUP: fetching now");
-                // A full channel means that a hint is waiting already.
-                for hint in hints.values() {
-                    let _sent = hint.try_send(());
+/// The signals that the program listens for.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Ends with SIGTERM or SIGINT. SIGHUP makes every source fetch now.
+    async fn until_end(mut self, hints: &BTreeMap<SourceId, mpsc::Sender<()>>) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return tracing::info!("SIGTERM: stopping"),
+                _ = self.interrupt.recv() => return tracing::info!("interrupted: stopping"),
+                _ = self.hang_up.recv() => {
+                    tracing::info!("SIGHUP: fetching now");
+                    // A full channel means that a hint is waiting already.
+                    for hint in hints.values() {
+                        let _sent = hint.try_send(());
+                    }
                 }
-                continue;
             }
         }
-        return Ok(());
     }
 }

@@ -124,17 +124,30 @@ pub struct Observed {
     /// The last writes that the hub did not store as they were sent. It lives as long as the process: after a
     /// restart such a work is written once more.
     pub stored: BTreeMap<WorkKey, StoredForm>,
+    /// Works that went since the last plan, by their uids: the answer to a write or a look of before then must not
+    /// bring them back.
+    pub went: BTreeMap<WorkKey, String>,
 }
 
 impl Observed {
     /// Takes in the complete state of the source's works. Foreign ones are not part of such a list, and stay.
     pub fn listed(&mut self, source: &SourceId, works: Vec<ObservedWork>) {
-        self.works.retain(|_, work| !work.is_ours(source));
         // Built anew, so that its nodes are full: one that grows in order leaves half of each empty.
         let listed = works.into_iter().map(|work| (work.key.clone(), work));
-        self.works.append(&mut listed.collect());
-        let Self { works, stored } = self;
+        let mut listed: BTreeMap<WorkKey, ObservedWork> = listed.collect();
+        for (key, work) in self.works.extract_if(.., |_, work| work.is_ours(source)) {
+            if listed.get(&key).is_none_or(|now| now.uid != work.uid) {
+                self.went.insert(key, work.uid);
+            }
+        }
+        self.works.append(&mut listed);
+        let Self { works, stored, .. } = self;
         stored.retain(|key, _| works.contains_key(key));
+    }
+
+    /// Takes in that nothing is under way any more: no answer is still to come.
+    pub fn at_rest(&mut self) {
+        self.went.clear();
     }
 
     /// Takes in a work as it is now, or was a moment ago: a watch may tell of a state that is older than the
@@ -147,22 +160,29 @@ impl Observed {
 
     /// Takes in that a work is no more among the source's. Whether its name is free, the next write tells.
     pub fn gone(&mut self, source: &SourceId, key: &WorkKey) {
-        if self.works.get(key).is_some_and(|work| work.is_ours(source)) {
+        if let Some(work) = self.works.get(key).filter(|work| work.is_ours(source)) {
+            self.went.insert(key.clone(), work.uid.clone());
             self.forget(key);
         }
     }
 
     /// Takes in what the hub has under a name, whosever it is.
     pub fn looked_up(&mut self, key: &WorkKey, there: Option<ObservedWork>) {
-        match there {
-            Some(work) => drop(self.works.insert(key.clone(), work)),
+        match there.filter(|work| !self.has_gone(work)) {
+            Some(work) => self.changed(work),
             None => self.forget(key),
         }
+    }
+
+    /// Whether the hub has told already that this very work is no more.
+    fn has_gone(&self, work: &ObservedWork) -> bool {
+        self.went.get(&work.key) == Some(&work.uid)
     }
 
     /// Takes in what the hub answered to gitwork's own write, and remembers where that is not what was written.
     /// Only the answer to the write itself will do for that: what is read later may hold somebody's edit.
     pub fn answered(&mut self, key: &WorkKey, effect: &Effect, answer: Option<ObservedWork>) {
+        let answer = answer.filter(|work| !self.has_gone(work));
         let (Some(work), false) = (answer, matches!(effect, Effect::Release { .. })) else {
             return self.forget(key);
         };
@@ -418,6 +438,31 @@ mod tests {
             observed.changed(told.clone());
             let expected = if taken { &told } else { &known };
             assert_eq!(observed.works.get(&known.key), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_late_answer_does_not_bring_back_a_work_that_went() {
+        let source = SourceId::parse("fleet").unwrap();
+        let mut going = work();
+        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        let (there, going) = (read(work()), read(going));
+        let key = there.key.clone();
+        let delete = Effect::Delete { uid: "u".into(), resource_version: "7".into() };
+        // The watch, or a list, tells of the end before the answer to the deletion comes.
+        for told in [Observed::gone as fn(&mut _, &_, &_), |o, id, _| o.listed(id, Vec::new())] {
+            let mut observed = Observed::default();
+            observed.changed(there.clone());
+            told(&mut observed, &source, &key);
+            observed.answered(&key, &delete, Some(going.clone()));
+            observed.looked_up(&key, Some(there.clone()));
+            assert!(observed.works.is_empty());
+            // One of the same name that was made anew is another one.
+            let anew = ObservedWork { uid: "v".into(), ..there.clone() };
+            observed.looked_up(&key, Some(anew));
+            assert_eq!(observed.works.len(), 1);
+            observed.at_rest();
+            assert!(observed.went.is_empty());
         }
     }
 

@@ -344,7 +344,11 @@ impl State {
 
     /// The plan as things are.
     pub fn plan(&mut self) -> Option<Arc<Plan>> {
-        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return None };
+        let (Some(desired), Some(observed)) = (&self.desired, &mut self.observed) else {
+            return None;
+        };
+        // There is no plan before all answers to what the last one did have come.
+        observed.at_rest();
         // The old one goes first: two of them would be most of a pass's memory.
         self.planned = None;
         let plan = Arc::new(plan::plan(desired, observed, &self.departed, &self.policy));

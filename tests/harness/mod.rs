@@ -57,6 +57,7 @@ mod cluster;
 mod control_plane;
 pub mod crds;
 mod credentials;
+pub mod fault_proxy;
 pub mod faults;
 pub mod go_module;
 pub mod process;

@@ -15,6 +15,7 @@ mod cli;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod control_plane;
+mod crash;
 mod custom_resources;
 mod departed;
 mod deploy;
