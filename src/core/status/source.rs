@@ -119,10 +119,9 @@ impl SourceStatus {
     /// The status as things are. `before` is the one before it, for the times at which states began.
     pub fn of(inputs: &StatusInputs<'_>, before: Option<&Self>) -> Self {
         let desired = inputs.desired;
-        let mut works = BTreeMap::new();
-        for step in &inputs.plan.steps {
-            works.insert(step.key.clone(), inputs.of_step(step));
-        }
+        let of_steps = inputs.plan.steps.iter();
+        let mut works: BTreeMap<WorkKey, WorkState> =
+            of_steps.map(|step| (step.key.clone(), inputs.of_step(step))).collect();
         // What is new in Git and cannot be read has no step: nothing of it is on the hub.
         for key in &desired.frozen.works {
             if !works.contains_key(key) {
