@@ -62,9 +62,24 @@ struct Args {
     /// Folder for samples, report, plots and logs; made anew
     #[arg(long, default_value = "target/soak")]
     out: PathBuf,
+    /// Folder with `gitwork` and `gitwork-agent`; without it, those that cargo has built
+    #[arg(long)]
+    programs: Option<PathBuf>,
     /// Given by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+impl Args {
+    /// The daemon and the agent.
+    fn binaries(&self) -> [PathBuf; 2] {
+        match &self.programs {
+            Some(folder) => ["gitwork", "gitwork-agent"].map(|name| folder.join(name)),
+            None => {
+                [env!("CARGO_BIN_EXE_gitwork"), env!("CARGO_BIN_EXE_gitwork-agent")].map(Into::into)
+            }
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -75,7 +90,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let samples = Mutex::new(Vec::new());
     let (result, world) = runtime.block_on(async {
-        let world = World::start(&folder, args.seed).await;
+        let world = World::start(&folder, &args.binaries(), args.seed).await;
         let result = tokio::select! {
             result = soak(&world, &args) => result,
             never = sample(&world, &samples) => never,

@@ -66,7 +66,7 @@ pub struct World {
 }
 
 impl World {
-    pub async fn start(folder: &Path, seed: u64) -> World {
+    pub async fn start(folder: &Path, [gitwork, gitwork_agent]: &[PathBuf; 2], seed: u64) -> World {
         let plane = ControlPlane::boot().await.unwrap();
         let options = ClusterOptions { crds: crds::hub(), ..Default::default() };
         let hub = plane.start("hub", options).await;
@@ -96,12 +96,15 @@ impl World {
         let ports = [(); 3].map(|()| Port::reserve().unwrap());
         let [metrics, webhook, page] = [0, 1, 2].map(|port: usize| ports[port].number());
         drop(ports);
-        let cache = folder.join("cache");
-        let daemon =
-            daemon(folder, &hub, &hub_gate, &server, &cache, [metrics, webhook, page]).await;
+        let ports = [metrics, webhook, page];
+        let config = configure_daemon(folder, &hub, &hub_gate, &server, ports).await;
+        let arguments = ["run", "--config", &config].map(str::to_owned).to_vec();
+        let daemon = Program::new("gitwork", gitwork, folder, arguments);
         let mut agents = Vec::new();
         for (name, managed) in MANAGED.iter().zip(&managed) {
-            agents.push(agent(folder, name, &hub, &hub_gate, managed).await);
+            let arguments = configure_agent(folder, name, &hub, &hub_gate, managed).await;
+            let name = format!("agent-{name}");
+            agents.push(Program::new(&name, gitwork_agent, folder, arguments));
         }
         let requests = Mutex::new(hub.requests());
         let on_hub = follow_works(&hub);
@@ -121,7 +124,7 @@ impl World {
             daemon_writes: AtomicUsize::new(0),
             pushing: tokio::sync::Mutex::default(),
             events: Mutex::default(),
-            cache,
+            cache: cache(folder),
             metrics,
             webhook,
         }
@@ -254,44 +257,47 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-async fn daemon(
+/// Writes the daemon's configuration and answers its path.
+async fn configure_daemon(
     folder: &Path,
     hub: &Cluster,
     gate: &Gate,
     server: &GitServer,
-    cache: &Path,
     [metrics, webhook, page]: [u16; 3],
-) -> Program {
+) -> String {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/gitwork.yaml");
     apply(hub.client(), &std::fs::read_to_string(deploy).unwrap()).await.unwrap();
     let kubeconfig = hub.kubeconfig_for("gitwork", "gitwork").await;
     let kubeconfig = write(folder, "daemon.kubeconfig", &gate.in_place_of(&hub.url(), &kubeconfig));
     let secret = write(folder, "webhook.secret", WEBHOOK_SECRET);
-    let cache = cache.display();
+    let cache = cache(folder).display().to_string();
     let url = server.url("fleet.git");
     let config = format!(
         "kubeconfig: {kubeconfig}\ncache: {cache}\nlisten: 127.0.0.1:{metrics}\npage: {{bind: \"127.0.0.1:{page}\"}}\n\
          webhook: {{listen: \"127.0.0.1:{webhook}\", secretFile: {secret}}}\nsources:\n- id: {SOURCE}\n  repo: {url}\n  \
          branch: main\n  intervalSeconds: 20\n  rewind: hold\n  statusBranch: {{intervalSeconds: 5}}\n"
     );
-    let config = write(folder, "daemon.yaml", &config);
-    let arguments = ["run", "--config", &config].map(str::to_owned).to_vec();
-    Program::new("gitwork", Path::new(env!("CARGO_BIN_EXE_gitwork")), folder, arguments)
+    write(folder, "daemon.yaml", &config)
 }
 
-async fn agent(
+fn cache(folder: &Path) -> PathBuf {
+    folder.join("cache")
+}
+
+/// Writes an agent's kubeconfigs and answers its arguments.
+async fn configure_agent(
     folder: &Path,
     name: &str,
     hub: &Cluster,
     hub_gate: &Gate,
     managed: &Managed,
-) -> Program {
+) -> Vec<String> {
     let to_hub = hub_gate.in_place_of(&hub.url(), &hub.accept(name).await);
     let to_hub = write(folder, &format!("{name}.hub.kubeconfig"), &to_hub);
     let cluster = &managed.cluster;
     let to_cluster = managed.gate.in_place_of(&cluster.url(), &cluster.kubeconfig());
     let to_cluster = write(folder, &format!("{name}.kubeconfig"), &to_cluster);
-    let arguments = vec![
+    vec![
         "agent".to_owned(),
         "--workload-source-driver=kube".to_owned(),
         format!("--spoke-cluster-name={name}"),
@@ -303,9 +309,7 @@ async fn agent(
         "--leader-election-lease-duration=40s".to_owned(),
         "--leader-election-renew-deadline=30s".to_owned(),
         "--leader-election-retry-period=5s".to_owned(),
-    ];
-    let binary = Path::new(env!("CARGO_BIN_EXE_gitwork-agent"));
-    Program::new(&format!("agent-{name}"), binary, folder, arguments)
+    ]
 }
 
 /// The works of the source on the hub, as they come.
