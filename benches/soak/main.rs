@@ -48,7 +48,7 @@ const BOUNDS: Bounds = Bounds {
     // While a mirror is made anew, the old one is still there.
     packs: 2.0 * gitwork::limits::MIRROR_PACKS_MAX as f64,
     mirror: (3.0, 16.0),
-    metrics: 1_024.0,
+    metrics: 32_768.0,
 };
 
 #[derive(clap::Parser)]
