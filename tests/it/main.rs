@@ -41,6 +41,7 @@ mod schemas;
 mod signatures;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod soak;
 mod state;
 mod status_branch;
 mod sync;
