@@ -245,14 +245,14 @@ fn counted(metrics: &Metrics) -> usize {
 async fn what_a_newer_commit_leaves_undone_counts_as_no_write() {
     let sync = Sync::new(1).await;
     let faults = Faults::none();
-    faults.next(usize::MAX, Fault::Stall, is_write);
+    let is_work = |seen: &Seen| is_write(seen) && seen.path.contains("/manifestworks");
+    faults.next(usize::MAX, Fault::Stall, is_work);
     commit(&sync, "one", true);
     let metrics = Arc::new(Metrics::default());
     let mut options = sync.options();
     options.execute.per_cluster = 1;
     let hub = faulty(&sync, &faults);
     let running = Running::of(Engine::new(hub, sync.source(), options, Arc::clone(&metrics)));
-    let is_work = |seen: &Seen| is_write(seen) && seen.path.contains("/manifestworks");
     eventually("a write to be under way", Duration::from_secs(60), || async {
         if faults.count(is_work) > 0 { Ok(()) } else { Err("there is none".into()) }
     })
