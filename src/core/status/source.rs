@@ -164,12 +164,21 @@ impl SourceStatus {
 
     /// What the commit has come to.
     pub fn verdict(&self) -> Verdict {
-        if self.errors > 0 { Verdict::Failure } else { self.clusters().verdict() }
+        self.verdict_of(&self.clusters())
+    }
+
+    /// As [`Self::verdict`], for who has the clusters.
+    pub fn verdict_of(&self, clusters: &Clusters<'_>) -> Verdict {
+        if self.errors > 0 { Verdict::Failure } else { clusters.verdict() }
     }
 
     /// One line within so many characters: it gives up names first, then the place of an error, and is cut at last.
     pub fn line(&self, chars_max: usize) -> String {
-        let clusters = self.clusters();
+        self.line_of(&self.clusters(), chars_max)
+    }
+
+    /// As [`Self::line`], for who has the clusters.
+    pub fn line_of(&self, clusters: &Clusters<'_>, chars_max: usize) -> String {
         let errors = match self.errors {
             0 => String::new(),
             errors => format!(", {} in Git", count(errors, "error")),
