@@ -118,11 +118,11 @@ async fn soak(world: &World, args: &Args) -> Result<()> {
     world.tell("settled", "all works are on the hub");
     let pushes = pushes(world, args.seed, length);
     let faults = faults::faults(world, args.seed, length);
-    tokio::try_join!(async { Ok(pushes.await) }, faults)?;
+    tokio::try_join!(pushes, faults)?;
     settle::settle(world).await
 }
 
-async fn pushes(world: &World, seed: u64, length: Duration) {
+async fn pushes(world: &World, seed: u64, length: Duration) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     while world.begun.elapsed() < length {
         sleep(Duration::from_millis(random.u64(2_000..8_000))).await;
@@ -134,6 +134,7 @@ async fn pushes(world: &World, seed: u64, length: Duration) {
             world.hint();
         }
     }
+    Ok(())
 }
 
 /// Starts a program again that has ended by itself, as a kubelet would. A crash is a failure.
