@@ -24,6 +24,7 @@ pub mod daemon;
 pub mod error;
 pub mod forge;
 pub mod git;
+pub mod heap;
 pub mod hub;
 pub mod limits;
 pub mod logs;

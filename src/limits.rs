@@ -239,3 +239,6 @@ pub const SIGNER_BASES_MAX: usize = 16;
 /// Commits of a branch that may be refused one after the other before only its head is judged: each looks at all new
 /// commits again, as a later one may bring the signature that is missing.
 pub const SIGNER_RETRIES_MAX: usize = 50;
+/// Arenas of glibc's allocator. It would give each thread one of its own, up to eight for each processor, and what is freed in
+/// one serves no other thread. Measured after 25 minutes of pushes to 1,000 works: of 44 MiB in eight arenas 18 MiB were in use.
+pub const HEAP_ARENAS_MAX: i32 = 2;
