@@ -26,6 +26,7 @@ pub mod election;
 pub mod error;
 pub mod forge;
 pub mod git;
+pub mod heap;
 pub mod hub;
 pub mod limits;
 pub mod logs;

@@ -269,3 +269,6 @@ pub const RIVAL_FIELDS_MAX: usize = 4;
 pub const RIVAL_CHARS_MAX: usize = 128;
 /// Take-overs whose changes `plan` shows: each is a request to the hub, and a page to read.
 pub const TAKE_OVERS_SHOWN_MAX: usize = 20;
+/// Arenas of glibc's allocator. It would give each thread one of its own, up to eight for each processor, and what is freed in
+/// one serves no other thread. Measured after 25 minutes of pushes to 1,000 works: of 44 MiB in eight arenas 18 MiB were in use.
+pub const HEAP_ARENAS_MAX: i32 = 2;

@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    gitwork::heap::share();
     gitwork::cli::main(std::env::args_os())
 }

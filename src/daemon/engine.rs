@@ -28,7 +28,7 @@ use crate::core::plan::{Effect, Plan, Reason, Step};
 use crate::core::signature::judge::Refusal;
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
-use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
+use crate::hub::execute::{ExecuteError, ExecuteOptions, Outcome, Task, execute};
 use crate::hub::{Hub, HubError, HubEvent};
 use crate::limits;
 use crate::source::{Read, ReadError};
@@ -821,6 +821,11 @@ impl Engine {
     fn tell_outcome(&self, outcome: &Outcome) {
         let Task { key, effect, .. } = &outcome.task;
         let what = effect.name();
+        if matches!(outcome.result, Err(ExecuteError::Stopped)) {
+            // It was never begun, and is part of the next plan: nobody has to look at it, and no write has failed.
+            tracing::debug!(source = %self.id, work = %key, effect = what, "not begun");
+            return;
+        }
         self.metrics.wrote(&self.id, what, outcome.result.is_ok());
         match &outcome.result {
             Ok(_) => tracing::info!(source = %self.id, work = %key, effect = what, "done"),

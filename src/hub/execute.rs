@@ -59,7 +59,7 @@ pub enum ExecuteError {
         "not deleted, because writes to cluster {cluster:?} failed and deletions come after them"
     )]
     AfterFailedWrite { cluster: String },
-    #[error("not done, because gitwork is shutting down")]
+    #[error("not done: gitwork ends, or a newer commit has come and all is planned anew")]
     Stopped,
 }
 

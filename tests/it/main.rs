@@ -44,6 +44,7 @@ mod schemas;
 mod signatures;
 #[path = "../simulation/mod.rs"]
 mod simulation;
+mod soak;
 mod state;
 mod status_branch;
 mod sync;

@@ -86,6 +86,47 @@ async fn with_just_the_rights_of_deploy_the_daemon_follows_git_until_sigterm() {
     assert!(!log.contains("forbid"), "{log}");
 }
 
+/// Arenas that glibc's allocator has made for threads: each takes 64 MiB of addresses, on a border of as many, the rest of
+/// which nobody may touch yet.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn arenas(process: u32) -> usize {
+    const BYTES: u64 = 64 << 20;
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let ranges: Vec<(u64, u64, &str)> = maps
+        .lines()
+        .map(|line| {
+            let (range, rest) = line.split_once(' ').unwrap();
+            let (start, end) = range.split_once('-').unwrap();
+            let number = |text| u64::from_str_radix(text, 16).unwrap();
+            (number(start), number(end), &rest[..4])
+        })
+        .collect();
+    let is_arena = |pair: &&[(u64, u64, &str)]| {
+        let [(start, middle, "rw-p"), (rest, end, "---p")] = pair else { return false };
+        start % BYTES == 0 && middle == rest && *end == start + BYTES
+    };
+    ranges.windows(2).filter(is_arena).count()
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_share_their_memory() {
+    let sync = Sync::new(2).await;
+    for value in ["one", "two", "three"] {
+        let text = config_map("web", value);
+        sync.commit(&[(0, "web/cm.yaml", Some(&text)), (1, "web/cm.yaml", Some(&text))]);
+    }
+    let running = Running(gitwork(&sync, &rights(&sync).await).spawn().unwrap());
+    sync.until_value(0, "web", "three").await;
+    sync.until_value(1, "web", "three").await;
+    // The first thread has an arena that is none of these.
+    let made = arenas(running.0.id());
+    let most = gitwork::limits::HEAP_ARENAS_MAX as usize - 1;
+    assert!((1..=most).contains(&made), "{made} arenas");
+    running.signal("TERM");
+    assert_eq!(running.end().await.0, Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_pass_tells_by_its_exit_code_whether_the_hub_is_as_git_wants_it() {
     let sync = Sync::new(1).await;

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use gitwork::daemon::engine::Engine;
+use gitwork::daemon::metrics::Metrics;
 use gitwork::git::{Auth, Reference};
 use gitwork::hub::{KubeHub, client};
 use gitwork::source::ReadError;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::fixture::{Sync, config_map, works};
+use super::fixture::{Running, Sync, config_map, works};
 use crate::git_server::Access;
 use crate::harness::faults::{Fault, Faults, Seen};
 use crate::harness::{ClusterOptions, ControlPlane, crds, eventually};
@@ -230,4 +232,48 @@ async fn a_branch_that_is_gone_deletes_nothing() {
     sync.repo.delete_branch("main");
     let error = source.read(&cancel).unwrap_err();
     assert!(error.to_string().contains("main"), "{error}");
+}
+
+/// Writes of works that the metrics have counted, whatever came of them.
+fn counted(metrics: &Metrics) -> usize {
+    let text = metrics.encode();
+    let lines = text.lines().filter(|line| line.starts_with("gitwork_hub_writes_total{"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_newer_commit_leaves_undone_counts_as_no_write() {
+    let sync = Sync::new(1).await;
+    let faults = Faults::none();
+    let is_work = |seen: &Seen| is_write(seen) && seen.path.contains("/manifestworks");
+    faults.next(usize::MAX, Fault::Stall, is_work);
+    commit(&sync, "one", true);
+    let metrics = Arc::new(Metrics::default());
+    let mut options = sync.options();
+    options.execute.per_cluster = 1;
+    let hub = faulty(&sync, &faults);
+    let running = Running::of(Engine::new(hub, sync.source(), options, Arc::clone(&metrics)));
+    eventually("a write to be under way", Duration::from_secs(60), || async {
+        if faults.count(is_work) > 0 { Ok(()) } else { Err("there is none".into()) }
+    })
+    .await
+    .unwrap();
+    let before = metrics.encode();
+    let of_commit = |text: &str| {
+        let line = text.lines().find(|line| line.starts_with("gitwork_commit_timestamp_seconds{"));
+        line.map(str::to_owned)
+    };
+    commit(&sync, "two", true);
+    running.hint();
+    eventually("the second commit to be read", Duration::from_secs(60), || async {
+        let now = of_commit(&metrics.encode());
+        if now == of_commit(&before) { Err(format!("{now:?}")) } else { Ok(()) }
+    })
+    .await
+    .unwrap();
+    faults.stop();
+    until_all(&sync, "two", true).await;
+    running.stop().await;
+    let (counted, sent) = (counted(&metrics), faults.count(is_work));
+    assert!((10..=sent).contains(&counted), "{counted} writes are counted, {sent} were sent");
 }

@@ -1,0 +1,59 @@
+//! What the programs take of the machine, from `/proc` and from the disk.
+
+use std::fs;
+use std::path::Path;
+
+use crate::report::{Folder, Usage};
+
+/// Of one process; `None` when it is gone.
+pub fn usage(process: u32, life: usize) -> Option<Usage> {
+    let proc = Path::new("/proc").join(process.to_string());
+    let status = fs::read_to_string(proc.join("status")).ok()?;
+    let number = |name: &str| -> Option<u64> {
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    };
+    let (mut handles, mut packs) = (0, 0);
+    for entry in fs::read_dir(proc.join("fd")).ok()?.flatten() {
+        handles += 1;
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        packs += u64::from(target.extension().is_some_and(|e| e == "pack" || e == "idx"));
+    }
+    let stat = fs::read_to_string(proc.join("stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Usage {
+        life,
+        rss_kib: number("VmRSS:")?,
+        anon_kib: number("RssAnon:")?,
+        threads: number("Threads:")?,
+        handles,
+        packs,
+        // Linux counts in hundredths of a second here.
+        cpu_ms: ticks * 10,
+    })
+}
+
+/// Of all folders below `root` whose names end so, together.
+pub fn folder(root: &Path, suffix: &str) -> Folder {
+    let mut found = Folder::default();
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().ends_with(suffix) {
+            add(&entry.path(), &mut found);
+        }
+    }
+    found
+}
+
+fn add(path: &Path, found: &mut Folder) {
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        let (path, Ok(facts)) = (entry.path(), entry.metadata()) else { continue };
+        if facts.is_dir() {
+            add(&path, found);
+        } else {
+            found.bytes += facts.len();
+            found.files += 1;
+            found.packs += u64::from(path.extension().is_some_and(|e| e == "pack"));
+        }
+    }
+}
