@@ -1,0 +1,115 @@
+//! What the fuzzer checks, with the seeds that are in the repository: so that neither the targets nor the seeds rot.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[path = "../../fuzz/checks/mod.rs"]
+mod checks;
+
+/// Larger ones are slow to fuzz from.
+const SEED_BYTES_MAX: usize = 16 * 1024;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The files or folders of a folder.
+fn inside(folder: &str) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn stems(folder: &str) -> BTreeSet<String> {
+    let stem = |path: PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    inside(folder).into_iter().map(stem).collect()
+}
+
+fn names() -> BTreeSet<String> {
+    checks::ALL.iter().map(|(name, _)| (*name).to_owned()).collect()
+}
+
+#[test]
+fn every_seed_and_every_beginning_of_one_holds() {
+    for (name, check) in checks::ALL {
+        let mut reached = 0;
+        for path in inside(&format!("fuzz/seeds/{name}")) {
+            let seed = fs::read(&path).unwrap();
+            assert!(seed.len() <= SEED_BYTES_MAX, "{} is too large", path.display());
+            // A panic does not say with which seed.
+            eprintln!("{name}: {}", path.display());
+            reached += usize::from(check(&seed));
+            for part in 1..8 {
+                check(&seed[..seed.len() * part / 8]);
+            }
+        }
+        assert!(reached > 0, "no seed of {name} gets past its parser");
+    }
+}
+
+#[test]
+fn every_target_is_built_listed_and_has_seeds() {
+    let names = names();
+    assert_eq!(stems("fuzz/fuzz_targets"), names);
+    assert_eq!(stems("fuzz/seeds"), names);
+    let mut files = stems("fuzz/checks");
+    assert!(files.remove("mod"));
+    assert_eq!(files, names);
+    let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap();
+    let built = manifest.split("[[bin]]").skip(1).map(|bin| {
+        let name = bin.split("name = \"").nth(1).unwrap();
+        name.split('"').next().unwrap().to_owned()
+    });
+    assert_eq!(built.collect::<BTreeSet<_>>(), names);
+    let readme = fs::read_to_string(root().join("fuzz/README.md")).unwrap();
+    for name in &names {
+        assert!(readme.contains(&format!("| `{name}` |")), "{name} is not in fuzz/README.md");
+    }
+}
+
+/// The lines of the table of dependencies, by name.
+fn dependencies(manifest: &str) -> Vec<(String, String)> {
+    let text = fs::read_to_string(root().join(manifest)).unwrap();
+    let table = text.split("[dependencies]\n").nth(1).unwrap();
+    let lines = table.lines().take_while(|line| !line.starts_with('['));
+    let entries = lines.filter_map(|line| line.split_once(" = "));
+    entries.map(|(name, what)| (name.to_owned(), what.to_owned())).collect()
+}
+
+fn sources(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            // Tests may use more than is built for the fuzzer.
+            text.push_str(source.split("#[cfg(test)]").next().unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_fuzzed_crate_has_the_dependencies_of_the_pure_parts() {
+    let (ours, fuzzed) = (dependencies("Cargo.toml"), dependencies("fuzz/Cargo.toml"));
+    assert!(ours.len() > 20 && fuzzed.len() > 10, "the tables are read");
+    let mut text = String::new();
+    for folder in ["src/core", "src/agent/core", "src/api"] {
+        sources(&root().join(folder), &mut text);
+    }
+    for (name, _) in &ours {
+        let library = if name == "md-5" { "md5".into() } else { name.replace('-', "_") };
+        let used = [format!(" {library}::"), format!("({library}::"), format!("<{library}::")];
+        if used.iter().any(|word| text.contains(word)) {
+            assert!(fuzzed.iter().any(|(other, _)| other == name), "fuzz/Cargo.toml lacks {name}");
+        }
+    }
+    for (name, what) in &fuzzed {
+        // The one that fuzzes; and the client that is not built.
+        if matches!(name.as_str(), "libfuzzer-sys" | "kube") {
+            continue;
+        }
+        let same = ours.iter().any(|(other, version)| other == name && version == what);
+        assert!(same, "{name} of fuzz/Cargo.toml is another one than the package's");
+    }
+}
