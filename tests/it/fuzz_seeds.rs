@@ -4,6 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gitwork::core::name::ObjectId;
+use gitwork::core::signature::commit;
+use gitwork::git::Repository;
+
 #[path = "../../fuzz/checks/mod.rs"]
 mod checks;
 
@@ -45,6 +49,35 @@ fn every_seed_and_every_beginning_of_one_holds() {
         }
         assert!(reached > 0, "no seed of {name} gets past its parser");
     }
+}
+
+/// What the commit seeds are to the reading of the objects, which is libgit2's and not in the fuzzer's reach.
+#[test]
+fn a_repository_reads_a_broken_commit_or_says_why_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = git2::Repository::init_bare(folder.path()).unwrap();
+    let odb = git.odb().unwrap();
+    let repository = Repository::open(folder.path()).unwrap();
+    let mut read = 0;
+    for path in inside("fuzz/seeds/commit") {
+        let seed = fs::read(&path).unwrap();
+        for length in (0..=seed.len()).rev() {
+            let object = &seed[..length];
+            let id = odb.write(git2::ObjectType::Commit, object).unwrap();
+            let id = ObjectId(id.as_bytes().try_into().unwrap());
+            assert_eq!(repository.signature(id).unwrap(), commit::signed(object));
+            match repository.commit(id) {
+                Ok(facts) => {
+                    read += 1;
+                    assert_eq!(facts.id, id);
+                    assert!(!facts.summary.contains('\n'));
+                    assert_eq!(repository.place(id).unwrap().id, id);
+                }
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+        }
+    }
+    assert!(read > 0, "no commit is whole");
 }
 
 #[test]
