@@ -33,21 +33,75 @@ fn names() -> BTreeSet<String> {
     checks::ALL.iter().map(|(name, _)| (*name).to_owned()).collect()
 }
 
+/// The seeds of a target, in the order of their names.
+fn seeds(name: &str) -> Vec<Vec<u8>> {
+    inside(&format!("fuzz/seeds/{name}"))
+        .into_iter()
+        .map(|path| {
+            let seed = fs::read(&path).unwrap();
+            assert!(seed.len() <= SEED_BYTES_MAX, "{} is too large", path.display());
+            seed
+        })
+        .collect()
+}
+
+/// Runs a check; where it fails, tells with which input.
+fn holds(name: &str, check: fn(&[u8]) -> bool, input: &[u8]) -> bool {
+    std::panic::catch_unwind(|| check(input)).unwrap_or_else(|failure| {
+        eprintln!("{name} does not hold for b\"{}\"", input.escape_ascii());
+        std::panic::resume_unwind(failure)
+    })
+}
+
 #[test]
 fn every_seed_and_every_beginning_of_one_holds() {
     for (name, check) in checks::ALL {
         let mut reached = 0;
-        for path in inside(&format!("fuzz/seeds/{name}")) {
-            let seed = fs::read(&path).unwrap();
-            assert!(seed.len() <= SEED_BYTES_MAX, "{} is too large", path.display());
-            // A panic does not say with which seed.
-            eprintln!("{name}: {}", path.display());
-            reached += usize::from(check(&seed));
+        for seed in seeds(name) {
+            reached += usize::from(holds(name, *check, &seed));
             for part in 1..8 {
-                check(&seed[..seed.len() * part / 8]);
+                holds(name, *check, &seed[..seed.len() * part / 8]);
             }
         }
         assert!(reached > 0, "no seed of {name} gets past its parser");
+    }
+}
+
+/// One seed with some changes: a byte set, a piece taken out, doubled, or put in from another seed.
+fn changed(random: &mut fastrand::Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut input = random.choice(seeds).unwrap().clone();
+    for _ in 0..random.usize(1..4) {
+        let at = random.usize(..=input.len());
+        let end = random.usize(at..=input.len().min(at + 32));
+        match random.u8(..5) {
+            0 if at < input.len() => input[at] = random.u8(..),
+            1 => drop(input.drain(at..end)),
+            2 => input.extend_from_within(at..end),
+            3 => {
+                let piece = input[at..end].to_vec();
+                input.splice(at..at, piece);
+            }
+            _ => {
+                let other = random.choice(seeds).unwrap();
+                let from = random.usize(..=other.len());
+                let piece = other[from..other.len().min(from + 32)].to_vec();
+                input.splice(at..end, piece);
+            }
+        }
+    }
+    input
+}
+
+/// `GITWORK_CHANGES` sets how many of each target.
+#[test]
+fn seeds_with_some_changes_hold() {
+    let count = std::env::var("GITWORK_CHANGES").map_or(100, |count| count.parse().unwrap());
+    for (name, check) in checks::ALL {
+        let seeds = seeds(name);
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..count {
+            holds(name, *check, &changed(&mut random, &seeds));
+        }
     }
 }
 
