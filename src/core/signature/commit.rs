@@ -40,6 +40,9 @@ pub fn signed(object: &[u8]) -> Result<Signed, SignatureError> {
     if object.contains(&0) {
         return Err(unreadable("the commit has a NUL byte, at which programs stop to read"));
     }
+    if message.is_empty() {
+        return Err(unreadable("the commit's header has no end"));
+    }
     content.extend(message);
     Ok(Signed { signature, content })
 }
@@ -68,7 +71,7 @@ mod tests {
 
     #[test]
     fn all_but_the_signature_was_signed() {
-        for message in ["\nhello\n", "\n", "", "\n\n\nb", "\ngpgsig -----BEGIN\n abc\n"] {
+        for message in ["\nhello\n", "\n", "\n\n\nb", "\ngpgsig -----BEGIN\n abc\n"] {
             let found = parts(&format!("{HEAD}{SIGNATURE}encoding x\n{message}"));
             let content = format!("{HEAD}encoding x\n{message}");
             assert_eq!(found, Ok(("-----BEGIN\n\nabc\n-----END\n".into(), content)), "{message:?}");
@@ -89,6 +92,7 @@ mod tests {
             (format!("{HEAD}{SIGNATURE}{SIGNATURE}\nhello\n"), "several"),
             (format!("{HEAD}{SIGNATURE}gpgsig-sha256 x\n\nhello\n"), "another hash"),
             (format!("{HEAD}{SIGNATURE}\nhello\n\0and more"), "NUL"),
+            (format!("{HEAD}{SIGNATURE} "), "no end"),
         ] {
             let error = parts(&object).unwrap_err();
             assert!(error.contains(expected), "{object:?}: {error}");
