@@ -60,6 +60,8 @@ pub struct Engine {
     hub: Arc<dyn Hub>,
     /// `None` while a thread is busy with it.
     source: Option<Box<dyn SourceReader>>,
+    /// The source was wanted while a thread was busy with it: what that was for is to be planned anew.
+    source_missed: bool,
     state: State,
     options: EngineOptions,
     metrics: Arc<Metrics>,
@@ -155,6 +157,7 @@ impl Engine {
             id,
             hub,
             source,
+            source_missed: false,
             state,
             options,
             metrics,
@@ -295,8 +298,9 @@ impl Engine {
     fn end_fetch(&mut self, (source, read): Fetched, looped: &mut Loop) {
         looped.fetch = None;
         self.source = Some(source);
-        // A plan that needed the source in the meantime went without it.
-        self.state.mark_changed();
+        if std::mem::take(&mut self.source_missed) {
+            self.state.mark_changed();
+        }
         let seed = fastrand::u64(..);
         match read {
             Ok(read) => {
@@ -603,7 +607,10 @@ impl Engine {
         &mut self,
         act: impl FnOnce(&mut dyn SourceReader) -> T + Send + 'static,
     ) -> Result<Option<T>, EngineError> {
-        let Some(source) = self.source.take() else { return Ok(None) };
+        let Some(source) = self.source.take() else {
+            self.source_missed = true;
+            return Ok(None);
+        };
         let joined = on_source(source, act);
         let (source, result) = joined.await.map_err(|_| EngineError::Panic)?;
         self.source = Some(source);
