@@ -1,5 +1,7 @@
 //! The parts of gitwork that are pure, from the same files as the package builds them.
 
+#[path = "agent.rs"]
+pub mod agent;
 #[path = "../src/api/mod.rs"]
 pub mod api;
 #[path = "../src/core/mod.rs"]

@@ -56,6 +56,8 @@ pub const TOLD_RETRY: Duration = Duration::from_secs(60);
 pub const ABANDONED_MAX: usize = 4_000;
 /// Change windows of one file. A calendar that needs more is better kept as a list of days.
 pub const WINDOWS_MAX: usize = 50;
+/// The name of a time zone. The longest of the time zone database has 32.
+pub const TIME_ZONE_CHARS_MAX: usize = 64;
 /// Characters of the reason that an operator gives for a suspension: a line in a table.
 pub const REASON_CHARS_MAX: usize = 200;
 /// ManifestWork names: OCM's AppliedManifestWork name is a 64-digit hash, a dash and this name,
@@ -251,6 +253,9 @@ pub const RSA_BITS_MIN: usize = 2_048;
 pub const RSA_BITS_MAX: usize = 4_096;
 /// Rules for paths in one policy, and patterns in one of them.
 pub const SIGNER_RULES_MAX: usize = 100;
+/// Patterns of one list, in the syntax of .gitignore; of all of them, the bytes of so many of 64. They become one
+/// automaton, whose size grows with them.
+pub const PATTERNS_MAX: usize = 1_000;
 /// Bases that a change is compared with where the last verified commit is not known exactly.
 pub const SIGNER_BASES_MAX: usize = 16;
 /// Commits of a branch that may be refused one after the other before only its head is judged: each looks at all new

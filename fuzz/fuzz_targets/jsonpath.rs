@@ -1,32 +1,9 @@
-//! A path in the first line, an object in JSON behind it: no panic, bounded work, and what is removed is gone.
+//! See `checks/jsonpath.rs`.
 #![no_main]
 
-use gitwork::core::jsonpath::{self, FieldRemoval, JsonPath};
-use libfuzzer_sys::fuzz_target;
-use serde_json::Value;
+#[path = "../checks/jsonpath.rs"]
+mod check;
 
-const OBJECT: &str = r#"{"a":{"b":[{"c":1,"d":"x"},{"c":2.5},null,"y",[1,2,3]]},"e":true,"f":{"g":{"h":"z"}}}"#;
-
-fuzz_target!(|text: &str| {
-    let (path, object) = text.split_once('\n').unwrap_or((text, OBJECT));
-    let Ok(mut object) = serde_json::from_str::<Value>(object) else { return };
-    let parsed = JsonPath::parse(path);
-    match jsonpath::check(path) {
-        Ok(()) => assert!(parsed.is_ok()),
-        Err(error) => {
-            assert!(error.column >= 1 && error.column <= path.chars().count() + 2, "{error}");
-        }
-    }
-    if let Ok(parsed) = &parsed {
-        assert_eq!(parsed.find(&object), parsed.find(&object));
-    }
-    if let Ok(removal) = FieldRemoval::parse(path)
-        && removal.remove(&mut object).is_ok()
-    {
-        let before = object.clone();
-        if removal.remove(&mut object).is_ok() {
-            // A filter may pick other maps the second time, but never more of them in an object without it.
-            assert!(object.to_string().len() <= before.to_string().len());
-        }
-    }
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    check::check(bytes);
 });

@@ -125,6 +125,9 @@ impl Approval {
             }
             ["restored", id, "at", moves] => {
                 let moves = moves.parse().map_err(|_| form.clone())?;
+                if let Some((line, _)) = lines.nth(1) {
+                    return Err(ApprovalError::Form { line });
+                }
                 Self::Restored { source: source(id)?, moves }
             }
             _ => Self::Deletions(read_targets(lines)?),
@@ -236,6 +239,7 @@ mod tests {
             ("rewind fleet to main\n".into(), ApprovalError::Form { line: 1 }),
             (format!("rewind Fleet to {to}\n"), ApprovalError::Form { line: 1 }),
             ("restored fleet at -1\n".into(), ApprovalError::Form { line: 1 }),
+            ("restored fleet at 7\nedge-1/web u-1\n".into(), ApprovalError::Form { line: 2 }),
             ("changes fleet\nedge-1/web\n".into(), ApprovalError::Line { line: 2 }),
             ("restored fleet at 8\n".into(), ApprovalError::OtherWorks),
         ] {

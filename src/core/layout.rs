@@ -15,6 +15,7 @@ use super::diagnostic::{Code, Diagnostic, Location, Scope};
 use super::digest::Digest;
 use super::name::{ClusterName, NameError, ObjectId, RepoPath};
 use super::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
+use super::status::source::cut;
 use crate::limits;
 
 pub const SOURCE_FILE: &str = "gitwork.yaml";
@@ -415,16 +416,29 @@ fn resolve(path: &RepoPath, target: &str, root: &RepoPath) -> Option<RepoPath> {
 pub struct IgnoreRules(Gitignore);
 
 impl IgnoreRules {
-    /// Compiles the patterns; answers also those that cannot be read: index and why.
+    /// Compiles the patterns; answers also those that cannot be read: index and why. Where they are too much together,
+    /// the last one is told.
     pub fn new(patterns: &[String]) -> (Self, Vec<(usize, String)>) {
         let mut builder = GitignoreBuilder::new("");
         let mut bad = Vec::new();
+        let last = patterns.len().saturating_sub(1);
+        let bytes: usize = patterns.iter().map(String::len).sum();
+        if patterns.len().max(bytes / 64) > limits::PATTERNS_MAX {
+            let (lines, bytes) = (limits::PATTERNS_MAX, 64 * limits::PATTERNS_MAX);
+            let why = format!("at most {lines} patterns are read, of {bytes} bytes together");
+            return (Self(Gitignore::empty()), vec![(last, why)]);
+        }
         for (index, pattern) in patterns.iter().enumerate() {
             if let Err(why) = builder.add_line(None, pattern) {
-                bad.push((index, why.to_string()));
+                bad.push((index, cut(&why.to_string(), limits::STATUS_TEXT_CHARS_MAX)));
             }
         }
-        (Self(builder.build().unwrap_or_else(|_| Gitignore::empty())), bad)
+        // What does not compile together matches nothing, which must not go by in silence.
+        let rules = builder.build().unwrap_or_else(|why| {
+            bad.push((last, cut(&why.to_string(), limits::STATUS_TEXT_CHARS_MAX)));
+            Gitignore::empty()
+        });
+        (Self(rules), bad)
     }
 
     /// Whether a path is ignored. Folders are asked before what is in them, as Git does.

@@ -132,16 +132,23 @@ impl ChangeWindows {
         if self.allow.len() + self.deny.len() > limits::WINDOWS_MAX {
             say(String::new(), &format!("has more than {} windows", limits::WINDOWS_MAX));
         }
+        let zone = self.time_zone.as_ref().map_or(0, |zone| zone.chars().count());
+        if zone > limits::TIME_ZONE_CHARS_MAX {
+            say("/timeZone".into(), "is longer than the name of any time zone");
+        }
         for (list, windows) in [("allow", &self.allow), ("deny", &self.deny)] {
             for (index, window) in windows.iter().enumerate() {
                 let at = |field: &str| format!("/{list}/{index}/{field}");
+                if window.days.len() > 7 {
+                    say(at("days"), "names more days than a week has");
+                }
                 for (field, text) in [("start", &window.start), ("end", &window.end)] {
                     if text.as_ref().is_some_and(|text| time(text).is_none()) {
                         say(at(field), "is no time as in 09:00");
                     }
                 }
                 for (field, text) in [("from", &window.from), ("until", &window.until)] {
-                    if text.as_ref().is_some_and(|text| text.parse::<Date>().is_err()) {
+                    if text.as_ref().is_some_and(|text| date(text).is_none()) {
                         say(at(field), "is no day as in 2026-12-24");
                     }
                 }
@@ -166,6 +173,16 @@ fn time(text: &str) -> Option<Time> {
     Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
 }
 
+/// `YYYY-MM-DD`, and no other form: of a day with a time the time would be dropped in silence.
+fn date(text: &str) -> Option<Date> {
+    let plain = |(at, byte): (usize, u8)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    let fits = text.len() == 10 && text.bytes().enumerate().all(plain);
+    fits.then(|| text.parse().ok()).flatten()
+}
+
 impl Stretch {
     /// A window that cannot be read is the whole of every day where it denies, and nothing where it allows.
     fn all(windows: &[ChangeWindow], denies: bool) -> Vec<Self> {
@@ -177,8 +194,8 @@ impl Stretch {
     }
 
     fn read(window: &ChangeWindow) -> Option<Self> {
-        let date = |text: &Option<String>| match text {
-            Some(text) => text.parse::<Date>().ok().map(Some),
+        let day = |text: &Option<String>| match text {
+            Some(text) => date(text).map(Some),
             None => Some(None),
         };
         Some(Self {
@@ -191,8 +208,8 @@ impl Stretch {
                 Some(text) => Some(time(text)?),
                 None => None,
             },
-            from: date(&window.from)?,
-            until: date(&window.until)?,
+            from: day(&window.from)?,
+            until: day(&window.until)?,
         })
     }
 
@@ -467,6 +484,8 @@ mod tests {
             ("{deny: [{}, {end: '24:00'}]}", "/deny/1/end", "for ever"),
             ("{deny: [{from: tomorrow}]}", "/deny/0/from", "for ever"),
             ("{allow: [{until: 2026-02-30}]}", "/allow/0/until", "for ever"),
+            ("{deny: [{from: '2026-11-21T18:00'}]}", "/deny/0/from", "for ever"),
+            ("{deny: [{until: '20261121'}]}", "/deny/0/until", "for ever"),
         ] {
             let windows: ChangeWindows = serde_yaml::from_str(yaml).unwrap();
             let problems: Vec<String> =
@@ -479,5 +498,11 @@ mod tests {
             ..ChangeWindows::default()
         };
         assert_eq!(many.problems().len(), 1);
+        // All of it is kept on the hub, where there is not room for everything.
+        let long = ChangeWindows { time_zone: Some("x".repeat(65)), ..ChangeWindows::default() };
+        assert_eq!(long.problems()[0].pointer, "/timeZone");
+        let days = ChangeWindow { days: vec![Day::Mon; 8], ..ChangeWindow::default() };
+        let days = ChangeWindows { deny: vec![days], ..ChangeWindows::default() };
+        assert_eq!(days.problems()[0].pointer, "/deny/0/days");
     }
 }

@@ -65,8 +65,7 @@ impl App {
         })?;
         let request = jwt::token_request(target, self.installation);
         let received = http.exchange(&request, login).await?;
-        answer::read_login(target, &received.answer(), now)
-            .map_err(|rejection| rejection.without(&signed))?;
+        answer::read_login(target, &received.answer(&signed), now)?;
         let (text, ends) = jwt::token(&received.body).ok_or_else(|| Rejection::Later {
             after: None,
             message: "GitHub's answer has no token of the installation".into(),

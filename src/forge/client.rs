@@ -113,8 +113,7 @@ impl ForgeClient {
             ForgeError::from(unusable("it has characters that a header must not have"))
         })?;
         let received = self.http.exchange(request, login).await?;
-        answer::read(&self.target, &received.answer(), Timestamp::now())
-            .map_err(|rejection| rejection.without(token))?;
+        answer::read(&self.target, &received.answer(token), Timestamp::now())?;
         Ok(received)
     }
 

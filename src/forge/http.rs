@@ -74,8 +74,8 @@ pub struct Received {
 }
 
 impl Received {
-    /// The parts of it that matter.
-    pub fn answer(&self) -> Answer<'_> {
+    /// The parts of it that matter, to a request that logged in with this secret.
+    pub fn answer<'a>(&'a self, secret: &'a str) -> Answer<'a> {
         let header = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
         Answer {
             status: self.status,
@@ -83,6 +83,7 @@ impl Received {
             limit_remaining: header("x-ratelimit-remaining"),
             limit_reset: header("x-ratelimit-reset"),
             body: &self.body,
+            secret,
         }
     }
 }

@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use git2::{ObjectType, Oid};
 
-use super::repository::{insert, object_id};
+use super::repository::object_id;
 use crate::core::name::ObjectId;
-use crate::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+use crate::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree, insert};
 use crate::limits;
 
 /// Why a folder could not be read. Nothing of it is known then: what cannot be read is not absent.

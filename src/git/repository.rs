@@ -10,8 +10,8 @@ use git2::{ErrorCode, ObjectType, Oid};
 
 use super::error::ReadError;
 use crate::core::name::{CommitId, ObjectId, RepoPath};
-use crate::core::signature::{SignatureError, Signed};
-use crate::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+use crate::core::signature::{SignatureError, Signed, commit};
+use crate::core::snapshot::{ObjectError, Objects, Snapshot, Tree, read_tree};
 use crate::limits;
 
 /// An open repository. It can be moved to another thread, not shared between threads.
@@ -221,13 +221,8 @@ impl Repository {
         if size > limit {
             return Ok(Err(SignatureError::TooLarge { limit }));
         }
-        match self.git.extract_signature(&oid(id), None) {
-            Ok((signature, content)) => {
-                Ok(Ok(Signed { signature: signature.to_vec(), content: content.to_vec() }))
-            }
-            Err(e) if e.code() == ErrorCode::NotFound => Ok(Err(SignatureError::Unsigned)),
-            Err(e) => Err(self.failed(e)),
-        }
+        let object = odb.read(oid(id)).map_err(|e| self.failed(e))?;
+        Ok(commit::signed(object.data()))
     }
 }
 
@@ -274,50 +269,12 @@ impl GitSnapshot {
 
 impl Objects for GitSnapshot {
     fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
-        self.read(id, ObjectType::Tree, limits::TREE_BYTES_MAX, parse_tree).map(Arc::new)
+        self.read(id, ObjectType::Tree, limits::TREE_BYTES_MAX, read_tree).map(Arc::new)
     }
 
     fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
         self.read(id, ObjectType::Blob, limit, |bytes| Ok(bytes.into()))
     }
-}
-
-/// Reads a tree object: `<mode in octal> <name>\0<20 bytes of id>`, again and again.
-fn parse_tree(mut bytes: &[u8]) -> Result<Tree, String> {
-    let mut tree = Tree::new();
-    while !bytes.is_empty() {
-        let space = bytes.iter().position(|b| *b == b' ').ok_or("an entry has no mode")?;
-        let (mode, rest) = bytes.split_at(space);
-        let rest = rest.get(1..).unwrap_or_default();
-        let end = rest.iter().position(|b| *b == 0).ok_or("an entry has no end of its name")?;
-        let (name, rest) = rest.split_at(end);
-        let (id, rest) =
-            rest.get(1..).and_then(|r| r.split_first_chunk::<20>()).ok_or("an id is cut")?;
-        bytes = rest;
-        let kind = match mode {
-            b"40000" | b"040000" => EntryKind::Tree,
-            b"120000" => EntryKind::Symlink,
-            b"160000" => EntryKind::Gitlink,
-            _ => EntryKind::Blob,
-        };
-        if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
-            return Err(format!("it has an entry named {:?}", String::from_utf8_lossy(name)));
-        }
-        if std::str::from_utf8(name).is_ok_and(|name| tree.contains_key(name)) {
-            return Err(format!("it names {:?} twice", String::from_utf8_lossy(name)));
-        }
-        insert(&mut tree, name, Entry { kind, id: ObjectId(*id) });
-    }
-    Ok(tree)
-}
-
-/// Adds an entry. Two names that differ only in bytes that are not UTF-8 both stay.
-pub(super) fn insert(tree: &mut Tree, name: &[u8], entry: Entry) {
-    let mut text = String::from_utf8_lossy(name).into_owned();
-    while tree.contains_key(&text) {
-        text.push('\u{fffd}');
-    }
-    tree.insert(text, entry);
 }
 
 pub(super) fn open_error(path: &Path, error: git2::Error) -> ReadError {
@@ -338,46 +295,4 @@ pub(super) fn object_id(id: Oid) -> ObjectId {
     let mut bytes = [0; 20];
     bytes.iter_mut().zip(id.as_bytes()).for_each(|(to, from)| *to = *from);
     ObjectId(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(mode: &str, name: &[u8]) -> Vec<u8> {
-        [mode.as_bytes(), b" ", name, b"\0", &[7; 20]].concat()
-    }
-
-    #[test]
-    fn trees_keep_every_entry_and_its_kind() {
-        let bytes = [
-            entry("100644", b"a.yaml"),
-            entry("120000", b"link"),
-            entry("160000", b"module"),
-            entry("40000", b"web"),
-            entry("100644", b"\xff"),
-            entry("100644", b"\xfe"),
-        ]
-        .concat();
-        let tree = parse_tree(&bytes).unwrap();
-        let kinds: Vec<_> = tree.values().map(|e| e.kind).collect();
-        use EntryKind::{Blob, Gitlink, Symlink, Tree};
-        assert_eq!(kinds, [Blob, Symlink, Gitlink, Tree, Blob, Blob]);
-        assert!(tree.contains_key("\u{fffd}") && tree.contains_key("\u{fffd}\u{fffd}"));
-    }
-
-    #[test]
-    fn malformed_trees_are_errors() {
-        for bytes in [
-            b"100644".to_vec(),
-            b"100644 a".to_vec(),
-            b"100644 a\0short".to_vec(),
-            entry("100644", b".."),
-            entry("100644", b"a/b"),
-            entry("100644", b""),
-            [entry("100644", b"a"), entry("40000", b"a")].concat(),
-        ] {
-            assert!(parse_tree(&bytes).is_err(), "{bytes:?}");
-        }
-    }
 }

@@ -23,6 +23,7 @@ mod docs;
 mod example;
 mod explain;
 mod forge;
+mod fuzz_seeds;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]

@@ -90,6 +90,39 @@ fn git_itself_agrees_about_ssh_signatures() {
     }
 }
 
+/// libgit2 reads what was signed of each of these as that of the first.
+#[test]
+fn a_signature_fits_no_other_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let repo = Repo::create(&folder.path().join("fleet.git"));
+    let key = SshKey::new("ed25519", None);
+    let commit = repo.commit_signed("main", &[("a", Some("1\n"))], &key);
+    let facts = gitwork::git::Repository::open(repo.path()).unwrap();
+    let keys = ring(&key.line("ann@example.com", ""), "");
+    let is_signed = |commit| match facts.signature(commit).unwrap() {
+        Ok(signed) => keys.check(&signed, now()).is_ok(),
+        Err(_) => false,
+    };
+    assert!(is_signed(commit));
+    let git = git2::Repository::open(repo.path()).unwrap();
+    let odb = git.odb().unwrap();
+    let object = odb.read(git2::Oid::from_bytes(&commit.0).unwrap()).unwrap();
+    let object = String::from_utf8(object.data().to_vec()).unwrap();
+    let (before, rest) = object.split_once("gpgsig ").unwrap();
+    let end = rest.find("-----END SSH SIGNATURE-----\n").unwrap() + 28;
+    let (signature, after) = rest.split_at(end);
+    for other in [
+        format!("{object}\0and more"),
+        format!("{before}{after}gpgsig {signature}"),
+        format!("{before}gpgsig {signature}gpgsig {signature}{after}"),
+        format!("{before}gpgsig {signature}{after}."),
+    ] {
+        let id = odb.write(git2::ObjectType::Commit, other.as_bytes()).unwrap();
+        let id = gitwork::core::name::ObjectId(id.as_bytes().try_into().unwrap());
+        assert!(id != commit && !is_signed(id), "{other:?}");
+    }
+}
+
 #[test]
 fn openpgp_keys_sign_with_the_parts_that_are_for_it() {
     let gpg = Gpg::new();

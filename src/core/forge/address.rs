@@ -74,6 +74,9 @@ impl<'a> RepositoryUrl<'a> {
             None => {
                 let (host, path) = url.split_once(':').filter(|(host, _)| !host.contains('/'))?;
                 let authority = host.rsplit_once('@').map_or(host, |(_, host)| host);
+                if !is_authority(authority) {
+                    return None;
+                }
                 return Some(Self { scheme: "https", authority, segments: segments(path) });
             }
         };
@@ -86,8 +89,15 @@ impl<'a> RepositoryUrl<'a> {
                 _ => authority,
             };
         }
-        Some(Self { scheme, authority, segments: segments(path) })
+        is_authority(authority).then(|| Self { scheme, authority, segments: segments(path) })
     }
+}
+
+/// A host's name or address, with a port or without. In a URL with anything else programs find different hosts.
+fn is_authority(text: &str) -> bool {
+    let fits =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+    !text.is_empty() && text.chars().all(fits)
 }
 
 fn segments(path: &str) -> Vec<&str> {
@@ -273,7 +283,7 @@ fn is_link(url: &str) -> bool {
 
 fn is_plain_url(url: &str) -> bool {
     let authority = url.split('/').nth(2).unwrap_or_default();
-    is_link(url) && !url.contains(['?', '#']) && !authority.is_empty() && !authority.contains('@')
+    is_link(url) && !url.contains(['?', '#']) && is_authority(authority)
 }
 
 #[cfg(test)]
@@ -346,7 +356,14 @@ mod tests {
         ] {
             assert_eq!(target(provider, url), Ok((api.to_owned(), repository.to_owned())), "{url}");
         }
-        for url in ["/srv/fleet.git", "file:///srv/fleet.git", "https://github.com/fleet", ""] {
+        for url in [
+            "/srv/fleet.git",
+            "file:///srv/fleet.git",
+            "https://github.com/fleet",
+            "",
+            r"\evil.example:acme/fleet",
+            r"https://github.com\.evil.example/acme/fleet",
+        ] {
             assert!(target(Github, url).is_err(), "{url}");
         }
     }

@@ -18,6 +18,8 @@ pub struct Answer<'a> {
     pub limit_remaining: Option<&'a str>,
     pub limit_reset: Option<&'a str>,
     pub body: &'a [u8],
+    /// What the request logged in with: a forge may quote it, and it is told nobody.
+    pub secret: &'a str,
 }
 
 /// Why a status was not written.
@@ -43,7 +45,7 @@ const WAIT_MAX: Duration = Duration::from_secs(3_600);
 /// Reads the answer to a status write.
 pub fn read(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), Rejection> {
     let provider = target.provider;
-    let said = said(answer.body);
+    let said = said(answer);
     let status = answer.status;
     let with_said = |text: String| if said.is_empty() { text } else { format!("{text}: {said}") };
     let blocked = |text: String| Err(Rejection::Blocked { message: with_said(text) });
@@ -92,7 +94,7 @@ pub fn read(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), 
 
 /// Reads the answer to an App's login.
 pub fn read_login(target: &Target, answer: &Answer<'_>, now: Timestamp) -> Result<(), Rejection> {
-    let said = said(answer.body);
+    let said = said(answer);
     let problem = match answer.status {
         401 => {
             "does not accept the App's key (401): check `app.id`, the key file and this machine's clock"
@@ -118,17 +120,6 @@ impl Rejection {
             Self::Blocked { .. } => "blocked",
             Self::NoCommit { .. } => "no_commit",
             Self::Full { .. } => "full",
-        }
-    }
-
-    /// Without a secret that the forge may have quoted.
-    pub fn without(self, secret: &str) -> Self {
-        let clean = |message: String| message.replace(secret, "[token]");
-        match self {
-            Self::Later { after, message } => Self::Later { after, message: clean(message) },
-            Self::Blocked { message } => Self::Blocked { message: clean(message) },
-            Self::NoCommit { message } => Self::NoCommit { message: clean(message) },
-            Self::Full { message } => Self::Full { message: clean(message) },
         }
     }
 }
@@ -162,12 +153,16 @@ fn later(answer: &Answer<'_>, now: Timestamp, message: String) -> Result<(), Rej
 }
 
 /// What the forge says for people, on one line: `message`, `error` or `error.message` of a JSON body.
-fn said(body: &[u8]) -> String {
-    let Ok(value) = serde_json::from_slice::<serde_json::Value>(body) else { return String::new() };
+fn said(answer: &Answer<'_>) -> String {
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(answer.body) else {
+        return String::new();
+    };
     let found = ["/message", "/error/message", "/error", "/errors/0/message"]
         .iter()
         .find_map(|at| value.pointer(at)?.as_str());
     let text = found.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    // Before it is cut: of a secret at the end, a part would be left.
+    let text = if answer.secret.is_empty() { text } else { text.replace(answer.secret, "[token]") };
     cut(&harmless(&text), 200)
 }
 
@@ -184,7 +179,14 @@ mod tests {
     }
 
     fn answer(status: u16, body: &[u8]) -> Answer<'_> {
-        Answer { status, retry_after: None, limit_remaining: None, limit_reset: None, body }
+        Answer {
+            status,
+            retry_after: None,
+            limit_remaining: None,
+            limit_reset: None,
+            body,
+            secret: "",
+        }
     }
 
     #[test]
@@ -248,9 +250,19 @@ mod tests {
     #[test]
     fn what_a_forge_says_is_short_and_harmless() {
         let body = serde_json::json!({ "message": format!("\u{1b}[2J\n{}", "x".repeat(10_000)) });
-        let text = said(body.to_string().as_bytes());
+        let text = said(&answer(403, body.to_string().as_bytes()));
         assert!(
             text.chars().count() <= 200 && !text.chars().any(crate::core::report::is_dangerous)
         );
+    }
+    #[test]
+    fn no_part_of_a_secret_is_told_wherever_the_forge_quotes_it() {
+        let secret = "ghp_0123456789abcdefghij";
+        for before in [0, 20, 170, 185, 190, 199, 300] {
+            let body = format!("{{\"message\": \"{} {secret}\"}}", "x".repeat(before));
+            let answer = Answer { secret, ..answer(401, body.as_bytes()) };
+            let told = read(Provider::Github, &answer).unwrap_err().to_string();
+            assert!(!told.contains("ghp_"), "{before}: {told}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use jiff::tz::TimeZone;
 use crate::limits;
 
 pub mod allowed;
+pub mod commit;
 pub mod judge;
 mod openpgp;
 pub mod policy;

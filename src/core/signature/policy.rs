@@ -132,6 +132,12 @@ impl SignerPolicy {
             for (number, why) in IgnoreRules::new(&rule.paths).1 {
                 add(format!("{at}/paths/{number}"), format!("cannot be read: {why}"));
             }
+            // What .gitignore takes for a comment would be a rule for no file.
+            let says_nothing = |path: &String| path.trim().is_empty() || path.starts_with('#');
+            let paths = rule.paths.iter().enumerate();
+            for (number, _) in paths.filter(|(_, path)| says_nothing(path)) {
+                add(format!("{at}/paths/{number}"), "is a comment in .gitignore's syntax".into());
+            }
         }
         found
     }
@@ -253,8 +259,19 @@ mod tests {
     fn what_cannot_be_meant_is_a_problem_with_its_place() {
         let none = PathRule { required: 0, ..rule(&["a"]) };
         let policy = SignerPolicy { verify: None, paths: vec![rule(&[]), rule(&["[z-a]"]), none] };
-        let found: Vec<String> = policy.problems().into_iter().map(|p| p.pointer).collect();
-        assert_eq!(found, ["/paths/0/paths", "/paths/1/paths/0", "/paths/2/required"]);
+        let pointers = |policy: &SignerPolicy| {
+            policy.problems().into_iter().map(|p| p.pointer).collect::<Vec<_>>()
+        };
+        assert_eq!(pointers(&policy), ["/paths/0/paths", "/paths/1/paths/0", "/paths/2/required"]);
+        assert!(policy.compile(Asker::Operator).is_err());
+        // Each of these would be a rule for no file at all.
+        let many = vec!["clusters/{a,b}*/{c,d}?[e-z]"; 900];
+        for silent in [rule(&["a", "#prod/*"]), rule(&["a", " "]), rule(&many)] {
+            let policy = SignerPolicy { verify: None, paths: vec![silent] };
+            assert!(policy.compile(Asker::Operator).is_err(), "{:?}", pointers(&policy));
+        }
+        let long = rule(&[&"x".repeat(70_000)]);
+        let policy = SignerPolicy { verify: None, paths: vec![long] };
         assert!(policy.compile(Asker::Operator).is_err());
     }
 }

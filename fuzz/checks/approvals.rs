@@ -1,0 +1,102 @@
+//! Approvals, and what else operators say on the hub. A JSON object is the ConfigMap's data; any other text an approval.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gitwork::core::approval::{Approval, ApprovalError, Approvals};
+use gitwork::core::diagnostic::Scope;
+use gitwork::core::digest::Digest;
+use gitwork::core::directives::{Directives, RECONCILE, suspension_key};
+use gitwork::core::name::SourceId;
+use gitwork::core::report::is_dangerous;
+
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    match serde_json::from_str::<BTreeMap<String, String>>(text) {
+        Ok(data) => config_map(&data),
+        Err(_) => approval(text),
+    }
+}
+
+fn source() -> SourceId {
+    SourceId::parse("fleet").unwrap()
+}
+
+/// The lines that count.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The same in the form whose hash is its name.
+fn canonical(text: &str) -> String {
+    let mut lines = lines(text).peekable();
+    let first = lines.next_if(|line| {
+        let word = line.split(' ').next().unwrap_or_default();
+        matches!(word, "rewind" | "changes" | "restored")
+    });
+    let sorted: BTreeSet<&str> = lines.collect();
+    first.into_iter().chain(sorted).map(|line| format!("{line}\n")).collect()
+}
+
+fn approval(text: &str) -> bool {
+    let plain = canonical(text);
+    let name = Digest::of(plain.as_bytes()).to_string();
+    let read = Approval::read(&name, text);
+    let approval = match read {
+        Ok(approval) => approval,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return false;
+        }
+    };
+    assert_eq!(approval.hash().to_string(), name);
+    assert_eq!(Approval::read(&name, &plain).as_ref(), Ok(&approval), "order says nothing");
+    assert_eq!(Approval::read(&name, &approval.text()).as_ref(), Ok(&approval));
+    // It lets nothing through that it does not say.
+    let said: BTreeSet<&str> = lines(text).collect();
+    for line in approval.text().lines() {
+        assert!(said.contains(line), "{line:?} of {text:?}");
+    }
+    // Under another name it lets nothing through.
+    let other = Digest::of(name.as_bytes()).to_string();
+    assert_eq!(Approval::read(&other, text), Err(ApprovalError::OtherWorks));
+    assert_eq!(Approval::read("README", text), Err(ApprovalError::Name));
+    let more = format!("{text}\nanother/work uid");
+    assert!(said.contains("another/work uid") || Approval::read(&name, &more).is_err());
+    let mut elsewhere = Approvals::default();
+    elsewhere.add(&SourceId::parse("elsewhere").unwrap(), approval.clone());
+    let deletes = matches!(approval, Approval::Deletions(_));
+    let named = approval.text().lines().next().is_some_and(|l| l.contains(" elsewhere"));
+    assert!(deletes || named || elsewhere == Approvals::default());
+    true
+}
+
+fn config_map(data: &BTreeMap<String, String>) -> bool {
+    let (found, unread) = Directives::read(&source(), data);
+    assert_eq!(found.reconcile.is_some(), data.contains_key(RECONCILE));
+    assert!(unread.iter().all(|text| !text.chars().any(is_dangerous)), "{unread:?}");
+    // What is suspended stays suspended, whatever is said of it; and each is found again under its own key.
+    let suspensions = &found.suspensions;
+    let of_clusters = suspensions.clusters.keys().cloned().map(Scope::Cluster);
+    let of_works = suspensions.works.keys().cloned().map(Scope::Work);
+    let of_source = suspensions.source.is_some().then_some(Scope::Source);
+    let all: Vec<Scope> = of_clusters.chain(of_works).chain(of_source).collect();
+    for scope in &all {
+        assert!(data.contains_key(&suspension_key(scope)), "{scope:?}");
+    }
+    for told in suspensions.works.values().chain(suspensions.clusters.values()) {
+        assert!(!told.to_string().chars().any(is_dangerous), "{told}");
+    }
+    // Every key is for one thing, and only what has the name of a hash approves anything.
+    let approvals = data.keys().filter(|key| Digest::parse(key).is_some()).count();
+    let others = usize::from(found.reconcile.is_some()) + all.len();
+    assert!(others + unread.len() + approvals >= data.len());
+    assert!(approvals > 0 || found.approvals == Approvals::default());
+    // One more that cannot be read changes nothing of the others.
+    let mut more = data.clone();
+    if more.insert("no approval".into(), "edge-1/web u-1".into()).is_none() {
+        let (again, unread_too) = Directives::read(&source(), &more);
+        assert_eq!(again, found);
+        assert_eq!(unread_too.len(), unread.len() + 1);
+    }
+    !all.is_empty() || found.approvals != Approvals::default()
+}

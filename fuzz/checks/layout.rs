@@ -1,0 +1,57 @@
+//! Text as a repository: rendering again from what is kept gives the same works, and so does another renderer.
+//!
+//! A line `=== path` starts a file. A file whose text starts with `link:` is a link, one of `submodule` a submodule.
+
+use std::collections::BTreeMap;
+
+use gitwork::core::desired::{Desired, Renderer};
+use gitwork::core::snapshot::Snapshot;
+
+use super::memory::{File, MemoryObjects, source};
+
+const FILES_MAX: usize = 64;
+
+fn files(text: &str) -> BTreeMap<String, File> {
+    let mut files = BTreeMap::new();
+    for part in text.split("=== ").take(FILES_MAX) {
+        let (path, content) = part.split_once('\n').unwrap_or((part, ""));
+        if path.split('/').any(str::is_empty) {
+            continue;
+        }
+        let file = match content.strip_prefix("link:") {
+            Some(target) => File::Link(target.trim_end().to_owned()),
+            None if content.trim_end() == "submodule" => File::Submodule,
+            None => File::from(content),
+        };
+        files.insert(path.to_owned(), file);
+    }
+    files
+}
+
+/// All that a plan is made from.
+fn same(one: &Desired, other: &Desired) {
+    assert_eq!(one.diagnostics, other.diagnostics);
+    assert!(one.works.keys().eq(other.works.keys()));
+    for (key, work) in &one.works {
+        assert_eq!(work.body, other.works[key].body, "{key}");
+        assert_eq!(work.prune, other.works[key].prune, "{key}");
+    }
+}
+
+pub fn check(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let mut objects = MemoryObjects::default();
+    let root = objects.add(&files(text));
+    let snapshot = Snapshot { commit: None, root, objects: &objects };
+    let mut renderer = Renderer::new(source());
+    let first = renderer.render(&snapshot).unwrap();
+    same(&first, &renderer.render(&snapshot).unwrap());
+    same(&first, &Renderer::new(source()).render(&snapshot).unwrap());
+    for (key, work) in &first.works {
+        assert!(work.body.spec.value().is_object(), "{key}");
+        // A work may only be on the cluster whose folder it stands in.
+        let at = format!("clusters/{}/", key.cluster);
+        assert!(work.path.as_str().starts_with(&at), "{key} from {}", work.path);
+    }
+    !first.works.is_empty()
+}
