@@ -80,6 +80,8 @@ pub struct Engine {
     bulletin: Option<Bulletin>,
     /// Why the source cannot be read now.
     trouble: watch::Sender<Option<String>>,
+    /// A plan went without the source while a fetch had it.
+    missed_source: bool,
     /// Called once both sides are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -167,6 +169,7 @@ impl Engine {
             told_refusal: None,
             bulletin,
             trouble,
+            missed_source: false,
             on_ready,
         }
     }
@@ -280,7 +283,7 @@ impl Engine {
     /// A new process learns from the hub which commits were applied, before it judges what comes after them.
     fn may_fetch(&self) -> bool {
         let wants = self.source.as_ref().is_some_and(|source| source.wants_applied());
-        !wants || self.state.applied().is_some()
+        !wants || self.state.knows_hub()
     }
 
     fn begin_fetch(&mut self) -> Option<Fetch> {
@@ -295,8 +298,9 @@ impl Engine {
     fn end_fetch(&mut self, (source, read): Fetched, looped: &mut Loop) {
         looped.fetch = None;
         self.source = Some(source);
-        // A plan that needed the source in the meantime went without it.
-        self.state.mark_changed();
+        if std::mem::take(&mut self.missed_source) {
+            self.state.mark_changed();
+        }
         let seed = fastrand::u64(..);
         match read {
             Ok(read) => {
@@ -603,7 +607,10 @@ impl Engine {
         &mut self,
         act: impl FnOnce(&mut dyn SourceReader) -> T + Send + 'static,
     ) -> Result<Option<T>, EngineError> {
-        let Some(source) = self.source.take() else { return Ok(None) };
+        let Some(source) = self.source.take() else {
+            self.missed_source = true;
+            return Ok(None);
+        };
         let joined = on_source(source, act);
         let (source, result) = joined.await.map_err(|_| EngineError::Panic)?;
         self.source = Some(source);

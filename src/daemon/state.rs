@@ -92,6 +92,11 @@ impl State {
         Some(rewind::applied(&self.source, observed, self.guards.recorded()))
     }
 
+    /// The hub has told once which works it has.
+    pub fn knows_hub(&self) -> bool {
+        self.observed.is_some()
+    }
+
     /// Both sides are known, so that there is something to plan.
     pub fn is_ready(&self) -> bool {
         self.desired.is_some() && self.observed.is_some() && self.guards.is_known()
