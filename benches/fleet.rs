@@ -41,24 +41,45 @@ const FIRST: usize = 2_000;
 const SOURCE: &str = "bench";
 const DEADLINE: Duration = Duration::from_secs(600);
 
+/// Without a name of one on the command line, all of them. `steady` has `plan` with it, which reads the same repository.
+const PARTS: [&str; 3] = ["first-sync", "steady", "status-branch"];
+
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let plane = ControlPlane::boot().await.unwrap();
-        let options = ClusterOptions { crds: crds::hub(), ..Default::default() };
-        let hub = plane.start("bench", options).await;
-        for cluster in 0..CLUSTERS {
-            hub.create_namespace(&namespace(cluster)).await;
-        }
-        // Where gitwork keeps its own record, as deploy/gitwork.yaml has it.
-        hub.create_namespace(gitwork::hub::NAMESPACE).await;
-        let folder = tempfile::tempdir().unwrap();
-        println!("| what | measured |\n|---|---|");
-        first_sync(&hub, folder.path()).await;
-        steady(&hub, folder.path()).await;
-        plan_without_hub(folder.path());
+    let named: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    for name in &named {
+        assert!(PARTS.contains(&name.as_str()), "there is no {name:?}: choose of {PARTS:?}");
+    }
+    let wants = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
+    let folder = tempfile::tempdir().unwrap();
+    println!("| what | measured |\n|---|---|");
+    if wants("first-sync") || wants("steady") {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let plane = ControlPlane::boot().await.unwrap();
+            let hub = hub(&plane).await;
+            if wants("first-sync") {
+                first_sync(&hub, folder.path()).await;
+            }
+            if wants("steady") {
+                steady(&hub, folder.path()).await;
+                plan_without_hub(folder.path());
+            }
+        });
+    }
+    if wants("status-branch") {
         status_branch(folder.path());
-    });
+    }
+}
+
+async fn hub(plane: &ControlPlane) -> Cluster {
+    let options = ClusterOptions { crds: crds::hub(), ..Default::default() };
+    let hub = plane.start("bench", options).await;
+    for cluster in 0..CLUSTERS {
+        hub.create_namespace(&namespace(cluster)).await;
+    }
+    // Where gitwork keeps its own record, as deploy/gitwork.yaml has it.
+    hub.create_namespace(gitwork::hub::NAMESPACE).await;
+    hub
 }
 
 /// Publications of one changed work each.

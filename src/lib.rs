@@ -11,12 +11,14 @@
 //! - [`daemon`]: the loop that drives the three arrows for ever.
 //! - [`agent`]: the work agent of a managed cluster.
 //! - [`verification`]: which commits of a source may be applied.
+//! - `connection`: bounds on those that connect to either program.
 //! - [`cli`]: the commands of `gitwork`, thin over the same code.
 #![deny(unsafe_code)]
 
 pub mod agent;
 pub mod api;
 pub mod cli;
+mod connection;
 pub mod core;
 pub mod daemon;
 pub mod error;

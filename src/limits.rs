@@ -185,6 +185,11 @@ pub const PAGE_CHANGES_MAX: usize = 128;
 pub const PAGE_CHANGES_BYTES_MAX: usize = 128 * 1024;
 /// Characters of the line that sums a source up on the status page.
 pub const PAGE_LINE_CHARS_MAX: usize = 400;
+/// Connections for probes and metrics at once: a kubelet and some scrapers.
+pub const PROBE_CONNECTIONS_MAX: usize = 64;
+/// A connection for probes and metrics on which nothing moves for so long is closed. Scrapers keep one between scrapes,
+/// which are usually 15 to 60 s apart.
+pub const PROBE_IDLE: Duration = Duration::from_secs(120);
 /// A webhook's body. GitHub sends none above 25 MB; it is hashed as it comes and not kept.
 pub const WEBHOOK_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
 /// One webhook, from its head to its end: GitHub gives up on an answer after 10 s.

@@ -21,6 +21,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::Agent;
 use super::metrics::Metrics;
+use crate::connection::{Bounded, Patience};
+use crate::limits;
 
 /// Who does not end a handshake within this is turned away.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -66,6 +68,8 @@ pub async fn serve(listener: TlsListener, current: Current, metrics: Arc<Metrics
         .route("/livez", get(|| async { "ok" }))
         .route("/readyz", get(move || readiness(ready.clone())))
         .route("/metrics", get(move || scrape(metrics.clone())));
+    let patience = Patience::Idle(limits::PROBE_IDLE);
+    let listener = Bounded::new(listener, limits::PROBE_CONNECTIONS_MAX, patience);
     if let Err(error) = axum::serve(listener, router).await {
         tracing::warn!(%error, "health and metrics are not served any more");
     }

@@ -201,7 +201,10 @@ impl Renderer {
     }
 
     fn assemble(&self, commit: Option<CommitId>, mut diagnostics: Vec<Diagnostic>) -> Desired {
-        let mut works = BTreeMap::new();
+        let folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
+        let mut works: BTreeMap<WorkKey, DesiredWork> =
+            works.map(|work| (work.key.clone(), work.clone())).collect();
         let mut frozen = Frozen::default();
         for cluster in self.clusters.values() {
             diagnostics.extend(
@@ -209,12 +212,9 @@ impl Renderer {
             );
             for Folder { rendered, .. } in cluster.works.values() {
                 diagnostics.extend(rendered.diagnostics.iter().cloned());
-                match &rendered.work {
-                    Some(work) => drop(works.insert(work.key.clone(), work.clone())),
-                    None => {
-                        frozen.folders.insert(rendered.path.clone());
-                        frozen.works.extend(rendered.key.clone());
-                    }
+                if rendered.work.is_none() {
+                    frozen.folders.insert(rendered.path.clone());
+                    frozen.works.extend(rendered.key.clone());
                 }
             }
         }

@@ -11,7 +11,7 @@ use super::name::{CommitId, WorkKey};
 use super::plan::{Effect, MetadataChange};
 use super::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_HASH, ANNOTATION_NEWCOMER, DeleteOption,
-    OWN_ANNOTATIONS, OWN_LABELS, WorkBody,
+    OWN_ANNOTATIONS, OWN_LABELS, WorkBody, WorkMetadata,
 };
 
 /// What to send. No `Debug`: manifests may hold secrets.
@@ -54,7 +54,7 @@ fn rewrite(
     metadata: &MetadataChange,
     commit: Option<CommitId>,
 ) -> Value {
-    let mut annotations = body.annotations.clone();
+    let WorkMetadata { labels, mut annotations } = body.metadata();
     annotations.insert(ANNOTATION_HASH.into(), body.digest.to_string());
     let mut remove_annotations = metadata.remove_annotations.clone();
     match commit {
@@ -72,7 +72,7 @@ fn rewrite(
     let labels = Keys {
         pointer: "/metadata/labels",
         absent: metadata.labels_absent,
-        set: &body.labels,
+        set: &labels,
         remove: &metadata.remove_labels,
     };
     let annotations = Keys {

@@ -118,7 +118,9 @@ impl Observed {
     /// Takes in the complete state of the source's works. Foreign ones are not part of such a list, and stay.
     pub fn listed(&mut self, source: &SourceId, works: Vec<ObservedWork>) {
         self.works.retain(|_, work| !work.is_ours(source));
-        self.works.extend(works.into_iter().map(|work| (work.key.clone(), work)));
+        // Built anew, so that its nodes are full: one that grows in order leaves half of each empty.
+        let listed = works.into_iter().map(|work| (work.key.clone(), work));
+        self.works.append(&mut listed.collect());
         let Self { works, stored } = self;
         stored.retain(|key, _| works.contains_key(key));
     }

@@ -450,10 +450,10 @@ fn changed(before: &DesiredWork, old: &Content, after: &DesiredWork, new: &Conte
     let kept_old = old.order.iter().filter(|name| new.manifests.contains_key(name));
     let kept_new = new.order.iter().filter(|name| old.manifests.contains_key(name));
     let metadata = |work: &DesiredWork| {
-        let mut annotations = work.body.annotations.clone();
+        let mut metadata = work.body.metadata();
         // It only lists the keys of the others.
-        annotations.remove(ANNOTATION_KEYS);
-        serde_json::json!({ "labels": work.body.labels, "annotations": annotations })
+        metadata.annotations.remove(ANNOTATION_KEYS);
+        serde_json::json!(metadata)
     };
     WorkDiff {
         objects: objects.collect(),

@@ -297,10 +297,22 @@ impl<'a> Clusters<'a> {
     /// From `(cluster, state, unreachable)` of each work.
     pub fn new(works: impl IntoIterator<Item = (&'a str, State, bool)>) -> Self {
         let mut clusters: BTreeMap<&str, (State, bool)> = BTreeMap::new();
-        for (cluster, state, unreachable) in works {
+        let mut add = |(cluster, state, unreachable)| {
             let worst = clusters.entry(cluster).or_insert((state, unreachable));
             worst.0 = worst.0.min(state);
+        };
+        // The works of one cluster mostly stand together: they are one look into the map.
+        let mut last: Option<(&str, State, bool)> = None;
+        for (cluster, state, unreachable) in works {
+            last = Some(match last.take() {
+                Some((name, worst, lost)) if name == cluster => (name, worst.min(state), lost),
+                other => {
+                    other.into_iter().for_each(&mut add);
+                    (cluster, state, unreachable)
+                }
+            });
         }
+        last.into_iter().for_each(&mut add);
         Self(clusters)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::digest::{CanonicalJson, Digest};
@@ -106,12 +106,21 @@ fn orphaning_rule(rule: &Value) -> Identity {
 pub struct WorkBody {
     /// `ManifestWork.spec`, as it is sent.
     pub spec: CanonicalJson,
-    /// All labels that gitwork sets, its own two included.
-    pub labels: BTreeMap<String, String>,
-    /// All annotations that gitwork sets but `ANNOTATION_COMMIT` and `ANNOTATION_HASH`.
-    pub annotations: BTreeMap<String, String>,
+    /// A [`WorkMetadata`] as text, an eighth of its memory: a daemon has some ten thousand of these.
+    metadata: CanonicalJson,
+    /// It is to carry `ANNOTATION_NEWCOMER`, which is no content.
+    pub newcomer: bool,
     /// Equal to that of what the hub has exactly where there is nothing to write.
     pub digest: Digest,
+}
+
+/// The labels and annotations that gitwork sets on a ManifestWork.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkMetadata {
+    /// Of the user, and gitwork's own two.
+    pub labels: BTreeMap<String, String>,
+    /// Of the user, and gitwork's own but for `ANNOTATION_COMMIT` and `ANNOTATION_HASH`.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// The digest of a work's content: its spec without defaults, and the labels and annotations that gitwork set.
@@ -185,14 +194,26 @@ impl WorkBody {
         if !prune {
             annotations.insert(ANNOTATION_PRUNE.into(), "false".into());
         }
+        let metadata = CanonicalJson::new(&json!({"labels": labels, "annotations": annotations}));
         let text = CanonicalJson::new(&spec);
         let digest = digest(spec, &labels, &annotations);
-        Self { spec: text, labels, annotations, digest }
+        Self { spec: text, metadata, newcomer: false, digest }
+    }
+
+    /// What is to be set beside the content.
+    pub fn metadata(&self) -> WorkMetadata {
+        // It was made of one.
+        let mut metadata: WorkMetadata =
+            serde_json::from_str(self.metadata.as_str()).unwrap_or_default();
+        if self.newcomer {
+            metadata.annotations.insert(ANNOTATION_NEWCOMER.into(), "true".into());
+        }
+        metadata
     }
 
     /// The whole ManifestWork, as it is created.
     pub fn to_manifest_work(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
-        let mut annotations = self.annotations.clone();
+        let WorkMetadata { labels, mut annotations } = self.metadata();
         annotations.insert(ANNOTATION_HASH.into(), self.digest.to_string());
         if let Some(commit) = commit {
             annotations.insert(ANNOTATION_COMMIT.into(), commit.to_string());
@@ -203,7 +224,7 @@ impl WorkBody {
             "metadata": {
                 "namespace": key.cluster.as_str(),
                 "name": key.work.as_str(),
-                "labels": self.labels,
+                "labels": labels,
                 "annotations": annotations,
             },
         });

@@ -60,6 +60,8 @@ pub struct Engine {
     hub: Arc<dyn Hub>,
     /// `None` while a thread is busy with it.
     source: Option<Box<dyn SourceReader>>,
+    /// The source was wanted while a thread was busy with it: what that was for is to be planned anew.
+    source_missed: bool,
     state: State,
     options: EngineOptions,
     metrics: Arc<Metrics>,
@@ -80,8 +82,6 @@ pub struct Engine {
     bulletin: Option<Bulletin>,
     /// Why the source cannot be read now.
     trouble: watch::Sender<Option<String>>,
-    /// A plan went without the source while a fetch had it.
-    missed_source: bool,
     /// Called once both sides are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -157,6 +157,7 @@ impl Engine {
             id,
             hub,
             source,
+            source_missed: false,
             state,
             options,
             metrics,
@@ -169,7 +170,6 @@ impl Engine {
             told_refusal: None,
             bulletin,
             trouble,
-            missed_source: false,
             on_ready,
         }
     }
@@ -298,7 +298,7 @@ impl Engine {
     fn end_fetch(&mut self, (source, read): Fetched, looped: &mut Loop) {
         looped.fetch = None;
         self.source = Some(source);
-        if std::mem::take(&mut self.missed_source) {
+        if std::mem::take(&mut self.source_missed) {
             self.state.mark_changed();
         }
         let seed = fastrand::u64(..);
@@ -608,7 +608,7 @@ impl Engine {
         act: impl FnOnce(&mut dyn SourceReader) -> T + Send + 'static,
     ) -> Result<Option<T>, EngineError> {
         let Some(source) = self.source.take() else {
-            self.missed_source = true;
+            self.source_missed = true;
             return Ok(None);
         };
         let joined = on_source(source, act);

@@ -13,6 +13,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
+use crate::connection::{Bounded, Patience};
+use crate::limits;
 
 /// What the probes tell of.
 #[derive(Debug)]
@@ -62,6 +64,8 @@ pub async fn serve(
         // An error means that the sender is gone, which is a stop too.
         let _stopped = stop.wait_for(|stop| *stop).await;
     };
+    let patience = Patience::Idle(limits::PROBE_IDLE);
+    let listener = Bounded::new(listener, limits::PROBE_CONNECTIONS_MAX, patience);
     axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 

@@ -3,11 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
@@ -15,15 +12,13 @@ use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::serve::Listener;
 use futures::StreamExt as _;
 use ring::hmac;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::Sleep;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
 
 use super::metrics::Metrics;
+use crate::connection::{Bounded, Patience};
 use crate::core::forge::webhook::{Proof, proof};
 use crate::core::name::SourceId;
 use crate::forge::file::{FileError, read_secret};
@@ -75,8 +70,9 @@ impl Webhooks {
             // An error means that the sender is gone, which is a stop too.
             let _stopped = stop.wait_for(|stop| *stop).await;
         };
-        let places = Arc::new(Semaphore::new(limits::WEBHOOK_CONNECTIONS_MAX));
-        let listener = BoundedListener { listener, places };
+        // A port that forges reach is one that others reach.
+        let patience = Patience::Whole(limits::WEBHOOK_CALL);
+        let listener = Bounded::new(listener, limits::WEBHOOK_CONNECTIONS_MAX, patience);
         axum::serve(listener, router).with_graceful_shutdown(stopped).await
     }
 
@@ -176,65 +172,4 @@ async fn sign(key: &hmac::Key, body: Body) -> Result<hmac::Tag, Refusal> {
 /// Whether two texts are the same, in a time that does not tell where they differ: what is compared are their HMACs.
 fn is_same(key: &hmac::Key, claimed: &[u8], real: &[u8]) -> bool {
     hmac::verify(key, claimed, hmac::sign(key, real).as_ref()).is_ok()
-}
-
-/// Takes so many connections at once, and each for so long: a port that forges reach is one that others reach.
-struct BoundedListener {
-    listener: TcpListener,
-    places: Arc<Semaphore>,
-}
-
-struct Connection {
-    stream: TcpStream,
-    end: Pin<Box<Sleep>>,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-impl Listener for BoundedListener {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        // It is never closed.
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
-        let (stream, address) = Listener::accept(&mut self.listener).await;
-        let end = Box::pin(tokio::time::sleep(limits::WEBHOOK_CALL));
-        (Connection { stream, end, _place: place }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.end.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        if self.end.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Pin::new(&mut self.stream).poll_write(context, buffer)
-    }
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }

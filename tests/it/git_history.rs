@@ -297,7 +297,7 @@ fn a_watched_folder_gives_hints_also_after_it_came_back() {
     });
     let watch = watch.unwrap();
     let hinted = |what: &str| {
-        hints.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("no hint: {what}"));
+        hints.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("no hint: {what}"));
         // More than one may come of one change.
         while hints.recv_timeout(Duration::from_millis(500)).is_ok() {}
     };

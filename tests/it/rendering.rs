@@ -125,10 +125,14 @@ fn settings_of_lower_levels_win() {
     assert_eq!(key(&desired), ["a/shop-web", "b/web"]);
     let [a, b] = <[_; 2]>::try_from(desired.works.values().collect::<Vec<_>>()).unwrap();
     assert_eq!(
-        (a.body.labels["tier"].as_str(), a.body.labels["owner"].as_str(), a.prune),
+        (
+            a.body.metadata().labels["tier"].as_str(),
+            a.body.metadata().labels["owner"].as_str(),
+            a.prune
+        ),
         ("web", "platform", true)
     );
-    assert_eq!((b.body.labels["tier"].as_str(), b.prune), ("base", false));
+    assert_eq!((b.body.metadata().labels["tier"].as_str(), b.prune), ("base", false));
     assert_eq!(spec(&desired, "b/web")["deleteOption"], json!({"propagationPolicy": "Orphan"}));
 }
 

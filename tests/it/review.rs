@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use gitwork::core::desired::{Desired, Frozen};
 use gitwork::core::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
@@ -204,13 +203,11 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
 }
 
 #[test]
-fn one_change_among_ten_thousand_works_is_found_quickly() {
+fn one_change_among_ten_thousand_works_is_found() {
     let base = many(10_000, |_| 1);
     let head = many(10_000, |number| 1 + usize::from(number == 5_432));
-    let start = Instant::now();
     let review = Review::new(&base, &head);
     let comment = markdown(&review);
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!((review.counts.works_changed, review.counts.works_unchanged), (1, 9_999));
     assert!(comment.contains("!         spec.replicas: 1 -> 2"), "{comment}");
 }

@@ -207,8 +207,8 @@ proptest! {
         let after = plan(&desired, &observed(&work), &departed, &policy);
         prop_assert!(after.is_settled(), "{after:?}");
         for (map, own, old, new) in [
-            ("labels", OWN_LABELS.as_slice(), &old.labels, &new.labels),
-            ("annotations", OWN_ANNOTATIONS.as_slice(), &old.annotations, &new.annotations),
+            ("labels", OWN_LABELS.as_slice(), &old.metadata().labels, &new.metadata().labels),
+            ("annotations", OWN_ANNOTATIONS.as_slice(), &old.metadata().annotations, &new.metadata().annotations),
         ] {
             let ours: BTreeMap<String, String> = old.iter().chain(new).map(|(k, v)| (k.clone(), v.clone())).collect();
             let (before, after) = (&before["metadata"][map], &work["metadata"][map]);

@@ -8,7 +8,9 @@ use super::{
 use crate::core::desired::Desired;
 use crate::core::name::{RepoPath, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
-use crate::core::work::{ANNOTATION_ADOPT, DeleteOption, DesiredWork, OWN_ANNOTATIONS, WorkBody};
+use crate::core::work::{
+    ANNOTATION_ADOPT, DeleteOption, DesiredWork, OWN_ANNOTATIONS, WorkBody, WorkMetadata,
+};
 
 /// What a step does and why.
 type Decision = (Option<Effect>, Reason);
@@ -107,13 +109,14 @@ pub(super) fn metadata_change(there: &ObservedWork, body: &WorkBody) -> Metadata
     ) -> BTreeSet<String> {
         once.filter(|key| !now.contains_key(*key)).map(str::to_owned).collect()
     }
+    let WorkMetadata { labels, annotations } = body.metadata();
     let users = there.owned.annotations.iter().map(String::as_str);
-    let mut remove_annotations = gone(users.chain(OWN_ANNOTATIONS), &body.annotations);
+    let mut remove_annotations = gone(users.chain(OWN_ANNOTATIONS), &annotations);
     if there.adopt.is_some() {
         remove_annotations.insert(ANNOTATION_ADOPT.into());
     }
     MetadataChange {
-        remove_labels: gone(there.owned.labels.iter().map(String::as_str), &body.labels),
+        remove_labels: gone(there.owned.labels.iter().map(String::as_str), &labels),
         remove_annotations,
         labels_absent: there.labels_absent,
         annotations_absent: there.annotations_absent,

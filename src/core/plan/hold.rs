@@ -126,6 +126,5 @@ pub fn mark(steps: &mut [Step], going: &[bool], desired: &Desired, observed: &Ob
 
 /// The mark is no content: the digest stays.
 fn mark_body(body: &mut Arc<WorkBody>) {
-    let marked = Arc::make_mut(body);
-    marked.annotations.insert(ANNOTATION_NEWCOMER.into(), "true".into());
+    Arc::make_mut(body).newcomer = true;
 }

@@ -119,10 +119,9 @@ impl SourceStatus {
     /// The status as things are. `before` is the one before it, for the times at which states began.
     pub fn of(inputs: &StatusInputs<'_>, before: Option<&Self>) -> Self {
         let desired = inputs.desired;
-        let mut works = BTreeMap::new();
-        for step in &inputs.plan.steps {
-            works.insert(step.key.clone(), inputs.of_step(step));
-        }
+        let of_steps = inputs.plan.steps.iter();
+        let mut works: BTreeMap<WorkKey, WorkState> =
+            of_steps.map(|step| (step.key.clone(), inputs.of_step(step))).collect();
         // What is new in Git and cannot be read has no step: nothing of it is on the hub.
         for key in &desired.frozen.works {
             if !works.contains_key(key) {
@@ -165,12 +164,21 @@ impl SourceStatus {
 
     /// What the commit has come to.
     pub fn verdict(&self) -> Verdict {
-        if self.errors > 0 { Verdict::Failure } else { self.clusters().verdict() }
+        self.verdict_of(&self.clusters())
+    }
+
+    /// As [`Self::verdict`], for who has the clusters.
+    pub fn verdict_of(&self, clusters: &Clusters<'_>) -> Verdict {
+        if self.errors > 0 { Verdict::Failure } else { clusters.verdict() }
     }
 
     /// One line within so many characters: it gives up names first, then the place of an error, and is cut at last.
     pub fn line(&self, chars_max: usize) -> String {
-        let clusters = self.clusters();
+        self.line_of(&self.clusters(), chars_max)
+    }
+
+    /// As [`Self::line`], for who has the clusters.
+    pub fn line_of(&self, clusters: &Clusters<'_>, chars_max: usize) -> String {
         let errors = match self.errors {
             0 => String::new(),
             errors => format!(", {} in Git", count(errors, "error")),

@@ -90,7 +90,9 @@ fn matrix(out: &mut String, rows: &[Row<'_>], names: &BTreeSet<&WorkName>, statu
     for (cluster, works) in rows {
         out.push_str(&format!("| {} |", link(cluster, status)));
         for name in names {
-            out.push_str(&format!(" {} |", works.get(name).map_or("", |state| cell(*state))));
+            out.push(' ');
+            out.push_str(works.get(name).map_or("", |state| cell(*state)));
+            out.push_str(" |");
         }
         out.push('\n');
     }

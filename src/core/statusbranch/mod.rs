@@ -34,9 +34,13 @@ pub fn changes(before: Option<&SourceStatus>, now: &SourceStatus) -> Vec<Change>
     let none = BTreeMap::new();
     let earlier = before.map_or(&none, |before| &before.works);
     let was_lost = |cluster| before.is_some_and(|before| before.unreachable.contains(cluster));
+    let mut left = earlier.iter().peekable();
     for (key, work) in &now.works {
+        // Both are in the order of their keys.
+        while left.next_if(|(other, _)| *other < key).is_some() {}
+        let was = left.next_if(|(other, _)| *other == key).map(|(_, work)| work);
         let lost = now.unreachable.contains(&key.cluster);
-        if earlier.get(key) == Some(work) && lost == was_lost(&key.cluster) {
+        if was == Some(work) && lost == was_lost(&key.cluster) {
             continue;
         }
         clusters.insert(&key.cluster);

@@ -65,11 +65,11 @@ pub struct Problem {
 impl Summary {
     pub fn of(status: &SourceStatus) -> Self {
         let clusters = status.clusters();
-        let mut works: BTreeMap<String, usize> = BTreeMap::new();
+        let mut works: BTreeMap<State, usize> = BTreeMap::new();
         let mut problems = Vec::new();
         let mut problems_left_out = 0;
         for (key, work) in &status.works {
-            *works.entry(work.state.to_string()).or_default() += 1;
+            *works.entry(work.state).or_default() += 1;
             if !(work.state.is_failure() || work.state == State::Held) {
                 continue;
             }
@@ -88,20 +88,20 @@ impl Summary {
         Self {
             source: status.source.to_string(),
             commit: status.commit.map(|commit| commit.to_string()),
-            state: match status.verdict() {
+            state: match status.verdict_of(&clusters) {
                 crate::core::status::Verdict::Pending => "pending",
                 crate::core::status::Verdict::Success => "success",
                 crate::core::status::Verdict::Failure => "failure",
             }
             .into(),
-            summary: harmless(&status.line(LINE_CHARS_MAX)),
+            summary: harmless(&status.line_of(&clusters, LINE_CHARS_MAX)),
             clusters: ClusterCounts {
                 total: clusters.len(),
                 applied: clusters.applied(),
                 unreachable: clusters.unreachable(),
                 states: counted.filter(|(_, count)| *count > 0).collect(),
             },
-            works,
+            works: works.into_iter().map(|(state, count)| (state.to_string(), count)).collect(),
             errors: status.errors,
             first_error: status
                 .first_error

@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::connection::Bounded;
 use super::{Page, event};
+use crate::connection::{Bounded, Patience};
 use crate::limits;
 
 /// A file that is part of the program.
@@ -70,7 +70,9 @@ pub async fn serve(
         let _stopped = until.wait_for(|stop| *stop).await;
     };
     let router = router(page, stop);
-    axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stopped).await
+    let patience = Patience::Idle(limits::PAGE_IDLE);
+    let listener = Bounded::new(listener, limits::PAGE_CONNECTIONS_MAX, patience);
+    axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 
 #[derive(Clone)]

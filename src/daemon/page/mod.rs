@@ -1,7 +1,6 @@
 //! The status page: clusters and works as a matrix, for people, read only. What it shows is made in `core::page`; here
 //! it is fed from the engines and served.
 
-mod connection;
 mod http;
 
 use std::sync::{Arc, Mutex, PoisonError};

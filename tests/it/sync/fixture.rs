@@ -247,7 +247,7 @@ impl Running {
     /// Stops the engine and waits for its end.
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        tokio::time::timeout(Duration::from_secs(10), self.task).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(60), self.task).await.unwrap().unwrap().unwrap();
     }
 }
 

@@ -4,7 +4,6 @@
 use gitwork::core::desired::{Desired, Frozen};
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
-use gitwork::core::work::ANNOTATION_NEWCOMER;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
@@ -137,7 +136,7 @@ impl Bug {
         if let (Self::NewcomerMarkForgotten, Effect::Create { body } | Effect::Adopt { body, .. }) =
             (self, effect)
         {
-            std::sync::Arc::make_mut(body).annotations.remove(ANNOTATION_NEWCOMER);
+            std::sync::Arc::make_mut(body).newcomer = false;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Connections to the page: bounded in number, and closed when nothing moves on them. A browser that stops reading
-//! holds up its own connection and nothing else, and not for long.
+//! Connections of those that ask gitwork something: bounded in number, and closed when they take too long. A client that
+//! says nothing or does not read holds up its own connection and nothing else, and not for long.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,39 +14,48 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::limits;
-
-/// A listener that lets in so many at once. The others wait in the kernel's queue.
-pub struct Bounded {
-    listener: TcpListener,
-    places: Arc<Semaphore>,
-    idle: Duration,
+/// When a connection is closed.
+#[derive(Debug, Clone, Copy)]
+pub enum Patience {
+    /// So long after it was made, whatever moves on it.
+    Whole(Duration),
+    /// Once nothing has moved on it for so long.
+    Idle(Duration),
 }
 
-/// A connection that is closed once nothing has moved on it for a while.
-pub struct Connection {
-    stream: TcpStream,
-    idle: Duration,
+/// A listener that lets in so many at once. The others wait in the kernel's queue.
+pub struct Bounded<L = TcpListener> {
+    listener: L,
+    places: Arc<Semaphore>,
+    patience: Patience,
+}
+
+/// A connection that does not last for ever.
+pub struct Connection<S = TcpStream> {
+    stream: S,
+    patience: Patience,
     end: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl Bounded {
-    pub fn new(listener: TcpListener) -> Self {
-        let places = Arc::new(Semaphore::new(limits::PAGE_CONNECTIONS_MAX));
-        Self { listener, places, idle: limits::PAGE_IDLE }
+impl<L> Bounded<L> {
+    pub fn new(listener: L, connections: usize, patience: Patience) -> Self {
+        Self { listener, places: Arc::new(Semaphore::new(connections)), patience }
     }
 }
 
-impl Listener for Bounded {
-    type Io = Connection;
+impl<L> Listener for Bounded<L>
+where
+    L: Listener<Addr = SocketAddr>,
+{
+    type Io = Connection<L::Io>;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
         // An error means that the semaphore was closed, which nobody does.
         let place = self.places.clone().acquire_owned().await.ok();
-        let (stream, from) = Listener::accept(&mut self.listener).await;
-        (Connection::new(stream, self.idle, place), from)
+        let (stream, from) = self.listener.accept().await;
+        (Connection::new(stream, self.patience, place), from)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -54,26 +63,32 @@ impl Listener for Bounded {
     }
 }
 
-impl Connection {
-    fn new(stream: TcpStream, idle: Duration, place: Option<OwnedSemaphorePermit>) -> Self {
-        Self { stream, idle, end: Box::pin(sleep(idle)), _place: place }
+impl<S> Connection<S> {
+    fn new(stream: S, patience: Patience, place: Option<OwnedSemaphorePermit>) -> Self {
+        let (Patience::Whole(time) | Patience::Idle(time)) = patience;
+        Self { stream, patience, end: Box::pin(sleep(time)), _place: place }
     }
 
-    /// Puts off the end where something has moved, and ends where nothing has for too long.
+    /// Ends what takes too long, and puts the end off where something has moved and that counts.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,
         moved: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if moved.is_ready() {
-            self.end.as_mut().reset(Instant::now() + self.idle);
-            return moved;
+        match self.patience {
+            Patience::Idle(time) if moved.is_ready() => {
+                self.end.as_mut().reset(Instant::now() + time);
+                moved
+            }
+            Patience::Idle(_) | Patience::Whole(_) => match self.end.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Poll::Pending => moved,
+            },
         }
-        self.end.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -84,7 +99,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -119,21 +134,21 @@ impl AsyncWrite for Connection {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
 
     use super::*;
 
     /// Both ends: ours, and a peer that neither reads nor writes.
-    async fn silent(idle: Duration) -> (Connection, std::net::TcpStream) {
+    async fn silent(patience: Patience) -> (Connection, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        (Connection::new(stream, idle, None), peer)
+        (Connection::new(stream, patience, None), peer)
     }
 
     #[tokio::test]
     async fn a_peer_that_says_nothing_is_let_go() {
-        let (mut connection, _peer) = silent(Duration::from_millis(50)).await;
+        let (mut connection, _peer) = silent(Patience::Idle(Duration::from_millis(50))).await;
         let mut room = [0; 8];
         let read =
             poll_fn(|cx| Pin::new(&mut connection).poll_read(cx, &mut ReadBuf::new(&mut room)));
@@ -141,8 +156,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_peer_that_drips_is_let_go_where_the_whole_counts() {
+        let (mut connection, mut peer) = silent(Patience::Whole(Duration::from_millis(100))).await;
+        let drip = std::thread::spawn(move || while peer.write_all(b"x").is_ok() {});
+        let mut got = 0;
+        let error = loop {
+            let mut room = [0; 8];
+            let read =
+                poll_fn(|cx| Pin::new(&mut connection).poll_read(cx, &mut ReadBuf::new(&mut room)));
+            match read.await {
+                Ok(()) => got += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(got > 0);
+        drop(connection);
+        drip.join().unwrap();
+    }
+
+    #[tokio::test]
     async fn a_peer_that_does_not_read_is_let_go() {
-        let (mut connection, mut peer) = silent(Duration::from_millis(200)).await;
+        let (mut connection, mut peer) = silent(Patience::Idle(Duration::from_millis(200))).await;
         let page = [b'x'; 64 * 1024];
         let mut sent = 0;
         let error = loop {
