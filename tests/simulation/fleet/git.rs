@@ -173,20 +173,20 @@ fn commit_id(number: usize) -> CommitId {
 }
 
 thread_local! {
-    /// A repository with what every world begins with, stored and rendered.
-    static WARM: RefCell<Option<Git>> = const { RefCell::new(None) };
+    /// For each source, a repository with what every world begins with, stored and rendered.
+    static WARM: RefCell<BTreeMap<SourceId, Git>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 impl Git {
     /// An empty repository.
     pub fn new(id: &SourceId) -> Self {
         WARM.with_borrow_mut(|warm| {
-            let warm = warm.get_or_insert_with(|| {
-                let warm =
-                    Self::on(Renderer::new(id.clone()), Default::default(), Default::default());
-                warm.push(Wanted::all());
-                warm.source(id, 0, None).look().unwrap();
-                warm
+            let warm = warm.entry(id.clone()).or_insert_with(|| {
+                let empty =
+                    Self::on(Renderer::new(id.clone()), Default::default(), BTreeMap::new());
+                empty.push(Wanted::all());
+                empty.source(id, 0, None).look().unwrap();
+                empty
             });
             let warm = warm.lock();
             Self::on(warm.renderer.clone(), warm.objects.clone(), warm.folders.clone())
