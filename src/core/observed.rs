@@ -80,19 +80,24 @@ pub struct AgentView {
     /// The condition `Complete` is True: OCM's agent does nothing more for such a work, so a change of its
     /// deleteOption is never observed (OCM work agent, ManifestWorkController).
     pub complete: bool,
+    /// The work has no manifests. OCM's agent says nothing of `Applied` then, and deletes what the work had before,
+    /// whatever the deleteOption is (OCM work agent, AppliedManifestWork reconciler): there is nothing to wait for.
+    pub is_empty: bool,
 }
 
 impl AgentView {
     /// Whether the agent has acted, or will never act, on what the hub has at `generation`.
     pub fn has_settled(&self, generation: i64) -> bool {
-        !self.seen || self.complete || self.applied_generation == Some(generation)
+        let has_nothing_to_do = !self.seen || self.complete || self.is_empty;
+        has_nothing_to_do || self.applied_generation == Some(generation)
     }
 
     /// Whether every object that the deleteOption of `generation` keeps is let go of. The agent orphans an
     /// object by taking its owner reference off as it applies the manifest (OCM work agent, Orphan timing), so
     /// all of them must have been applied at this generation; an unseen work has no objects.
     pub fn has_orphaned(&self, generation: i64) -> bool {
-        !self.seen || (self.applied && self.applied_generation == Some(generation))
+        let has_applied = self.applied && self.applied_generation == Some(generation);
+        !self.seen || self.is_empty || has_applied
     }
 }
 
@@ -260,7 +265,7 @@ impl ObservedWork {
             owned,
             labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
-            agent: agent_view(metadata, status),
+            agent: agent_view(metadata, status, manifests == 0),
             status: StatusView::of(status, generation, manifests),
         })
     }
@@ -316,7 +321,7 @@ fn owned_keys(annotations: &BTreeMap<&str, &str>) -> OwnedKeys {
         .unwrap_or_default()
 }
 
-fn agent_view(metadata: &Value, status: &Value) -> AgentView {
+fn agent_view(metadata: &Value, status: &Value, is_empty: bool) -> AgentView {
     let condition = |kind: &str| {
         let all = status.get("conditions").and_then(Value::as_array)?;
         all.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
@@ -333,6 +338,7 @@ fn agent_view(metadata: &Value, status: &Value) -> AgentView {
             .and_then(Value::as_i64),
         applied: is_true(applied),
         complete: is_true(condition("Complete")),
+        is_empty,
     }
 }
 
@@ -354,7 +360,10 @@ mod tests {
                 },
                 "finalizers": [AGENT_FINALIZER],
             },
-            "spec": {"deleteOption": {"propagationPolicy": "Orphan"}},
+            "spec": {
+                "deleteOption": {"propagationPolicy": "Orphan"},
+                "workload": {"manifests": [{"kind": "ConfigMap"}]},
+            },
             "status": {"conditions": [
                 {"type": "Available", "status": "False", "observedGeneration": 9},
                 {"type": "Applied", "status": "True", "observedGeneration": 3},
@@ -415,6 +424,18 @@ mod tests {
         assert_eq!(work.owned.labels, ["team".to_owned()].into());
         assert!(work.agent.seen && work.agent.has_settled(3) && work.agent.has_orphaned(3));
         assert!(!work.agent.has_settled(4) && !work.agent.has_orphaned(4));
+    }
+
+    /// OCM's agent leaves `Applied` as it was for a work that has lost its manifests.
+    #[test]
+    fn of_a_work_without_manifests_nothing_is_waited_for() {
+        let mut work = work();
+        for (manifests, waits) in [(json!([{"kind": "ConfigMap"}]), true), (json!([]), false)] {
+            work["spec"]["workload"] = json!({"manifests": manifests});
+            let read = read(work.clone());
+            assert_eq!(!read.agent.has_settled(4), waits);
+            assert_eq!(!read.agent.has_orphaned(4), waits);
+        }
     }
 
     #[test]

@@ -84,7 +84,11 @@ pub struct Engine {
     trouble: watch::Sender<Option<String>>,
     /// Called once both sides are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
+    wall_clock: WallClock,
 }
+
+/// Tells the time of day, which may jump either way.
+pub type WallClock = Box<dyn Fn() -> Timestamp + Send>;
 
 type Fetched = (Box<dyn SourceReader>, Result<Read, ReadError>);
 type Fetch = JoinHandle<Fetched>;
@@ -171,7 +175,13 @@ impl Engine {
             bulletin,
             trouble,
             on_ready,
+            wall_clock: Box::new(Timestamp::now),
         }
+    }
+
+    /// Has the time of day told by another clock, as a simulation needs it.
+    pub fn set_wall_clock(&mut self, clock: WallClock) {
+        self.wall_clock = clock;
     }
 
     /// Why the source cannot be read, for whoever wants to know.
@@ -506,7 +516,7 @@ impl Engine {
     }
 
     fn set_time(&mut self) {
-        self.state.set_time(Timestamp::now(), &|name| TimeZone::get(name).ok());
+        self.state.set_time((self.wall_clock)(), &|name| TimeZone::get(name).ok());
     }
 
     /// Asks Git which of the applied commits the head builds on. Answers whether all is known: without it nothing is

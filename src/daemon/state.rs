@@ -42,6 +42,8 @@ pub struct State {
     lookups: BTreeSet<WorkKey>,
     /// Works to be looked up again later: names that others have, and look-ups that failed.
     looks_again: BTreeMap<WorkKey, LookAgain>,
+    /// Works that the hub has told are gone since the pass under way began: an answer of that pass may be older than that.
+    gone: BTreeSet<WorkKey>,
     /// When Git's history may be asked again, after that has failed.
     history_due: Option<Instant>,
     /// What is known of approvals, suspensions, rewinds and windows.
@@ -77,6 +79,7 @@ impl State {
             asked: BTreeSet::new(),
             start: now,
             backoffs: Backoffs::default(),
+            gone: BTreeSet::new(),
             lookups: BTreeSet::new(),
             looks_again: BTreeMap::new(),
             history_due: None,
@@ -157,7 +160,11 @@ impl State {
             self.guards.ask_record_again(None);
         }
         self.named.take();
-        self.observed.get_or_insert_default().listed(&self.source, works);
+        let observed = self.observed.get_or_insert_default();
+        let listed: BTreeSet<&WorkKey> = works.iter().map(|work| &work.key).collect();
+        let known = observed.works.values().filter(|work| work.is_ours(&self.source));
+        self.gone.extend(known.map(|work| &work.key).filter(|key| !listed.contains(key)).cloned());
+        observed.listed(&self.source, works);
         self.dirty = true;
     }
 
@@ -174,6 +181,7 @@ impl State {
         self.named.take();
         if let Some(observed) = &mut self.observed {
             observed.gone(&self.source, key);
+            self.gone.insert(key.clone());
             self.dirty = true;
         }
     }
@@ -190,6 +198,7 @@ impl State {
         self.named.take();
         self.dirty = true;
         match looked_up {
+            Ok(Some(_)) if self.gone.contains(key) => drop(self.lookups.insert(key.clone())),
             Ok(found) => {
                 // No watch shows when a name is free again that another has: look again later.
                 let taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));
@@ -229,6 +238,11 @@ impl State {
         let setback = match &outcome.result {
             Ok(answer) => {
                 self.backoffs.succeeded(key);
+                if answer.is_some() && self.gone.contains(key) {
+                    // What was answered may be what is gone now, and no event would tell so again.
+                    self.lookups.insert(key.clone());
+                    return;
+                }
                 if let Some(observed) = &mut self.observed {
                     observed.answered(key, effect, answer.clone());
                 }
@@ -251,8 +265,9 @@ impl State {
         self.backoffs.failed(key, effect, setback, now.duration_since(self.start), seed);
     }
 
-    /// Works to be looked up now.
+    /// A pass begins. Gives the works to be looked up in it.
     pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
+        self.gone.clear();
         let mut keys = std::mem::take(&mut self.lookups);
         let due = self.looks_again.iter().filter(|(_, again)| again.due <= now);
         keys.extend(due.map(|(key, _)| key.clone()));
@@ -320,12 +335,16 @@ impl State {
             .map(|(step, _)| &step.key)
             .collect();
         self.backoffs.retain(|key| can_act.contains(key));
-        let taken: Vec<&WorkKey> = plan
-            .steps
-            .iter()
-            .filter(|step| matches!(step.reason, Reason::Conflict { .. }))
-            .map(|step| &step.key)
-            .collect();
+        // Of another's work no watch tells that it is gone.
+        let is_anothers = |step: &&Step| match step.reason {
+            Reason::Conflict { .. } => true,
+            Reason::BeingDeleted { .. } => {
+                observed.works.get(&step.key).is_some_and(|work| !work.is_ours(&self.source))
+            }
+            _ => false,
+        };
+        let taken: Vec<&WorkKey> =
+            plan.steps.iter().filter(is_anothers).map(|step| &step.key).collect();
         let acts = plan.effects().map(|(step, _)| &step.key);
         let open: BTreeSet<&WorkKey> = taken.iter().copied().chain(acts).collect();
         self.looks_again.retain(|key, _| open.contains(key));

@@ -141,10 +141,37 @@ impl SimulatedHub {
     /// --bump-revision`), and all watches break.
     pub fn restore(&self, (works, records): Backup) {
         let mut state = self.lock();
+        state.clusters.extend(works.keys().map(|key| key.cluster.clone()));
         state.works = works;
         state.records = records;
         state.revision += 1_000;
         state.watchers.clear();
+    }
+
+    /// Whether the cluster's namespace is there and takes works.
+    pub fn has_namespace(&self, cluster: &ClusterName) -> bool {
+        self.lock().clusters.contains(cluster)
+    }
+
+    /// A cluster's namespace is being deleted, and all its works with it.
+    pub fn delete_namespace(&self, cluster: &ClusterName) {
+        let mut state = self.lock();
+        state.clusters.remove(cluster);
+        let works: Vec<WorkKey> =
+            state.works.keys().filter(|key| key.cluster == *cluster).cloned().collect();
+        for key in works {
+            let _gone = state.delete(&key, None);
+        }
+    }
+
+    /// A cluster's namespace is made, once the old one is gone. Answers whether it could be.
+    pub fn create_namespace(&self, cluster: &ClusterName) -> bool {
+        let mut state = self.lock();
+        let is_free = state.works.keys().all(|key| key.cluster != *cluster);
+        if is_free {
+            state.clusters.insert(cluster.clone());
+        }
+        is_free
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

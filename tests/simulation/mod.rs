@@ -9,6 +9,7 @@ use crate::contract::{self, Fixture};
 
 mod agents;
 mod budget;
+mod cluster;
 pub mod fleet;
 mod guards;
 pub mod hub;

@@ -4,8 +4,9 @@ use gitwork::core::plan::{Action, Policy};
 use gitwork::core::work::DeleteOption;
 use serde_json::{Value, json};
 
+use super::agents::identity;
 use super::hub::Faults;
-use super::world::{GitWork, World, folder, keep_first};
+use super::world::{GitWork, World, condition, folder, keep_first, manifest};
 use super::*;
 
 impl World {
@@ -35,9 +36,9 @@ impl World {
     /// The names of the work's objects on its cluster.
     fn left(&self, key: &WorkKey) -> Vec<String> {
         let of_work = |name: &str| name.starts_with(&format!("{}-", key.work));
-        let objects = self.agents.objects.keys();
+        let objects = self.agents.objects().map(|(object, _)| object);
         let objects = objects.filter(|(c, object)| *c == key.cluster && of_work(&object.name));
-        objects.map(|(_, object)| object.name.clone()).collect()
+        objects.map(|(_, object)| object.name).collect()
     }
 }
 
@@ -83,7 +84,7 @@ async fn gits_last_word_on_delete_option_decides_what_stays_on_the_cluster() {
 #[tokio::test]
 async fn a_work_is_not_deleted_while_an_object_that_is_to_stay_cannot_be_let_go_of() {
     let mut world = World::with(&web(), GitWork::default()).await;
-    let object = world.agents.objects.keys().find(|(_, o)| o.name == "web-a").unwrap().clone();
+    let object = (web().cluster, identity(&manifest(&web(), "a", "")));
     world.agents.failing.insert(object);
     world.drop_work(&web(), Some(DeleteOption::Orphan));
     assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
@@ -100,8 +101,7 @@ async fn a_work_is_not_deleted_while_an_object_that_is_to_stay_cannot_be_let_go_
 #[tokio::test]
 async fn a_complete_work_whose_agent_ignores_the_delete_option_is_held() {
     let complete = json!({"status": {"conditions": [
-        {"type": "Applied", "status": "True", "observedGeneration": 1},
-        {"type": "Complete", "status": "True"},
+        condition("Applied"), condition("Complete"),
     ]}});
     for (last_word, expected) in [
         (DeleteOption::Orphan, "hold NotYetOrphaned"),

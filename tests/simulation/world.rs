@@ -20,7 +20,7 @@ use gitwork::core::work::{DeleteOption, DesiredWork, WorkBody};
 use gitwork::hub::{Hub, HubError, HubEvent};
 use serde_json::{Value, json};
 
-use super::agents::{Agents, identity};
+use super::agents::{Agents, Object, identity};
 use super::hub::{SimulatedHub, is_deleting};
 use super::key;
 
@@ -426,16 +426,15 @@ impl World {
         assert_eq!(option, last.delete_option, "Git's last word on {key}");
         let uid = was["metadata"]["uid"].as_str().unwrap();
         if option == DeleteOption::Foreground {
-            self.agents.check_owned(uid, was);
+            assert_eq!(self.agents.would_stay(key, was), None, "it would stay");
         }
-        let stays = |object: &super::agents::Object| match &option {
+        let stays = |object: &Object| match &option {
             DeleteOption::Foreground => false,
             DeleteOption::Orphan => true,
             DeleteOption::SelectivelyOrphan(rules) => rules.contains(&object.1),
         };
-        for (object, owners) in self.agents.objects.iter().filter(|(object, _)| stays(object)) {
-            assert!(!owners.contains(uid), "{object:?} would be deleted with {key}");
-        }
+        let lost: Vec<_> = self.agents.would_go(key, uid).into_iter().filter(stays).collect();
+        assert!(lost.is_empty(), "{lost:?} would be deleted with {key}");
     }
 
     /// The world has come to rest: a pass changes nothing, nor does one of a new process, and the hub is as Git
@@ -574,6 +573,12 @@ impl World {
     }
 }
 
+/// A condition that is true, as the API takes it.
+pub fn condition(kind: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": "Simulated", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+}
+
 /// Somebody else does something to a ManifestWork, or makes one.
 pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) {
     if hub.object(key).is_none() {
@@ -582,7 +587,8 @@ pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) 
             metadata["annotations"] = json!({"gitwork.dev/adopt": SOURCE});
         }
         let spec = json!({"workload": {"manifests": []}});
-        hub.user_creates(json!({"metadata": metadata, "spec": spec})).unwrap();
+        // Where the namespace is being deleted, nobody makes anything.
+        let _refused = hub.user_creates(json!({"metadata": metadata, "spec": spec}));
         return;
     }
     let label = |name: &str, value: Value| json!({"metadata": {"labels": {name: value}}});
@@ -598,9 +604,15 @@ pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) 
         7 => annotation("gitwork.dev/keys", "]".into()),
         8 => json!({"metadata": {"annotations": null}}),
         9 => {
-            let complete =
-                json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
-            hub.patch_status(key, &complete).unwrap();
+            let mut conditions = hub.object(key).unwrap()["status"]["conditions"].clone();
+            match conditions.as_array_mut() {
+                Some(all) => {
+                    all.retain(|one| one["type"] != "Complete");
+                    all.push(condition("Complete"));
+                }
+                None => conditions = json!([condition("Complete")]),
+            }
+            hub.patch_status(key, &json!({"status": {"conditions": conditions}})).unwrap();
             return;
         }
         _ => {

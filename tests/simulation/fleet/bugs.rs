@@ -1,9 +1,18 @@
 //! Planted bugs: each makes gitwork, as the simulation runs it, do what a careless change of it would do. A checker
 //! that finds none of them would be worth nothing.
 
+use std::collections::BTreeSet;
+
+use gitwork::core::approval::Target;
 use gitwork::core::desired::{Desired, Frozen};
+use gitwork::core::directives::Directives;
+use gitwork::core::name::WorkKey;
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
+use gitwork::core::window::ChangeWindows;
+
+use crate::simulation::agents::Slip;
+use crate::simulation::world::SOURCE;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
@@ -25,9 +34,17 @@ pub enum Bug {
     LostWriteTakenForDone,
     FinalizersOverwritten,
     UserLabelsWiped,
+    WindowsIgnored,
+    ClockTakenForMonotonic,
+    UnverifiedFollowed,
+    ApprovalTakenForNamesake,
+    OrphansDeletedByAgent,
+    NamesakeDeletedByAgent,
+    EmptyWorkWaitedFor,
+    ConsentToAnotherTaken,
 }
 
-pub const ALL: [Bug; 18] = [
+pub const ALL: [Bug; 26] = [
     Bug::PreconditionDropped,
     Bug::ConflictRetriedBlindly,
     Bug::DeletedBeforeOptionIsSet,
@@ -46,6 +63,14 @@ pub const ALL: [Bug; 18] = [
     Bug::LostWriteTakenForDone,
     Bug::FinalizersOverwritten,
     Bug::UserLabelsWiped,
+    Bug::WindowsIgnored,
+    Bug::ClockTakenForMonotonic,
+    Bug::UnverifiedFollowed,
+    Bug::ApprovalTakenForNamesake,
+    Bug::OrphansDeletedByAgent,
+    Bug::NamesakeDeletedByAgent,
+    Bug::EmptyWorkWaitedFor,
+    Bug::ConsentToAnotherTaken,
 ];
 
 impl Bug {
@@ -80,13 +105,51 @@ impl Bug {
             Self::LostWriteTakenForDone => "a write without an answer is taken for done",
             Self::FinalizersOverwritten => "an update takes the agent's finalizer off",
             Self::UserLabelsWiped => "an update takes the labels of others off",
+            Self::WindowsIgnored => "changes are made at any hour",
+            Self::ClockTakenForMonotonic => "a clock that is set back is taken to stand still",
+            Self::UnverifiedFollowed => "a commit that is not signed is followed",
+            Self::ApprovalTakenForNamesake => {
+                "an approval is taken for another work of the same name"
+            }
+            Self::OrphansDeletedByAgent => "the agent deletes what its work does not own",
+            Self::NamesakeDeletedByAgent => {
+                "the agent deletes what somebody made anew under an object's name"
+            }
+            Self::ConsentToAnotherTaken => {
+                "the consent to a take-over by another source is taken for one's own"
+            }
+            Self::EmptyWorkWaitedFor => {
+                "of a work without manifests the agent's word is waited for, which never comes"
+            }
         }
+    }
+
+    /// What an agent does wrong.
+    pub fn slip(self) -> Option<Slip> {
+        match self {
+            Self::OrphansDeletedByAgent => Some(Slip::DeletesOrphans),
+            Self::NamesakeDeletedByAgent => Some(Slip::IgnoresUids),
+            _ => None,
+        }
+    }
+
+    /// What operators say on the hub, which has these works.
+    pub fn spoil_directives(self, said: &mut Directives, works: &[ObservedWork]) {
+        if self != Self::ApprovalTakenForNamesake {
+            return;
+        }
+        let approved = &mut said.approvals.deletions;
+        let names: BTreeSet<WorkKey> = approved.iter().map(|target| target.key.clone()).collect();
+        let namesakes = works.iter().filter(|work| names.contains(&work.key));
+        approved
+            .extend(namesakes.map(|work| Target { key: work.key.clone(), uid: work.uid.clone() }));
     }
 
     /// What is read from Git.
     pub fn spoil_desired(self, desired: &mut Desired) {
         match self {
             Self::BrokenTakenForAbsent => desired.frozen = Frozen::default(),
+            Self::WindowsIgnored => desired.rules.windows = ChangeWindows::default(),
             Self::SuspendIgnored => {
                 desired.works.values_mut().for_each(|work| work.suspend = false);
             }
@@ -101,6 +164,10 @@ impl Bug {
                 work.agent.applied_generation = Some(work.generation);
                 work.agent.applied = true;
             }
+            Self::ConsentToAnotherTaken => {
+                work.adopt = work.adopt.as_ref().map(|_| SOURCE.into());
+            }
+            Self::EmptyWorkWaitedFor => work.agent.is_empty = false,
             Self::WrittenWithoutNeed => work.digest.0[0] ^= 1,
             _ => {}
         }

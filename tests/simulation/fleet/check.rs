@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gitwork::core::approval::{Approved, Target};
+use gitwork::core::approval::{Approval, Approved, Target};
 use gitwork::core::budget::Budget;
 use gitwork::core::config::Budgets;
-use gitwork::core::name::{CommitId, WorkKey};
+use gitwork::core::name::{CommitId, SourceId, WorkKey};
 use gitwork::core::observed::ObservedWork;
 use gitwork::core::plan::Effect;
 use gitwork::core::work::{ANNOTATION_COMMIT, ANNOTATION_HASH, DeleteOption};
@@ -16,10 +16,11 @@ use gitwork::hub::HubError;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::git::{Commit, Git, Head, Reads, ancestry, manifests, number, removal};
-use crate::simulation::agents::Agents;
+use super::git::{Commit, Git, Head, Reads, ancestry, is_trusted, manifests, number, removal};
+use super::wall::{Hours, Wall};
+use crate::simulation::agents::{Agents, Object};
 use crate::simulation::hub::{SimulatedHub, is_deleting};
-use crate::simulation::world::{GitWork, SOURCE};
+use crate::simulation::world::GitWork;
 
 /// How old a process' picture of the hub may be: the longest cut, a wait for an answer and a slow event.
 const STALENESS: Duration = Duration::from_secs(240);
@@ -31,7 +32,8 @@ const ON_ITS_WAY: Duration = Duration::from_secs(90);
 struct Seen {
     until: Option<Instant>,
     uid: String,
-    ours: bool,
+    /// Whose it is.
+    source: Option<String>,
     deleting: bool,
     prune: bool,
 }
@@ -39,27 +41,38 @@ struct Seen {
 struct State {
     start: Instant,
     history: BTreeMap<WorkKey, Vec<Seen>>,
-    /// When each object was first ours.
-    ours_since: BTreeMap<String, Instant>,
+    /// When each object, by its uid, was first which source's.
+    owned_since: BTreeMap<(String, String), Instant>,
     approved: Approved,
+    /// Changes that may be made while a window is closed.
+    changes: Approved,
     violation: Option<String>,
     trace: Option<Vec<String>>,
     effects: usize,
+}
+
+/// What the operator allows gitwork.
+pub struct Allowed {
+    pub budgets: Budgets,
+    pub hours: Hours,
+    /// The clock that the hours go by.
+    pub wall: Wall,
 }
 
 /// Cloning it gives another hand on the same.
 #[derive(Clone)]
 pub struct Checker {
     hub: SimulatedHub,
+    /// Whose writes are judged, and what that source's commits say.
+    source: SourceId,
     git: Git,
     pub agents: Arc<Mutex<Agents>>,
-    /// The operator's budgets.
-    budgets: Budgets,
+    allowed: Arc<Allowed>,
     state: Arc<Mutex<State>>,
 }
 
-fn is_ours(work: &Value) -> bool {
-    work["metadata"]["labels"]["gitwork.dev/source"] == SOURCE
+fn owner(work: &Value) -> Option<&str> {
+    work["metadata"]["labels"]["gitwork.dev/source"].as_str()
 }
 
 fn uid(work: &Value) -> &str {
@@ -96,19 +109,32 @@ fn last_words(commits: &[Commit], head: usize, key: &WorkKey, on_hub: &Value) ->
 }
 
 impl Checker {
-    pub fn new(hub: &SimulatedHub, git: &Git, budgets: Budgets, traced: bool) -> Self {
+    pub fn new(
+        hub: &SimulatedHub,
+        source: &SourceId,
+        git: &Git,
+        allowed: Allowed,
+        traced: bool,
+    ) -> Self {
         let state = State {
             start: Instant::now(),
             history: BTreeMap::new(),
-            ours_since: BTreeMap::new(),
+            owned_since: BTreeMap::new(),
             approved: Approved::new(),
+            changes: Approved::new(),
             violation: None,
             trace: traced.then(Vec::new),
             effects: 0,
         };
         let agents = Arc::default();
         let (hub, git, state) = (hub.clone(), git.clone(), Arc::new(Mutex::new(state)));
-        Self { hub, git, agents, budgets, state }
+        Self { hub, source: source.clone(), git, agents, allowed: Arc::new(allowed), state }
+    }
+
+    /// One that judges the writes of another source on the same hub.
+    pub fn of_neighbour(&self, source: &SourceId, git: &Git, allowed: Allowed) -> Self {
+        let (source, git, allowed) = (source.clone(), git.clone(), Arc::new(allowed));
+        Self { source, git, allowed, ..self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -144,8 +170,15 @@ impl Checker {
         self.lock().effects
     }
 
-    pub fn approve(&self, works: &Approved) {
-        self.lock().approved.extend(works.iter().cloned());
+    pub fn approve(&self, approvals: &[Approval]) {
+        let mut state = self.lock();
+        for approval in approvals {
+            match approval {
+                Approval::Deletions(works) => state.approved.extend(works.iter().cloned()),
+                Approval::Changes { works, .. } => state.changes.extend(works.iter().cloned()),
+                Approval::Rewind(_) | Approval::Restored { .. } => {}
+            }
+        }
     }
 
     /// Takes in what has become of a work, whoever did it.
@@ -153,22 +186,24 @@ impl Checker {
         let work = self.hub.object(key);
         let now = Instant::now();
         let mut state = self.lock();
-        let State { history, ours_since, .. } = &mut *state;
+        let State { history, owned_since, .. } = &mut *state;
         let seen = work.map(|work| Seen {
             until: None,
             uid: uid(&work).into(),
-            ours: is_ours(&work),
+            source: owner(&work).map(str::to_owned),
             deleting: is_deleting(&work),
             prune: prune(&work),
         });
-        if let Some(seen) = seen.as_ref().filter(|seen| seen.ours) {
-            ours_since.entry(seen.uid.clone()).or_insert(now);
+        if let Some((seen, source)) =
+            seen.as_ref().and_then(|seen| Some((seen, seen.source.clone()?)))
+        {
+            owned_since.entry((seen.uid.clone(), source)).or_insert(now);
         }
         let all = history.entry(key.clone()).or_default();
         if let Some(last) = all.last_mut().filter(|last| last.until.is_none()) {
             let same = seen.as_ref().is_some_and(|seen| {
-                (&seen.uid, seen.ours, seen.deleting, seen.prune)
-                    == (&last.uid, last.ours, last.deleting, last.prune)
+                (&seen.uid, &seen.source, seen.deleting, seen.prune)
+                    == (&last.uid, &last.source, last.deleting, last.prune)
             });
             if same {
                 return;
@@ -229,7 +264,7 @@ impl Checker {
         reads: &Reads,
     ) -> Result<(), String> {
         if let Some(before) = before {
-            untouched(before, after)?;
+            untouched(self.source.as_str(), before, after)?;
             if let (Some(after), Effect::Update { .. } | Effect::SetDeleteOption { .. }) =
                 (after, effect)
                 && content(before) == content(after)
@@ -239,15 +274,24 @@ impl Checker {
         }
         let nobody_is = json!(null);
         let was = before.unwrap_or(&nobody_is);
+        let is = after.unwrap_or(&nobody_is);
+        let may_at_any_time = self.is_let_through(key, effect, was) || puts_back(was, is);
+        let closed = |hours: Hours| {
+            (!may_at_any_time && self.is_closed(hours))
+                .then_some("at this hour nothing may be changed")
+        };
         self.git.with(|commits, heads| match effect {
             Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => {
-                wanted(commits, reads, key, after.unwrap_or(&nobody_is))
+                wanted(commits, reads, key, is, &closed)
             }
             Effect::Delete { .. } | Effect::SetDeleteOption { .. } | Effect::Release { .. } => {
                 if is_deleting(was) || before.is_none() {
                     return Ok(());
                 }
                 let head = judged_commit(commits, reads, commit)?;
+                if let Some(why) = closed(commits[head].wanted.hours) {
+                    return Err(why.into());
+                }
                 self.farewell(commits, head, key, effect, was)?;
                 if matches!(effect, Effect::Delete { .. }) {
                     self.let_go_of(key, was)?;
@@ -256,6 +300,27 @@ impl Checker {
                 Ok(())
             }
         })
+    }
+
+    fn is_ours(&self, seen: &Seen) -> bool {
+        seen.source.as_deref() == Some(self.source.as_str())
+    }
+
+    /// Whether the hours were closed for as long as the write may have been on its way.
+    fn is_closed(&self, hours: Hours) -> bool {
+        let Allowed { hours: operators, wall, .. } = &*self.allowed;
+        if [*operators, hours].into_iter().all(|hours| hours == Hours::default()) {
+            return false;
+        }
+        wall.recently().into_iter().all(|at| !operators.are_open(at) || !hours.are_open(at))
+    }
+
+    /// Somebody has approved of just this write.
+    fn is_let_through(&self, key: &WorkKey, effect: &Effect, was: &Value) -> bool {
+        let version = effect.body().map_or_else(|| uid(was).into(), |body| body.digest.to_string());
+        let target = Target { key: key.clone(), uid: version };
+        let state = self.lock();
+        state.changes.contains(&target) || state.approved.contains(&target)
     }
 
     /// A farewell is one that the commit asks for, with Git's last word.
@@ -291,22 +356,22 @@ impl Checker {
     fn let_go_of(&self, key: &WorkKey, was: &Value) -> Result<(), String> {
         let agents = self.agents.lock().unwrap();
         let option = DeleteOption::from_value(&was["spec"]["deleteOption"]);
-        let uid = uid(was);
         if option == DeleteOption::Foreground {
-            return match agents.would_stay(uid, was) {
+            return match agents.would_stay(key, was) {
                 Some(object) => Err(format!("{object:?} would stay on {}", key.cluster)),
                 None => Ok(()),
             };
         }
-        let stays = |object: &crate::simulation::agents::Object| match &option {
+        // What is in the work no more goes in any case.
+        if was["spec"]["workload"]["manifests"].as_array().is_none_or(Vec::is_empty) {
+            return Ok(());
+        }
+        let stays = |object: &Object| match &option {
             DeleteOption::SelectivelyOrphan(rules) => rules.contains(&object.1),
             _ => true,
         };
-        let lost = agents.objects.iter().find(|(object, owners)| {
-            object.0 == key.cluster && owners.contains(uid) && stays(object)
-        });
-        match lost {
-            Some((object, _)) => Err(format!("{object:?} would be deleted with it")),
+        match agents.would_go(key, uid(was)).into_iter().find(stays) {
+            Some(object) => Err(format!("{object:?} would be deleted with it")),
             None => Ok(()),
         }
     }
@@ -322,6 +387,10 @@ impl Checker {
     ) -> Result<(), String> {
         let state = self.lock();
         let wanted = &commits[head].wanted;
+        let since_of = |seen: &Seen| {
+            let source = self.source.to_string();
+            state.owned_since.get(&(seen.uid.clone(), source))
+        };
         let is_approved = |key: &WorkKey, uid: &str| {
             state.approved.contains(&Target { key: key.clone(), uid: uid.into() })
         };
@@ -340,13 +409,14 @@ impl Checker {
             let Some(seen) = recent.last().filter(|seen| steady(seen, recent.len() == 1)) else {
                 continue;
             };
-            let long = state.ours_since.get(&seen.uid).is_some_and(|at| *at < since);
+            let ours = self.is_ours(seen);
+            let long = since_of(seen).is_some_and(|at| *at < since);
             let goes = !wanted.works.contains_key(other)
                 && !wanted.freezes(other)
                 && removal(commits, head, other)
                     .is_none_or(|(last, _)| commits[last].wanted.works[other].prune)
                 && seen.prune;
-            if seen.ours && !seen.deleting && long && goes && !is_approved(other, &seen.uid) {
+            if ours && !seen.deleting && long && goes && !is_approved(other, &seen.uid) {
                 dropped.insert(other);
             }
         }
@@ -355,6 +425,8 @@ impl Checker {
             let wanted = &commits[at.commit].wanted;
             !wanted.works.contains_key(key) && !wanted.freezes(key)
         };
+        let heads: Vec<Head> =
+            heads.iter().filter(|at| is_trusted(commits, at.commit)).copied().collect();
         let Some(now_at) = heads.iter().rposition(|at| at.commit == head) else { return Ok(()) };
         let gone_at = |key: &WorkKey| {
             (0..=now_at).rev().take_while(|index| lacks(&heads[*index], key)).last()
@@ -370,13 +442,13 @@ impl Checker {
         for (other, history) in &state.history {
             for seen in history.iter().filter(|seen| seen.until.is_none_or(|until| until >= since))
             {
-                if !seen.ours {
+                if !self.is_ours(seen) {
                     continue;
                 }
                 ours.insert(other);
                 let stays = wanted.works.contains_key(other) || wanted.freezes(other);
                 let old = never
-                    || state.ours_since.get(&seen.uid).is_some_and(|at| *at < heads[last].at)
+                    || since_of(seen).is_some_and(|at| *at < heads[last].at)
                     || before.is_some_and(|before| {
                         before.works.contains_key(other) || before.freezes(other)
                     });
@@ -385,7 +457,7 @@ impl Checker {
                 }
             }
         }
-        let budget = Budget::of(&self.budgets, &wanted.budgets);
+        let budget = Budget::of(&self.allowed.budgets, &wanted.budgets);
         let told = || format!("deletes {dropped:?}, keeps {kept:?}, {budget:?}");
         if kept.is_empty() {
             return Err(format!("nothing would stay: {}", told()));
@@ -403,10 +475,16 @@ impl Checker {
     }
 }
 
+/// What stands now is what gitwork has written before, by the hub's own word.
+fn puts_back(was: &Value, is: &Value) -> bool {
+    let hash = |work: &Value| work["metadata"]["annotations"][ANNOTATION_HASH].clone();
+    hash(was).is_string() && hash(was) == hash(is)
+}
+
 /// What is not gitwork's is as it was.
-fn untouched(before: &Value, after: Option<&Value>) -> Result<(), String> {
+fn untouched(source: &str, before: &Value, after: Option<&Value>) -> Result<(), String> {
     let metadata = &before["metadata"];
-    if !is_ours(before) && metadata["annotations"]["gitwork.dev/adopt"] != SOURCE {
+    if owner(before) != Some(source) && metadata["annotations"]["gitwork.dev/adopt"] != source {
         return Err("it is not ours".into());
     }
     let Some(after) = after else { return Ok(()) };
@@ -447,6 +525,9 @@ fn judged_commit(
     commit: Option<CommitId>,
 ) -> Result<usize, String> {
     let head = commit.and_then(|id| number(commits, id)).ok_or("it has no commit")?;
+    if !is_trusted(commits, head) {
+        return Err(format!("commit {head}, or one before it, is not signed"));
+    }
     if candidates(reads).contains(&head) {
         return Ok(head);
     }
@@ -454,13 +535,23 @@ fn judged_commit(
 }
 
 /// What stands on the hub now is what a commit of late wants.
-fn wanted(commits: &[Commit], reads: &Reads, key: &WorkKey, after: &Value) -> Result<(), String> {
+fn wanted(
+    commits: &[Commit],
+    reads: &Reads,
+    key: &WorkKey,
+    after: &Value,
+    closed: &dyn Fn(Hours) -> Option<&'static str>,
+) -> Result<(), String> {
     let mut found = Vec::new();
     for head in candidates(reads) {
         match commits[head].wanted.readable(key) {
+            _ if !is_trusted(commits, head) => found.push(format!("commit {head} is not signed")),
             Some(work) if work.suspend => found.push(format!("commit {head} suspends it")),
             Some(work) => match differs(key, work, after) {
-                None => return Ok(()),
+                None => match closed(commits[head].wanted.hours) {
+                    None => return Ok(()),
+                    Some(why) => found.push(why.into()),
+                },
                 Some(how) => found.push(format!("commit {head} wants {how}")),
             },
             None => found.push(format!("commit {head} does not have it")),

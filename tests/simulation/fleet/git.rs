@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gitwork::core::approval::{Approved, listing, plan_hash};
+use gitwork::core::approval::Approval;
 use gitwork::core::config::Budgets;
 use gitwork::core::departed::{self, Removal};
 use gitwork::core::desired::{Desired, Renderer};
 use gitwork::core::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use gitwork::core::plan::{Departed, LastStood};
+use gitwork::core::signature::judge::Refusal;
 use gitwork::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use gitwork::core::work::DeleteOption;
 use gitwork::daemon::reader::SourceReader;
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::bugs::Bug;
+use super::wall::Hours;
 use crate::memory::MemoryObjects;
 use crate::simulation::key;
 use crate::simulation::world::{CLUSTERS, GitWork, WORKS, folder, manifest};
@@ -35,12 +37,15 @@ pub struct Wanted {
     /// A work that is larger than the hub takes.
     pub huge: BTreeSet<WorkKey>,
     pub budgets: Budgets,
-    pub approved: Approved,
+    /// When changes may be made.
+    pub hours: Hours,
+    pub approved: Vec<Approval>,
 }
 
 pub struct Commit {
     pub id: CommitId,
     pub parent: Option<usize>,
+    pub signed: bool,
     pub wanted: Wanted,
     root: ObjectId,
     /// What the real renderer makes of it, once somebody has read it.
@@ -57,6 +62,7 @@ struct Folder {
 }
 
 /// A state of the branch.
+#[derive(Debug, Clone, Copy)]
 pub struct Head {
     pub at: Instant,
     pub commit: usize,
@@ -78,20 +84,24 @@ struct State {
     moves: Arc<AtomicU64>,
     /// Objects are missing from the mirrors.
     damaged: bool,
+    /// Every commit has to be signed.
+    signatures: bool,
+    /// The last commit that was verified, as gitwork's machine remembers it beside its mirror.
+    verified: usize,
 }
 
 /// The repository; cloning it gives another hand on it.
 #[derive(Clone)]
 pub struct Git(Arc<Mutex<State>>);
 
-fn budgets_file(budgets: &Budgets) -> String {
+fn source_file(Wanted { budgets, hours, .. }: &Wanted) -> String {
     let mut fields = serde_json::Map::new();
     for (name, set) in
         [("works", budgets.works), ("percent", budgets.percent), ("cluster", budgets.cluster)]
     {
         fields.extend(set.map(|number| (name.to_owned(), json!(number))));
     }
-    json!({ "budgets": fields }).to_string()
+    json!({ "budgets": fields, "windows": hours.to_value() }).to_string()
 }
 
 fn work_file(work: &GitWork) -> Option<String> {
@@ -141,7 +151,7 @@ impl Wanted {
     }
 
     fn source_file(&self) -> String {
-        if self.broken_source { "budgets: [".into() } else { budgets_file(&self.budgets) }
+        if self.broken_source { "budgets: [".into() } else { source_file(self) }
     }
 
     /// Whether it cannot be told what the commit says of a work.
@@ -204,6 +214,8 @@ impl Git {
             away: false,
             moves: Arc::default(),
             damaged: false,
+            signatures: false,
+            verified: 0,
         };
         let git = Self(Arc::new(Mutex::new(state)));
         git.push(Wanted::default());
@@ -223,11 +235,16 @@ impl Git {
 
     /// Commits on top of the branch.
     pub fn push(&self, wanted: Wanted) {
+        self.commit(wanted, true);
+    }
+
+    /// As `push`, by somebody whose signature counts or not.
+    pub fn commit(&self, wanted: Wanted, signed: bool) {
         let mut state = self.lock();
         let parent = state.heads.last().map(|head| head.commit);
         let root = state.add(&wanted);
         let id = commit_id(state.commits.len());
-        state.commits.push(Commit { id, parent, wanted, root, desired: None });
+        state.commits.push(Commit { id, parent, signed, wanted, root, desired: None });
         let commit = state.commits.len() - 1;
         state.heads.push(Head { at: Instant::now(), commit });
     }
@@ -235,6 +252,21 @@ impl Git {
     /// Moves the branch to a commit, whatever it was at before.
     pub fn set_head(&self, commit: usize) {
         self.lock().heads.push(Head { at: Instant::now(), commit });
+    }
+
+    /// From now on every commit has to be signed.
+    pub fn ask_for_signatures(&self) {
+        self.lock().signatures = true;
+    }
+
+    /// Takes commits that are not signed, and all on top of them, off the branch.
+    pub fn drop_unsigned(&self) {
+        let mut state = self.lock();
+        let head = state.heads.last().map_or(0, |head| head.commit);
+        let trusted = ancestry(&state.commits, head).find(|it| is_trusted(&state.commits, *it));
+        if let Some(commit) = trusted.filter(|commit| *commit != head) {
+            state.heads.push(Head { at: Instant::now(), commit });
+        }
     }
 
     pub fn set_away(&self, away: bool) {
@@ -297,8 +329,11 @@ impl State {
         top.insert("gitwork.yaml".into(), blob(objects, wanted.source_file()));
         top.insert("clusters".into(), tree(objects, all));
         if !wanted.approved.is_empty() {
-            let file = blob(objects, listing(&wanted.approved));
-            let approvals = Tree::from([(plan_hash(&wanted.approved).to_string(), file)]);
+            let approvals = wanted
+                .approved
+                .iter()
+                .map(|approval| (approval.hash().to_string(), blob(objects, approval.text())));
+            let approvals: Tree = approvals.collect();
             top.insert("approvals".into(), tree(objects, approvals));
         }
         objects.add_tree(top)
@@ -346,6 +381,35 @@ impl State {
         Ok(word)
     }
 
+    /// The newest commit of the branch that may be applied, and why that is not its head: what verification answers.
+    fn verify(&mut self, head: usize) -> (usize, Option<Arc<Refusal>>) {
+        if !self.signatures {
+            return (head, None);
+        }
+        let known: BTreeSet<usize> = ancestry(&self.commits, self.verified).collect();
+        let mut new: Vec<usize> = ancestry(&self.commits, head).collect();
+        new.reverse();
+        let builds_on = new.contains(&self.verified);
+        new.retain(|commit| !known.contains(commit));
+        let Some(at) = new.iter().position(|commit| !self.commits[*commit].signed) else {
+            self.verified = head;
+            return (head, None);
+        };
+        if let (true, Some(before)) = (builds_on, at.checked_sub(1)) {
+            self.verified = new[before];
+        }
+        let refusal = Refusal {
+            head: self.commits[head].id,
+            commit: self.commits[new[at]].id,
+            rule: "signers.verify: commits".into(),
+            key: None,
+            why: "it is not signed".into(),
+            advice: "sign it".into(),
+            is_final: true,
+        };
+        (self.verified, Some(Arc::new(refusal)))
+    }
+
     fn render(&mut self, number: usize) -> Result<Arc<Desired>, ObjectError> {
         let commit = &mut self.commits[number];
         if let Some(desired) = &commit.desired {
@@ -382,16 +446,20 @@ impl SimulatedSource {
     pub fn look(&mut self) -> Result<Read, ReadError> {
         let git = self.git.clone();
         let mut state = git.lock();
-        let head = state.heads.last().map_or(0, |head| head.commit);
-        let (id, root) = (state.commits[head].id, state.commits[head].root);
+        let branch = state.heads.last().map_or(0, |head| head.commit);
         if state.away {
-            return Err(missing(id));
+            return Err(missing(state.commits[branch].id));
         }
+        let (head, refused) = match self.bug {
+            Some(Bug::UnverifiedFollowed) => (branch, None),
+            _ => state.verify(branch),
+        };
+        let (id, root) = (state.commits[head].id, state.commits[head].root);
         if let Some((last, read)) = &self.last
             && *last == head
         {
             self.reads.lock().unwrap().push((Instant::now(), head));
-            return Ok(read.clone());
+            return Ok(Read { refused, ..read.clone() });
         }
         if state.damaged {
             return Err(missing(id));
@@ -405,7 +473,7 @@ impl SimulatedSource {
             name: "main".into(),
             committed_seconds: None,
             spent: Spent::default(),
-            refused: None,
+            refused,
             root,
         };
         self.last = Some((head, read.clone()));
@@ -421,6 +489,11 @@ fn is_ancestor(commits: &[Commit], ancestor: usize, head: usize) -> bool {
 /// A commit and all before it, the newest first.
 pub fn ancestry(commits: &[Commit], head: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(head), |commit| commits[*commit].parent)
+}
+
+/// Whether the commit and all before it are signed.
+pub fn is_trusted(commits: &[Commit], commit: usize) -> bool {
+    ancestry(commits, commit).all(|it| commits[it].signed)
 }
 
 /// The last commit before `head` that had the folder, with the one that removed it.

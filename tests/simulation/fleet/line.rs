@@ -355,7 +355,10 @@ impl Hub for Line {
     ) -> BoxFuture<'a, Result<Directives, HubError>> {
         Box::pin(async move {
             self.request().await?;
-            let said = self.hub.directives(source).await;
+            let mut said = self.hub.directives(source).await;
+            if let (Some(bug), Ok(said)) = (self.bug, &mut said) {
+                bug.spoil_directives(said, &self.hub.works_of(Some(source)));
+            }
             self.answer(said).await
         })
     }

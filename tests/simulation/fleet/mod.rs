@@ -11,6 +11,7 @@ pub mod bugs;
 mod check;
 mod git;
 mod line;
+mod neighbour;
 mod process;
 mod rest;
 mod run;
@@ -18,6 +19,7 @@ pub mod seeds;
 mod story;
 #[cfg(test)]
 mod tests;
+mod wall;
 
 use bugs::Bug;
 use check::Checker;

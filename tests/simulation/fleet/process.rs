@@ -1,5 +1,6 @@
 //! A gitwork process: the engine's real loop with a line to the hub and a source of its own.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
@@ -7,10 +8,11 @@ use std::time::Duration;
 use gitwork::core::config::Budgets;
 use gitwork::core::name::SourceId;
 use gitwork::core::plan::Policy;
-use gitwork::daemon::engine::{Engine, EngineError, EngineOptions};
+use gitwork::daemon::engine::{Engine, EngineError, EngineOptions, WallClock};
 use gitwork::daemon::guards::GuardOptions;
 use gitwork::daemon::metrics::Metrics;
 use gitwork::hub::execute::ExecuteOptions;
+use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -19,6 +21,7 @@ use super::bugs::Bug;
 use super::check::Checker;
 use super::git::Git;
 use super::line::{Crash, Line, Net, Weather};
+use super::wall::{Hours, Wall};
 use crate::simulation::hub::SimulatedHub;
 
 /// Time between two fetches.
@@ -44,6 +47,9 @@ pub struct Setting<'a> {
     pub budgets: &'a Budgets,
     pub crashed: &'a Arc<Notify>,
     pub weather: Weather,
+    /// The operator's hours for changes, and the clock that they go by.
+    pub hours: Hours,
+    pub wall: &'a Wall,
     pub bug: Option<Bug>,
     pub seed: u64,
 }
@@ -66,6 +72,18 @@ async fn counted<T>(run: impl Future<Output = T>, checker: Checker) -> T {
     .await
 }
 
+/// What tells the process the time of day.
+fn clock(setting: &Setting<'_>) -> WallClock {
+    let (wall, latest) = (setting.wall.clone(), AtomicI64::new(i64::MIN));
+    let is_monotonic = setting.bug == Some(Bug::ClockTakenForMonotonic);
+    Box::new(move || {
+        let now = wall.now();
+        let before = latest.fetch_max(now.as_second(), Ordering::Relaxed);
+        let told = if is_monotonic { before.max(now.as_second()) } else { now.as_second() };
+        Timestamp::from_second(told).unwrap_or(now)
+    })
+}
+
 impl Process {
     pub fn start(setting: &Setting<'_>) -> Self {
         let source = setting.git.source(setting.id, setting.seed, setting.bug);
@@ -86,10 +104,13 @@ impl Process {
         }
         let allow_delete_all = setting.bug == Some(Bug::BudgetIgnored);
         let policy = Policy { budgets, allow_delete_all, ..Policy::default() };
-        let guards = GuardOptions { policy, ..GuardOptions::default() };
+        let ignores_windows = setting.bug == Some(Bug::WindowsIgnored);
+        let windows = if ignores_windows { Hours::default() } else { setting.hours }.to_windows();
+        let guards = GuardOptions { policy, windows, ..GuardOptions::default() };
         let options =
             EngineOptions { interval: INTERVAL, guards, execute: ExecuteOptions::default() };
-        let engine = Engine::new(Arc::new(line), source, options, Arc::new(Metrics::default()));
+        let mut engine = Engine::new(Arc::new(line), source, options, Arc::new(Metrics::default()));
+        engine.set_wall_clock(clock(setting));
         let (hint, hints) = mpsc::channel(1);
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(counted(engine.run(hints, stopped), setting.checker.clone()));

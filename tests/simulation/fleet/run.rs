@@ -1,21 +1,25 @@
 //! One world from its seed: what is in it, and how its time goes by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork::core::config::Budgets;
 use gitwork::core::name::{SourceId, WorkKey};
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::Tally;
 use super::bugs::Bug;
-use super::check::Checker;
+use super::check::{Allowed, Checker};
 use super::git::{Git, SimulatedSource};
 use super::line::Weather;
+use super::neighbour::Neighbour;
 use super::process::{Process, Setting};
 use super::story::{Deed, Step};
+use super::wall::{Hours, Wall};
+use crate::simulation::agents::Object;
 use crate::simulation::hub::{Backup, SimulatedHub};
 use crate::simulation::world::{CLUSTERS, SOURCE};
 
@@ -30,10 +34,23 @@ pub struct World {
     pub(super) processes: Vec<Process>,
     pub(super) weather: Weather,
     pub(super) backup: Option<Backup>,
+    /// The clock of gitwork's machine, and the operator's hours for changes.
+    pub(super) wall: Wall,
+    pub(super) hours: Hours,
+    /// Windows for changes matter in this world.
+    pub(super) has_hours: bool,
+    /// Commits have to be signed.
+    pub(super) signatures: bool,
+    /// The works of a cluster go and come back under their names.
+    pub(super) revolves: bool,
+    pub(super) neighbour: Option<Neighbour>,
+    /// What others have made on the clusters.
+    pub(super) foreign: BTreeSet<Object>,
     /// What the agents have acted on last.
     pub(super) stepped: BTreeMap<WorkKey, String>,
     /// The operator's own look at Git.
     pub(super) operator: SimulatedSource,
+    began: Instant,
     budgets: Budgets,
     crashed: Arc<Notify>,
     started: u64,
@@ -71,7 +88,17 @@ impl World {
         let mut random = fastrand::Rng::with_seed(seed);
         let (git, hub) = (Git::new(&id), SimulatedHub::new(&CLUSTERS, seed));
         let budgets = budgets(&mut random);
-        let checker = Checker::new(&hub, &git, budgets.clone(), traced);
+        let wall = Wall::new(random.i64(0..24));
+        let has_hours = random.u8(..4) == 0;
+        let hours = if has_hours { Hours::any(&mut random) } else { Hours::default() };
+        let (signatures, revolves) = (random.u8(..4) == 0, random.u8(..8) == 0);
+        if signatures {
+            git.ask_for_signatures();
+        }
+        let allowed = Allowed { budgets: budgets.clone(), hours, wall: wall.clone() };
+        let checker = Checker::new(&hub, &id, &git, allowed, traced);
+        checker.agents.lock().unwrap().slip = bug.and_then(Bug::slip);
+        let neighbour = (random.u8(..5) == 0).then(|| Neighbour::new(&checker, &mut random, &wall));
         let mut operator = git.source(&id, seed, None);
         operator.patient = false;
         let weather = weather(&mut random);
@@ -85,8 +112,16 @@ impl World {
             processes: Vec::new(),
             weather,
             backup: None,
+            wall,
+            hours,
+            has_hours,
+            signatures,
+            revolves,
+            neighbour,
+            foreign: BTreeSet::new(),
             stepped: BTreeMap::new(),
             operator,
+            began: Instant::now(),
             budgets,
             crashed: Arc::new(Notify::new()),
             started: 0,
@@ -96,9 +131,9 @@ impl World {
 
     /// Lives through the story, up to the first thing that must not be, and gives every step its dice.
     pub async fn live(&mut self, story: &mut Vec<Step>) -> Tally {
-        let began = Instant::now();
         self.first_commit();
         self.start();
+        self.start_neighbour();
         let mut lived = 0;
         for step in story.iter_mut() {
             let dice = step.dice.get_or_insert(self.random.get_seed());
@@ -115,7 +150,10 @@ impl World {
         }
         story.truncate(lived);
         self.processes.drain(..).for_each(Process::kill);
-        Tally { writes: self.checker.effects(), virtual_seconds: began.elapsed().as_secs() }
+        if let Some(process) = self.neighbour.take().and_then(|neighbour| neighbour.process) {
+            process.kill();
+        }
+        Tally { writes: self.checker.effects(), virtual_seconds: self.began.elapsed().as_secs() }
     }
 
     /// One more process.
@@ -130,11 +168,19 @@ impl World {
             budgets: &self.budgets,
             crashed: &self.crashed,
             weather: self.weather,
+            hours: self.hours,
+            wall: &self.wall,
             bug: self.bug,
             seed,
         };
         self.processes.push(Process::start(&setting));
         self.checker.trace(|| "a process starts".into());
+    }
+
+    /// The time on the clusters, which is right.
+    pub(super) fn cluster_time(&self) -> Timestamp {
+        let elapsed = SignedDuration::try_from(self.began.elapsed()).unwrap_or_default();
+        Timestamp::UNIX_EPOCH.saturating_add(elapsed).unwrap_or_default()
     }
 
     async fn pass_time(&mut self) {
@@ -163,7 +209,8 @@ impl World {
             self.processes.drain(..).for_each(Process::kill);
             self.start();
         }
-        if self.processes.iter().any(Process::has_ended) {
+        let neighbour = self.neighbour.as_ref().and_then(|neighbour| neighbour.process.as_ref());
+        if self.processes.iter().chain(neighbour).any(Process::has_ended) {
             self.checker.fail(|| "an engine came to its end by itself".into());
         }
     }

@@ -1,0 +1,159 @@
+//! A managed cluster in memory: objects with uid, resourceVersion and owners, as far as an agent sees them, and
+//! Kubernetes' garbage collector. It notes beside each object what nobody on the cluster is told, for the checkers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gitwork::agent::core::object::{Object, edit_metadata, list, meta};
+use gitwork::agent::core::owner::is_owned_by;
+use gitwork::core::manifest::Identity;
+use serde_json::{Value, json};
+
+use super::patch::merge_patch;
+
+/// An object with what the checkers know of it.
+#[derive(Debug, Clone)]
+pub struct Live {
+    pub object: Object,
+    /// The uids of the AppliedManifestWorks whose agent has applied this very object.
+    pub applied_by: BTreeSet<String>,
+    /// What was applied last says that it outlives its work.
+    pub stays: bool,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// 409: the name is taken.
+    Exists,
+    /// 409: it is not the version, or the object, that was asked for; or 404.
+    Stale,
+}
+
+#[derive(Debug, Default)]
+pub struct Cluster {
+    objects: BTreeMap<Identity, Live>,
+    revision: u64,
+}
+
+impl Live {
+    pub fn uid(&self) -> &str {
+        meta(&self.object, "uid")
+    }
+
+    pub fn is_owned_by(&self, applied: &str) -> bool {
+        is_owned_by(&self.object, applied)
+    }
+
+    fn owners(&self) -> impl Iterator<Item = &str> {
+        let all = list(&self.object, &["metadata", "ownerReferences"]);
+        all.iter().filter_map(|one| one["uid"].as_str())
+    }
+}
+
+impl Cluster {
+    pub fn get(&self, id: &Identity) -> Option<&Live> {
+        self.objects.get(id)
+    }
+
+    pub fn get_mut(&mut self, id: &Identity) -> Option<&mut Live> {
+        self.objects.get_mut(id)
+    }
+
+    pub fn objects(&self) -> impl Iterator<Item = (&Identity, &Live)> {
+        self.objects.iter()
+    }
+
+    fn set(&mut self, id: &Identity, uid: Option<String>, mut object: Object) {
+        self.revision += 1;
+        let revision = self.revision.to_string();
+        let uid = uid.unwrap_or_else(|| format!("object-{revision}"));
+        edit_metadata(&mut object, |metadata| {
+            metadata.insert("uid".into(), uid.clone().into());
+            metadata.insert("resourceVersion".into(), revision.into());
+        });
+        match self.objects.get_mut(id).filter(|live| live.uid() == uid) {
+            Some(live) => live.object = object,
+            None => {
+                let live = Live { object, applied_by: BTreeSet::new(), stays: false };
+                self.objects.insert(id.clone(), live);
+            }
+        }
+    }
+
+    /// POST.
+    pub fn create(&mut self, id: &Identity, object: Object) -> Result<(), Refused> {
+        if self.objects.contains_key(id) {
+            return Err(Refused::Exists);
+        }
+        self.set(id, None, object);
+        Ok(())
+    }
+
+    /// PUT, bound to the version that the object carries.
+    pub fn replace(&mut self, id: &Identity, object: Object) -> Result<(), Refused> {
+        let live = self.objects.get(id).ok_or(Refused::Stale)?;
+        let version = meta(&object, "resourceVersion");
+        let fits = version.is_empty() || version == meta(&live.object, "resourceVersion");
+        if !fits {
+            return Err(Refused::Stale);
+        }
+        let uid = live.uid().to_owned();
+        self.set(id, Some(uid), object);
+        Ok(())
+    }
+
+    /// A merge patch, bound to the uid and the version that it carries.
+    pub fn patch(&mut self, id: &Identity, patch: &Value) -> Result<(), Refused> {
+        let live = self.objects.get(id).ok_or(Refused::Stale)?;
+        for field in ["uid", "resourceVersion"] {
+            let bound = patch["metadata"][field].as_str();
+            if bound.is_some_and(|bound| bound != meta(&live.object, field)) {
+                return Err(Refused::Stale);
+            }
+        }
+        let uid = live.uid().to_owned();
+        let mut patched = Value::Object(live.object.clone());
+        merge_patch(&mut patched, patch);
+        if let Value::Object(object) = patched {
+            self.set(id, Some(uid), object);
+        }
+        Ok(())
+    }
+
+    /// DELETE. Nothing here has finalizers: it is gone at once.
+    pub fn delete(&mut self, id: &Identity) -> Option<Live> {
+        self.objects.remove(id)
+    }
+
+    /// Kubernetes' garbage collector: what has owners and none that is there goes. Gives what went.
+    pub fn collect_garbage(&mut self, applied: &BTreeSet<&str>) -> Vec<(Identity, Live)> {
+        let is_garbage = |live: &Live| {
+            let mut owners = live.owners().peekable();
+            owners.peek().is_some() && owners.all(|owner| !applied.contains(owner))
+        };
+        let garbage: Vec<Identity> = self
+            .objects
+            .iter()
+            .filter(|(_, live)| is_garbage(live))
+            .map(|(id, _)| id.clone())
+            .collect();
+        garbage.into_iter().filter_map(|id| Some((id.clone(), self.objects.remove(&id)?))).collect()
+    }
+
+    /// Somebody deletes the object and makes it anew from a copy, with its owners or without.
+    pub fn user_recreates(&mut self, id: &Identity, with_owners: bool) {
+        let Some(live) = self.objects.remove(id) else { return };
+        let mut object = live.object;
+        if !with_owners {
+            edit_metadata(&mut object, |metadata| {
+                metadata.remove("ownerReferences");
+            });
+        }
+        self.set(id, None, object);
+    }
+
+    /// Somebody edits the object's content.
+    pub fn user_edits(&mut self, id: &Identity, text: &str) {
+        let _absent = self.patch(id, &json!({"data": {"text": text}}));
+    }
+}
