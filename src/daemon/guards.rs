@@ -362,7 +362,7 @@ mod tests {
             let policy = policy(&mut guards, &desired(1), NOON);
             assert_eq!(policy.restored.is_some(), restored, "{known} {found:?} {has_works}");
             let plan = Plan::default();
-            let next = guards.record_to_write(&desired(1), &Observed::default(), &plan, true);
+            let next = guards.record_to_write(&desired(1), &BTreeSet::new(), &plan, true);
             assert_eq!(next.as_ref().is_some_and(|next| next.restored), restored, "{next:?}");
             assert!(next.is_none_or(|next| next.moves > known));
         }
