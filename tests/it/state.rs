@@ -135,6 +135,54 @@ fn a_name_that_is_taken_is_looked_at_now_and_then_until_it_is_free() {
     assert!(state.take_lookups(now + Duration::from_secs(3_600)).is_empty());
 }
 
+/// No watch of ours tells when the work of another is gone.
+#[test]
+fn a_name_that_another_gives_up_is_looked_at_until_it_is_free() {
+    let start = Instant::now();
+    let wanted = desired("x");
+    let key = key(&wanted);
+    let mut state = state(&wanted, Vec::new(), start);
+    let effects = due(&mut state, start);
+    let exists = HubError::Exists { key: "a/web".into() };
+    state.set_outcome(&failed(&key, &effects[0], exists), start, 1);
+    assert_eq!(state.take_lookups(start), vec![key.clone()]);
+    let going = observed(&wanted, |work| {
+        work["metadata"]["labels"] = json!({ "gitwork.dev/source": "another" });
+        work["metadata"]["annotations"] = json!({ "gitwork.dev/adopt": "fleet" });
+        work["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    });
+    state.set_looked_up(&key, Ok(Some(going)), start, 1);
+    assert!(due(&mut state, start).is_empty(), "it is still there");
+    let now = state.next_due().unwrap();
+    assert_eq!(state.take_lookups(now), vec![key.clone()]);
+    state.set_looked_up(&key, Ok(None), now, 1);
+    assert!(matches!(&due(&mut state, now)[..], [Effect::Create { .. }]));
+}
+
+#[test]
+fn a_late_answer_does_not_bring_back_what_is_gone() {
+    let now = Instant::now();
+    let wanted = desired("x");
+    let key = key(&wanted);
+    let edited = observed(&wanted, |work| work["spec"]["workload"] = json!({"manifests": []}));
+    let mut state = state(&wanted, vec![edited], now);
+    assert!(state.take_lookups(now).is_empty());
+    let effects = due(&mut state, now);
+    assert!(matches!(&effects[..], [Effect::Update { .. }]), "{effects:?}");
+    // It is written and deleted by somebody, and only then the answer to the write comes.
+    state.set_event(HubEvent::Gone(key.clone()));
+    let task = Task { key: key.clone(), effect: effects[0].clone(), commit: None };
+    let answer = || Ok(Some(observed(&wanted, |_| {})));
+    state.set_outcome(&Outcome { task, result: answer(), attempts: 1 }, now, 1);
+    assert_eq!(state.take_lookups(now), vec![key.clone()], "only the hub can tell");
+    // The same may happen to the look.
+    state.set_event(HubEvent::Gone(key.clone()));
+    state.set_looked_up(&key, Ok(Some(observed(&wanted, |_| {}))), now, 1);
+    assert_eq!(state.take_lookups(now), vec![key.clone()]);
+    state.set_looked_up(&key, Ok(None), now, 1);
+    assert!(matches!(&due(&mut state, now)[..], [Effect::Create { .. }]));
+}
+
 #[test]
 fn nothing_is_deleted_before_git_was_asked_for_its_last_word() {
     let now = Instant::now();

@@ -434,6 +434,11 @@ impl Checker {
         let Some(last) = dropped.iter().filter_map(|key| gone_at(key)).max() else {
             return Ok(());
         };
+        let made = state.owned_since.get(&(its_uid.to_owned(), self.source.to_string()));
+        if made.is_some_and(|made| *made > heads[last].at) {
+            // A process that still follows an older commit has made it, after Git had dropped it.
+            return Ok(());
+        }
         // What no commit before this one had was not dropped by it: a second process has read a newer one.
         let never = last == 0;
         let before = last.checked_sub(1).map(|index| &commits[heads[index].commit].wanted);
