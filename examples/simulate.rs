@@ -32,7 +32,7 @@ struct Args {
     /// The first of them
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Print what happens in the first seed
+    /// Print all that happens in the first seed
     #[arg(long)]
     trace: bool,
     /// Run with a planted bug, and say how many seeds it takes to find it; `all` for every one of them
@@ -67,16 +67,33 @@ fn main() -> ExitCode {
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Prints a row of the table of `docs/simulation.md` for each bug. Where all were found, the page has them with
+/// `GITWORK_UPDATE=1`.
 fn plant(name: &str, args: &Args) -> ExitCode {
-    let mut missed = false;
+    let mut rows = Vec::new();
     for bug in bugs::ALL.into_iter().filter(|bug| name == "all" || format!("{bug:?}") == name) {
-        match fleet::seeds_to_find(bug, args.from, args.seeds) {
-            Some((seeds, failure)) => println!("{bug:?}: {seeds} seeds: {}", failure.why),
-            None => {
-                println!("{bug:?}: not found in {} seeds", args.seeds);
-                missed = true;
-            }
+        let Some((seeds, failure)) = fleet::seeds_to_find(bug, args.from, args.seeds) else {
+            println!("{bug:?}: not found in {} seeds", args.seeds);
+            return ExitCode::FAILURE;
+        };
+        let least = fleet::shrunk(failure, Some(bug));
+        let row = format!("| `{bug:?}` | {} | {seeds} | {} |\n", bug.says(), least.actions());
+        print!("{row}");
+        if name != "all" {
+            println!("{}\n{}", least.why, least.trace.join("\n"));
         }
+        rows.push(row);
     }
-    if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if name == "all" && std::env::var_os("GITWORK_UPDATE").is_some() {
+        update_page(&rows.concat());
+    }
+    if rows.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn update_page(rows: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/simulation.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, table) = page.split_once("|---|---|---|---|\n").unwrap();
+    let after = table.find("\n\n").map_or("", |end| &table[end + 1..]);
+    std::fs::write(path, format!("{before}|---|---|---|---|\n{rows}{after}")).unwrap();
 }

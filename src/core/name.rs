@@ -190,12 +190,16 @@ pub type CommitId = ObjectId;
 impl ObjectId {
     /// Reads 40 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != 40 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
-        }
+        let digits: &[u8; 40] = text.as_bytes().try_into().ok()?;
         let mut bytes = [0; 20];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        for (index, digit) in digits.iter().enumerate() {
+            let value = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'f' => digit - b'a' + 10,
+                b'A'..=b'F' => digit - b'A' + 10,
+                _ => return None,
+            };
+            bytes[index / 2] = bytes[index / 2] << 4 | value;
         }
         Some(Self(bytes))
     }

@@ -32,19 +32,21 @@ impl RewindPolicy {
         [(Self::Hold, "hold"), (Self::Warn, "warn"), (Self::Follow, "follow")];
 }
 
-/// The commits that the hub says were applied, and that nobody has given up.
-pub fn applied(
-    source: &SourceId,
-    observed: &Observed,
-    record: Option<&Record>,
-) -> BTreeSet<CommitId> {
+/// The commits that the source's works on the hub name.
+pub fn named(source: &SourceId, observed: &Observed) -> BTreeSet<CommitId> {
     let ours = observed.works.values().filter(|work| work.is_ours(source));
     // One at a time: thousands of works name a few commits.
     let mut told: BTreeSet<&str> = BTreeSet::new();
     for commit in ours.filter_map(|work| work.commit.as_deref()) {
         told.insert(commit);
     }
-    let mut found: BTreeSet<CommitId> = told.into_iter().filter_map(CommitId::parse).collect();
+    told.into_iter().filter_map(CommitId::parse).collect()
+}
+
+/// The commits that the hub says were applied, and that nobody has given up: those that its works name, and the one of
+/// the record.
+pub fn applied(named: &BTreeSet<CommitId>, record: Option<&Record>) -> BTreeSet<CommitId> {
+    let mut found = named.clone();
     if let Some(record) = record {
         found.extend(record.commit);
         found.retain(|commit| !record.abandoned.contains(commit));
@@ -162,10 +164,10 @@ mod tests {
             let work = on_hub(name, owner, &of);
             observed.works.insert(work.key.clone(), work);
         }
-        assert_eq!(applied(&source(), &observed, None), commits(&[1, 2]));
+        assert_eq!(named(&source(), &observed), commits(&[1, 2]));
         let record =
             Record { commit: Some(commit(4)), abandoned: commits(&[1, 9]), ..Record::default() };
-        assert_eq!(applied(&source(), &observed, Some(&record)), commits(&[2, 4]));
+        assert_eq!(applied(&named(&source(), &observed), Some(&record)), commits(&[2, 4]));
     }
 
     #[test]

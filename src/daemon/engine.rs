@@ -339,7 +339,7 @@ impl Engine {
     /// A new process learns from the hub which commits were applied, before it judges what comes after them.
     fn may_fetch(&self) -> bool {
         let wants = self.source.as_ref().is_some_and(|source| source.wants_applied());
-        self.lead.may_fetch() && (!wants || self.state.applied().is_some())
+        self.lead.may_fetch() && (!wants || self.state.knows_hub())
     }
 
     fn begin_fetch(&mut self) -> Option<Fetch> {

@@ -12,7 +12,6 @@ use crate::core::approval::{Approval, Approvals, Rewind};
 use crate::core::desired::Desired;
 use crate::core::directives::Directives;
 use crate::core::name::CommitId;
-use crate::core::observed::Observed;
 use crate::core::plan::{Effect, Guard, Plan, Policy};
 use crate::core::record::{Course, Record};
 use crate::core::rewind::{self, Ancestry, RewindPolicy};
@@ -157,10 +156,10 @@ impl Guards {
         self.known_moves
     }
 
-    /// Commits to ask Git about before the next plan for this head.
-    pub fn to_ask(&self, desired: &Desired, observed: &Observed) -> BTreeSet<CommitId> {
+    /// Commits to ask Git about before the next plan for this head. `named`: those that the works on the hub name.
+    pub fn to_ask(&self, desired: &Desired, named: &BTreeSet<CommitId>) -> BTreeSet<CommitId> {
         let Some(head) = desired.commit else { return BTreeSet::new() };
-        let mut commits = rewind::applied(&desired.source, observed, self.recorded());
+        let mut commits = rewind::applied(named, self.recorded());
         let unreached = !self.ancestry.is_clear() && !self.ancestry.rewound(&commits).is_empty();
         // What an approval names is asked about only where there may be something to approve.
         if unreached {
@@ -192,7 +191,7 @@ impl Guards {
         &mut self,
         policy: &mut Policy,
         desired: &Desired,
-        observed: &Observed,
+        named: &BTreeSet<CommitId>,
         now: Timestamp,
         zone: &dyn Fn(&str) -> Option<TimeZone>,
     ) {
@@ -200,7 +199,7 @@ impl Guards {
         policy.suspensions =
             self.directives.as_ref().map(|said| said.suspensions.clone()).unwrap_or_default();
         self.apply_restore(policy, desired);
-        self.apply_rewind(policy, desired, observed);
+        self.apply_rewind(policy, desired, named);
         let repository = [Some(&desired.rules.windows), self.windows_before.as_ref()];
         let mut all: Vec<&ChangeWindows> = vec![&self.options.windows];
         all.extend(repository.into_iter().flatten());
@@ -218,11 +217,11 @@ impl Guards {
         policy.restored = held.then(|| Arc::new(Approval::Restored { source, moves }));
     }
 
-    fn apply_rewind(&mut self, policy: &mut Policy, desired: &Desired, observed: &Observed) {
+    fn apply_rewind(&mut self, policy: &mut Policy, desired: &Desired, named: &BTreeSet<CommitId>) {
         policy.held_rewind = None;
         self.left.clear();
         let Some(head) = desired.commit.filter(|_| !self.ancestry.is_clear()) else { return };
-        let applied = rewind::applied(&desired.source, observed, self.recorded());
+        let applied = rewind::applied(named, self.recorded());
         let left = self.ancestry.rewound(&applied);
         if left.is_empty() {
             return;
@@ -261,7 +260,7 @@ impl Guards {
     pub fn record_to_write(
         &self,
         desired: &Desired,
-        observed: &Observed,
+        named: &BTreeSet<CommitId>,
         plan: &Plan,
         free: bool,
     ) -> Option<Record> {
@@ -272,7 +271,7 @@ impl Guards {
             return Some(Record::after_restore(recorded, self.known_moves));
         }
         let gave_up = recorded.is_some_and(|record| !record.abandoned.is_empty());
-        let on_hub = gave_up.then(|| rewind::applied(&desired.source, observed, None));
+        let on_hub = gave_up.then_some(named);
         let effects = || plan.effects().map(|(_, effect)| effect);
         Record::next(
             recorded,
@@ -280,7 +279,7 @@ impl Guards {
                 head: desired.commit,
                 rules: desired.rules.clone(),
                 left: self.left.iter().take(limits::ABANDONED_MAX).copied().collect(),
-                on_hub: on_hub.as_ref(),
+                on_hub,
                 free,
                 removes: effects().any(|effect: &Effect| !effect.writes_content()),
                 writes: effects().next().is_some(),
@@ -332,7 +331,7 @@ mod tests {
     fn policy(guards: &mut Guards, desired: &Desired, now: &str) -> Policy {
         let mut policy = Policy::default();
         let now = now.parse().unwrap();
-        guards.apply(&mut policy, desired, &Observed::default(), now, &|_| None);
+        guards.apply(&mut policy, desired, &BTreeSet::new(), now, &|_| None);
         policy
     }
 
@@ -378,7 +377,7 @@ mod tests {
             let policy = policy(&mut guards, &desired(1), NOON);
             assert_eq!(policy.restored.is_some(), restored, "{known} {found:?} {has_works}");
             let plan = Plan::default();
-            let next = guards.record_to_write(&desired(1), &Observed::default(), &plan, true);
+            let next = guards.record_to_write(&desired(1), &BTreeSet::new(), &plan, true);
             assert_eq!(next.as_ref().is_some_and(|next| next.restored), restored, "{next:?}");
             assert!(next.is_none_or(|next| next.moves > known));
         }
@@ -411,7 +410,7 @@ mod tests {
             let record = Record { commit: Some(commit(9)), restored, ..Record::default() };
             guards.set_record(stored(record), true);
             let desired = desired(1);
-            let asked = guards.to_ask(&desired, &Observed::default());
+            let asked = guards.to_ask(&desired, &BTreeSet::new());
             assert_eq!(asked, [commit(9)].into());
             guards.learn(commit(1), &asked, &asked.clone());
             let policy = policy(&mut guards, &desired, NOON);

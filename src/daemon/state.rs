@@ -1,7 +1,7 @@
 //! What one source's engine knows, and what follows from it. No IO and no clock: time is passed in.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -31,6 +31,8 @@ pub struct State {
     desired: Option<Arc<Desired>>,
     /// What the hub has; `None` before the first complete list.
     observed: Option<Observed>,
+    /// The commits that its works name, since somebody has asked for them: thousands of works are to be looked at.
+    named: OnceLock<BTreeSet<CommitId>>,
     /// Git's last word on works that it no longer has, and whose it was asked for.
     departed: Departed,
     asked: BTreeSet<WorkKey>,
@@ -77,6 +79,7 @@ impl State {
             guards: Guards::new(options, known_moves),
             desired: None,
             observed: None,
+            named: OnceLock::new(),
             departed: Departed::new(),
             asked: BTreeSet::new(),
             start: now,
@@ -98,8 +101,18 @@ impl State {
 
     /// The commits that the hub says were applied; `None` before it is known what the hub has.
     pub fn applied(&self) -> Option<BTreeSet<CommitId>> {
+        Some(rewind::applied(self.named()?, self.guards.recorded()))
+    }
+
+    /// The commits that the works on the hub name.
+    fn named(&self) -> Option<&BTreeSet<CommitId>> {
         let observed = self.observed.as_ref()?;
-        Some(rewind::applied(&self.source, observed, self.guards.recorded()))
+        Some(self.named.get_or_init(|| rewind::named(&self.source, observed)))
+    }
+
+    /// The hub has told once which works it has.
+    pub fn knows_hub(&self) -> bool {
+        self.observed.is_some()
     }
 
     /// Both sides are known, so that there is something to plan.
@@ -153,6 +166,7 @@ impl State {
             // The list came after a time of which nothing is known: the hub may be another one now, or an older one.
             self.guards.ask_record_again(None);
         }
+        self.named.take();
         let observed = self.observed.get_or_insert_default();
         let listed: BTreeSet<&WorkKey> = works.iter().map(|work| &work.key).collect();
         let known = observed.works.values().filter(|work| work.is_ours(&self.source));
@@ -162,6 +176,7 @@ impl State {
     }
 
     fn set_work(&mut self, work: ObservedWork) {
+        self.named.take();
         let Some(observed) = &mut self.observed else { return };
         let waited_for = self.asked.contains(&work.key);
         let before = observed.works.get(&work.key);
@@ -170,6 +185,7 @@ impl State {
     }
 
     fn set_gone(&mut self, key: &WorkKey) {
+        self.named.take();
         if let Some(observed) = &mut self.observed {
             observed.gone(&self.source, key);
             self.gone.insert(key.clone());
@@ -186,6 +202,7 @@ impl State {
         seed: u64,
     ) {
         self.lookups.remove(key);
+        self.named.take();
         self.dirty = true;
         match looked_up {
             Ok(Some(_)) if self.gone.contains(key) => drop(self.lookups.insert(key.clone())),
@@ -223,6 +240,7 @@ impl State {
     /// Takes over what became of an effect.
     pub fn set_outcome(&mut self, outcome: &Outcome, now: Instant, seed: u64) {
         let (key, effect) = (&outcome.task.key, &outcome.task.effect);
+        self.named.take();
         self.dirty = true;
         let setback = match &outcome.result {
             Ok(answer) => {
@@ -448,8 +466,7 @@ impl State {
 
     /// Commits that Git has to be asked about before the next plan; `None` while not both sides are known.
     fn unknown_ancestry(&self) -> Option<BTreeSet<CommitId>> {
-        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
-        Some(self.guards.to_ask(desired, observed))
+        Some(self.guards.to_ask(self.desired.as_ref()?, self.named()?))
     }
 
     /// Whether Git has answered all that has to be known of the head.
@@ -469,17 +486,17 @@ impl State {
 
     /// Has the guards look at the time, and at all that is known by now.
     pub fn set_time(&mut self, now: Timestamp, zone: &dyn Fn(&str) -> Option<TimeZone>) {
-        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return };
+        let (Some(desired), Some(named)) = (&self.desired, self.named().cloned()) else { return };
         let before = self.policy.closed.is_some();
-        self.guards.apply(&mut self.policy, desired, observed, now, zone);
+        self.guards.apply(&mut self.policy, desired, &named, now, zone);
         self.dirty |= before != self.policy.closed.is_some();
     }
 
     /// The record to write before the plan is carried out.
     pub fn record_to_write(&self, plan: &Plan) -> Option<Record> {
-        let (desired, observed) = (self.desired.as_ref()?, self.observed.as_ref()?);
+        let (desired, named) = (self.desired.as_ref()?, self.named()?);
         let free = Guards::leaves_nothing_held(&self.policy, desired, plan);
-        self.guards.record_to_write(desired, observed, plan, free)
+        self.guards.record_to_write(desired, named, plan, free)
     }
 
     /// The steps of a plan that are to be done now: not those that failed just before.

@@ -10,7 +10,7 @@ use gitwork::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, 
 use gitwork::core::tenancy::Tenancy;
 
 /// Trees and blobs by id; equal content has equal ids, as in Git.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct MemoryObjects {
     trees: BTreeMap<ObjectId, Arc<Tree>>,
     blobs: BTreeMap<ObjectId, Arc<[u8]>>,
@@ -52,20 +52,31 @@ impl MemoryObjects {
                 File::Link(target) => (EntryKind::Symlink, target.clone().into_bytes()),
                 File::Submodule => (EntryKind::Gitlink, Vec::new()),
             };
-            let id = id("blob", &bytes);
-            self.blobs.insert(id, bytes.into());
+            let id = self.add_blob(bytes);
             here.insert(path.clone(), Entry { kind, id });
         }
         for (folder, files) in below {
             let id = self.add(&files);
             here.insert(folder, Entry { kind: EntryKind::Tree, id });
         }
-        let text: String = here
-            .iter()
-            .map(|(name, entry)| format!("{name}\0{:?}{}\n", entry.kind, entry.id))
-            .collect();
-        let id = id("tree", text.as_bytes());
-        self.trees.insert(id, Arc::new(here));
+        self.add_tree(here)
+    }
+
+    pub fn add_blob(&mut self, bytes: Vec<u8>) -> ObjectId {
+        let id = id("blob", &bytes);
+        self.blobs.insert(id, bytes.into());
+        id
+    }
+
+    pub fn add_tree(&mut self, tree: Tree) -> ObjectId {
+        let mut bytes = Vec::new();
+        for (name, entry) in &tree {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(&[0, entry.kind as u8]);
+            bytes.extend_from_slice(&entry.id.0);
+        }
+        let id = id("tree", &bytes);
+        self.trees.insert(id, Arc::new(tree));
         id
     }
 

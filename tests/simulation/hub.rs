@@ -38,7 +38,7 @@ pub struct Faults {
 }
 
 /// ManifestWorks and records.
-pub type Backup = (BTreeMap<WorkKey, Value>, BTreeMap<SourceId, (Record, u64)>);
+pub type Backup = (BTreeMap<WorkKey, Arc<Value>>, BTreeMap<SourceId, (Record, u64)>);
 
 /// Shared by all its users; cloning it gives another hand on the same hub.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ pub struct SimulatedHub {
 
 pub(super) struct State {
     clusters: BTreeSet<ClusterName>,
-    pub(super) works: BTreeMap<WorkKey, Value>,
+    works: BTreeMap<WorkKey, Arc<Value>>,
     /// What was read off each of them: it takes long, and every resourceVersion stands for one content.
     read: BTreeMap<WorkKey, ObservedWork>,
     /// etcd's revision: the source of resourceVersions and uids.
@@ -106,11 +106,12 @@ impl SimulatedHub {
 
     /// All raw objects.
     pub fn objects(&self) -> BTreeMap<WorkKey, Value> {
-        self.lock().works.clone()
+        let state = self.lock();
+        state.works.iter().map(|(key, work)| (key.clone(), Value::clone(work))).collect()
     }
 
     /// One raw object.
-    pub fn object(&self, key: &WorkKey) -> Option<Value> {
+    pub fn object(&self, key: &WorkKey) -> Option<Arc<Value>> {
         self.lock().works.get(key).cloned()
     }
 
@@ -182,11 +183,11 @@ impl SimulatedHub {
         let text =
             |pointer: &str| work.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let key = super::key(text("/metadata/namespace"), text("/metadata/name"));
-        self.lock().create(&key, work)
+        self.lock().create(&key, work).map(|work| Value::clone(&work))
     }
 
     /// Somebody else's merge patch of anything but the status.
-    pub fn user_patches(&self, key: &WorkKey, patch: &Value) -> Result<Option<Value>, HubError> {
+    pub fn user_patches(&self, key: &WorkKey, patch: &Value) -> Stored {
         self.lock().modify(key, |work| {
             let status = work.get("status").cloned();
             merge_patch(work, patch);
@@ -196,7 +197,7 @@ impl SimulatedHub {
     }
 
     /// A merge patch of the status.
-    pub fn patch_status(&self, key: &WorkKey, patch: &Value) -> Result<Option<Value>, HubError> {
+    pub fn patch_status(&self, key: &WorkKey, patch: &Value) -> Stored {
         let status = patch.get("status").cloned().unwrap_or_default();
         self.lock().modify(key, |work| {
             merge_patch(&mut work["status"], &status);
@@ -251,6 +252,9 @@ impl SimulatedHub {
 
 type Answer = Result<Option<ObservedWork>, HubError>;
 
+/// An object as it stands after a write; `None` where it is gone.
+type Stored = Result<Option<Arc<Value>>, HubError>;
+
 fn unavailable(message: &str) -> HubError {
     HubError::Unavailable { message: message.into(), retry_after_seconds: None }
 }
@@ -265,7 +269,7 @@ impl State {
         if self.strikes(percent) { Err(unavailable("the hub is away")) } else { Ok(()) }
     }
 
-    fn create(&mut self, key: &WorkKey, mut work: Value) -> Result<Value, HubError> {
+    fn create(&mut self, key: &WorkKey, mut work: Value) -> Result<Arc<Value>, HubError> {
         if !self.clusters.contains(&key.cluster) {
             return Err(HubError::NoNamespace { cluster: key.cluster.to_string() });
         }
@@ -276,7 +280,7 @@ impl State {
         work["metadata"]["uid"] = format!("uid-{}", self.revision + 1).into();
         work["metadata"]["generation"] = 1.into();
         work["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
-        self.admit(key, &mut work)?;
+        self.admit(key, &mut work, None)?;
         Ok(self.store(key, work))
     }
 
@@ -285,10 +289,10 @@ impl State {
         &mut self,
         key: &WorkKey,
         change: impl FnOnce(&mut Value) -> Result<(), HubError>,
-    ) -> Result<Option<Value>, HubError> {
+    ) -> Stored {
         let stale = || HubError::Stale { key: key.to_string() };
         let old = self.works.get(key).ok_or_else(stale)?.clone();
-        let mut new = old.clone();
+        let mut new = Value::clone(&old);
         change(&mut new)?;
         if new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] {
             return Err(stale());
@@ -296,8 +300,8 @@ impl State {
         for fixed in ["uid", "generation", "creationTimestamp", "deletionTimestamp"] {
             put_or_remove(&mut new["metadata"], fixed, old["metadata"].get(fixed).cloned());
         }
-        self.admit(key, &mut new)?;
-        if new == old {
+        self.admit(key, &mut new, Some(&old))?;
+        if new == *old {
             return Ok(Some(old));
         }
         if is_deleting(&new) && !has_finalizers(&new) {
@@ -310,11 +314,7 @@ impl State {
         Ok(Some(self.store(key, new)))
     }
 
-    fn delete(
-        &mut self,
-        key: &WorkKey,
-        precondition: Option<(&str, &str)>,
-    ) -> Result<Option<Value>, HubError> {
+    fn delete(&mut self, key: &WorkKey, precondition: Option<(&str, &str)>) -> Stored {
         let stale = || HubError::Stale { key: key.to_string() };
         let Some(old) = self.works.get(key).cloned() else {
             return if precondition.is_some() { Ok(None) } else { Err(stale()) };
@@ -332,14 +332,34 @@ impl State {
         if is_deleting(&old) {
             return Ok(Some(old));
         }
-        let mut new = old.clone();
+        let mut new = Value::clone(&old);
         new["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         new["metadata"]["generation"] = (generation(&old) + 1).into();
         Ok(Some(self.store(key, new)))
     }
 
     /// What the API server does to an object before it stores it.
-    fn admit(&self, key: &WorkKey, work: &mut Value) -> Result<(), HubError> {
+    fn admit(&self, key: &WorkKey, work: &mut Value, old: Option<&Value>) -> Result<(), HubError> {
+        // What was admitted once is admitted again as it is, unless the CRD has changed since.
+        let known = old.is_some_and(|old| old["spec"] == work["spec"]);
+        if !known || !self.unknown_fields.is_empty() {
+            self.admit_spec(key, work)?;
+        }
+        for map in ["labels", "annotations", "finalizers"] {
+            let empty = match &work["metadata"][map] {
+                Value::Object(fields) => fields.is_empty(),
+                Value::Array(items) => items.is_empty(),
+                other => other.is_null(),
+            };
+            if empty {
+                put_or_remove(&mut work["metadata"], map, None);
+            }
+        }
+        put_or_remove_null(work, "status");
+        Ok(())
+    }
+
+    fn admit_spec(&self, key: &WorkKey, work: &mut Value) -> Result<(), HubError> {
         let policy = work.pointer("/spec/deleteOption/propagationPolicy").and_then(Value::as_str);
         if policy.is_some_and(|p| !["Foreground", "Orphan", "SelectivelyOrphan"].contains(&p)) {
             let message = "spec.deleteOption.propagationPolicy: Unsupported value".into();
@@ -357,26 +377,16 @@ impl State {
                 metadata.retain(|_, field| !empty.contains(field));
             }
         }
-        for map in ["labels", "annotations", "finalizers"] {
-            let empty = match &work["metadata"][map] {
-                Value::Object(fields) => fields.is_empty(),
-                Value::Array(items) => items.is_empty(),
-                other => other.is_null(),
-            };
-            if empty {
-                put_or_remove(&mut work["metadata"], map, None);
-            }
-        }
-        put_or_remove_null(work, "status");
         Ok(())
     }
 
-    fn store(&mut self, key: &WorkKey, mut work: Value) -> Value {
+    fn store(&mut self, key: &WorkKey, mut work: Value) -> Arc<Value> {
         self.revision += 1;
         self.writes += 1;
         work["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        let work = Arc::new(work);
         let old = self.works.insert(key.clone(), work.clone());
-        self.tell(key, old.as_ref());
+        self.tell(key, old.as_deref());
         work
     }
 
@@ -384,7 +394,7 @@ impl State {
         self.revision += 1;
         self.writes += 1;
         let old = self.works.remove(key);
-        self.tell(key, old.as_ref());
+        self.tell(key, old.as_deref());
     }
 
     fn tell(&mut self, key: &WorkKey, old: Option<&Value>) {
@@ -415,7 +425,7 @@ impl State {
         if let Some(read) = self.read.get(key).filter(|read| *version == *read.resource_version) {
             return Some(read.clone());
         }
-        let read = ObservedWork::from_manifest_work(work.clone()).unwrap();
+        let read = ObservedWork::from_manifest_work(Value::clone(work)).unwrap();
         self.read.insert(key.clone(), read.clone());
         Some(read)
     }

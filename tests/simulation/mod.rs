@@ -40,10 +40,14 @@ impl Fixture for InMemory {
         Box::pin(async move { self.0.user_creates(work).unwrap() })
     }
     fn patch<'a>(&'a self, key: &'a WorkKey, patch: Value) -> BoxFuture<'a, Value> {
-        Box::pin(async move { self.0.user_patches(key, &patch).unwrap().unwrap_or_default() })
+        Box::pin(async move {
+            self.0.user_patches(key, &patch).unwrap().as_deref().cloned().unwrap_or_default()
+        })
     }
     fn patch_status<'a>(&'a self, key: &'a WorkKey, patch: Value) -> BoxFuture<'a, Value> {
-        Box::pin(async move { self.0.patch_status(key, &patch).unwrap().unwrap_or_default() })
+        Box::pin(async move {
+            self.0.patch_status(key, &patch).unwrap().as_deref().cloned().unwrap_or_default()
+        })
     }
     fn delete<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, ()> {
         Box::pin(async move { self.0.user_deletes(key).unwrap() })

@@ -373,5 +373,5 @@ async fn a_plan_of_yesterday_does_no_harm() {
     let taken = world.hub.user_patches(&web(), &taken).unwrap().unwrap();
     let plan = world.pass().await;
     assert!(plan.steps.iter().any(|s| s.key == web() && s.action() == Action::Delete), "{plan:?}");
-    assert_eq!(world.hub.objects()[&web()], taken);
+    assert_eq!(world.hub.objects()[&web()], *taken);
 }

@@ -30,7 +30,7 @@ pub const WORKS: [&str; 3] = ["api", "db", "web"];
 pub const SOURCE: &str = "fleet";
 
 /// One work folder.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct GitWork {
     pub text: String,
     pub objects: Vec<&'static str>,

@@ -84,12 +84,11 @@ fn prune(work: &Value) -> bool {
 }
 
 /// What of an object gitwork writes, and is no mere record of the write.
-fn content(work: &Value) -> (Value, Value, Value) {
-    let mut annotations = work["metadata"]["annotations"].clone();
-    if let Some(annotations) = annotations.as_object_mut() {
-        annotations.retain(|name, _| name != ANNOTATION_COMMIT && name != ANNOTATION_HASH);
-    }
-    (work["spec"].clone(), work["metadata"]["labels"].clone(), annotations)
+fn content(work: &Value) -> (&Value, &Value, Vec<(&String, &Value)>) {
+    let annotations = work["metadata"]["annotations"].as_object().into_iter().flatten();
+    let annotations =
+        annotations.filter(|(name, _)| *name != ANNOTATION_COMMIT && *name != ANNOTATION_HASH);
+    (&work["spec"], &work["metadata"]["labels"], annotations.collect())
 }
 
 /// Git's last words on a work: one where its files could be read, else the hub's own word may stand too.
@@ -233,7 +232,7 @@ impl Checker {
         }
         self.lock().effects += 1;
         let after = self.hub.object(key);
-        let judged = self.judge(key, effect, commit, before, after.as_ref(), reads);
+        let judged = self.judge(key, effect, commit, before, after.as_deref(), reads);
         if let Err(why) = judged {
             self.fail(|| format!("{} of {key}: {why}", effect.name()));
         }
@@ -568,7 +567,7 @@ fn wanted(
 
 /// How a work on the hub is not as Git wants it.
 pub fn differs(key: &WorkKey, work: &GitWork, on_hub: &Value) -> Option<String> {
-    if on_hub["spec"]["workload"]["manifests"] != json!(manifests(key, work)) {
+    if on_hub["spec"]["workload"]["manifests"] != Value::Array(manifests(key, work)) {
         return Some(format!("other manifests than {}", on_hub["spec"]["workload"]));
     }
     if DeleteOption::from_value(&on_hub["spec"]["deleteOption"]) != work.delete_option {

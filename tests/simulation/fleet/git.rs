@@ -1,5 +1,6 @@
 //! A repository in memory: commits with real files, which the real renderer reads, and what they are meant to say.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,9 +11,9 @@ use gitwork::core::config::Budgets;
 use gitwork::core::departed::{self, Removal};
 use gitwork::core::desired::{Desired, Renderer};
 use gitwork::core::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
-use gitwork::core::plan::Departed;
+use gitwork::core::plan::{Departed, LastStood};
 use gitwork::core::signature::judge::Refusal;
-use gitwork::core::snapshot::{ObjectError, Objects, Snapshot};
+use gitwork::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use gitwork::core::work::DeleteOption;
 use gitwork::daemon::reader::SourceReader;
 use gitwork::source::{Read, ReadError, Spent};
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 
 use super::bugs::Bug;
 use super::wall::Hours;
-use crate::memory::{File, MemoryObjects};
+use crate::memory::MemoryObjects;
 use crate::simulation::key;
 use crate::simulation::world::{CLUSTERS, GitWork, WORKS, folder, manifest};
 
@@ -51,6 +52,15 @@ pub struct Commit {
     desired: Option<Arc<Desired>>,
 }
 
+/// A stored work folder, and what it was made of.
+#[derive(Clone)]
+struct Folder {
+    work: GitWork,
+    broken: bool,
+    huge: bool,
+    tree: ObjectId,
+}
+
 /// A state of the branch.
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
@@ -62,6 +72,10 @@ struct State {
     /// One for all who read: it is pure, and it is what costs most.
     renderer: Renderer,
     objects: MemoryObjects,
+    /// The folder of each work as it was stored last: most commits change few of them.
+    folders: BTreeMap<WorkKey, Folder>,
+    /// Git's last words, by the commit that had the work last and the one that removed it.
+    last_words: BTreeMap<(usize, usize, WorkKey), Option<LastStood>>,
     commits: Vec<Commit>,
     heads: Vec<Head>,
     /// The server does not answer.
@@ -119,35 +133,25 @@ impl Wanted {
         Self { works: keys.map(|key| (key, GitWork::default())).collect(), ..Self::default() }
     }
 
-    fn files(&self) -> BTreeMap<String, File> {
-        let mut files = BTreeMap::new();
-        let mut add = |path: String, text: &str| drop(files.insert(path, File::from(text)));
-        let source = if self.broken_source { "budgets: [".into() } else { source_file(self) };
-        add("gitwork.yaml".into(), &source);
-        add("clusters/README.md".into(), "The fleet.");
-        for (key, work) in &self.works {
-            let folder = folder(key);
-            for (name, manifest) in work.objects.iter().zip(manifests(key, work)) {
-                let mut text = manifest.to_string();
-                if self.broken.contains(key) {
-                    text.pop();
-                } else if self.huge.contains(key) {
-                    let filler = "x".repeat(620 * 1024 / work.objects.len());
-                    text = manifest.to_string().replace(&work.text, &filler);
-                }
-                add(format!("{folder}/{name}.json"), &text);
+    /// The files of one work.
+    fn work_files(&self, key: &WorkKey, work: &GitWork) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        for (name, manifest) in work.objects.iter().zip(manifests(key, work)) {
+            let mut text = manifest.to_string();
+            if self.broken.contains(key) {
+                text.pop();
+            } else if self.huge.contains(key) {
+                let filler = "x".repeat(620 * 1024 / work.objects.len());
+                text = text.replace(&work.text, &filler);
             }
-            if let Some(text) = work_file(work) {
-                add(format!("{folder}/work.yaml"), &text);
-            }
+            files.push((format!("{name}.json"), text));
         }
-        for cluster in &self.broken_clusters {
-            add(format!("clusters/{cluster}/cluster.yaml"), "labels: [");
-        }
-        for approval in &self.approved {
-            add(format!("approvals/{}", approval.hash()), &approval.text());
-        }
+        files.extend(work_file(work).map(|text| ("work.yaml".into(), text)));
         files
+    }
+
+    fn source_file(&self) -> String {
+        if self.broken_source { "budgets: [".into() } else { source_file(self) }
     }
 
     /// Whether it cannot be told what the commit says of a work.
@@ -178,11 +182,33 @@ fn commit_id(number: usize) -> CommitId {
     id
 }
 
+thread_local! {
+    /// For each source, a repository with what every world begins with, stored and rendered.
+    static WARM: RefCell<BTreeMap<SourceId, Git>> = const { RefCell::new(BTreeMap::new()) };
+}
+
 impl Git {
-    pub fn new(renderer: Renderer) -> Self {
+    /// An empty repository.
+    pub fn new(id: &SourceId) -> Self {
+        WARM.with_borrow_mut(|warm| {
+            let warm = warm.entry(id.clone()).or_insert_with(|| {
+                let empty =
+                    Self::on(Renderer::new(id.clone()), Default::default(), BTreeMap::new());
+                empty.push(Wanted::all());
+                empty.source(id, 0, None).look().unwrap();
+                empty
+            });
+            let warm = warm.lock();
+            Self::on(warm.renderer.clone(), warm.objects.clone(), warm.folders.clone())
+        })
+    }
+
+    fn on(renderer: Renderer, objects: MemoryObjects, folders: BTreeMap<WorkKey, Folder>) -> Self {
         let state = State {
             renderer,
-            objects: MemoryObjects::default(),
+            objects,
+            folders,
+            last_words: BTreeMap::new(),
             commits: Vec::new(),
             heads: Vec::new(),
             away: false,
@@ -216,7 +242,7 @@ impl Git {
     pub fn commit(&self, wanted: Wanted, signed: bool) {
         let mut state = self.lock();
         let parent = state.heads.last().map(|head| head.commit);
-        let root = state.objects.add(&wanted.files());
+        let root = state.add(&wanted);
         let id = commit_id(state.commits.len());
         state.commits.push(Commit { id, parent, signed, wanted, root, desired: None });
         let commit = state.commits.len() - 1;
@@ -270,14 +296,91 @@ impl Git {
             bug,
         }
     }
+}
 
-    /// The renderer with all that it has seen.
-    pub fn renderer(&self) -> Renderer {
-        self.lock().renderer.clone()
-    }
+fn blob(objects: &mut MemoryObjects, text: impl Into<Vec<u8>>) -> Entry {
+    Entry { kind: EntryKind::Blob, id: objects.add_blob(text.into()) }
+}
+
+fn tree(objects: &mut MemoryObjects, tree: Tree) -> Entry {
+    Entry { kind: EntryKind::Tree, id: objects.add_tree(tree) }
 }
 
 impl State {
+    /// Stores the files of a commit.
+    fn add(&mut self, wanted: &Wanted) -> ObjectId {
+        let mut clusters: BTreeMap<&str, Tree> = BTreeMap::new();
+        for (key, work) in &wanted.works {
+            let entry = Entry { kind: EntryKind::Tree, id: self.folder(wanted, key, work) };
+            clusters.entry(key.cluster.as_str()).or_default().insert(key.work.to_string(), entry);
+        }
+        let objects = &mut self.objects;
+        for cluster in &wanted.broken_clusters {
+            let file = blob(objects, "labels: [");
+            let cluster = clusters.entry(cluster.as_str()).or_default();
+            cluster.insert("cluster.yaml".into(), file);
+        }
+        let mut all: Tree = clusters
+            .into_iter()
+            .map(|(name, cluster)| (name.to_owned(), tree(objects, cluster)))
+            .collect();
+        all.insert("README.md".into(), blob(objects, "The fleet."));
+        let mut top = Tree::new();
+        top.insert("gitwork.yaml".into(), blob(objects, wanted.source_file()));
+        top.insert("clusters".into(), tree(objects, all));
+        if !wanted.approved.is_empty() {
+            let approvals = wanted
+                .approved
+                .iter()
+                .map(|approval| (approval.hash().to_string(), blob(objects, approval.text())));
+            let approvals: Tree = approvals.collect();
+            top.insert("approvals".into(), tree(objects, approvals));
+        }
+        objects.add_tree(top)
+    }
+
+    fn folder(&mut self, wanted: &Wanted, key: &WorkKey, work: &GitWork) -> ObjectId {
+        let (broken, huge) = (wanted.broken.contains(key), wanted.huge.contains(key));
+        let same = |folder: &&Folder| {
+            folder.work == *work && folder.broken == broken && folder.huge == huge
+        };
+        if let Some(folder) = self.folders.get(key).filter(same) {
+            return folder.tree;
+        }
+        let mut entries = Tree::new();
+        for (name, text) in wanted.work_files(key, work) {
+            entries.insert(name, blob(&mut self.objects, text));
+        }
+        let tree = self.objects.add_tree(entries);
+        self.folders.insert(key.clone(), Folder { work: work.clone(), broken, huge, tree });
+        tree
+    }
+
+    /// Git's last word on a work that a commit removed, as gitwork reads it.
+    fn last_stood(
+        &mut self,
+        id: &SourceId,
+        key: &WorkKey,
+        folder: &RepoPath,
+        (last_in, removed_by): (usize, usize),
+    ) -> Result<Option<LastStood>, ObjectError> {
+        let asked = (last_in, removed_by, key.clone());
+        if let Some(word) = self.last_words.get(&asked) {
+            return Ok(word.clone());
+        }
+        let removal = Removal {
+            key,
+            folder,
+            removed_by: self.commits[removed_by].id,
+            before: self.commits[last_in].root,
+            after: Some(self.commits[removed_by].root),
+            objects: &self.objects as &dyn Objects,
+        };
+        let word = departed::last_stood(id, &removal)?;
+        self.last_words.insert(asked, word.clone());
+        Ok(word)
+    }
+
     /// The newest commit of the branch that may be applied, and why that is not its head: what verification answers.
     fn verify(&mut self, head: usize) -> (usize, Option<Arc<Refusal>>) {
         if !self.signatures {
@@ -406,7 +509,8 @@ pub fn removal(commits: &[Commit], head: usize, key: &WorkKey) -> Option<(usize,
 }
 
 pub fn number(commits: &[Commit], id: CommitId) -> Option<usize> {
-    commits.iter().position(|commit| commit.id == id)
+    let number = u64::from_be_bytes(id.0[..8].try_into().ok()?).checked_sub(1)? as usize;
+    commits.get(number).filter(|commit| commit.id == id).map(|_| number)
 }
 
 impl SourceReader for SimulatedSource {
@@ -424,7 +528,7 @@ impl SourceReader for SimulatedSource {
         candidates: &[(WorkKey, Option<RepoPath>)],
         _cancel: &AtomicBool,
     ) -> Result<Departed, ReadError> {
-        let state = self.git.lock();
+        let mut state = self.git.lock();
         let Some(head) = desired.commit.and_then(|id| number(&state.commits, id)) else {
             return Ok(Departed::new());
         };
@@ -437,16 +541,8 @@ impl SourceReader for SimulatedSource {
         let mut found = Departed::new();
         for (key, path) in candidates {
             let Some(path) = path.as_ref().filter(|path| **path == folder(key)) else { continue };
-            let Some((last_in, removed_by)) = removal(&state.commits, head, key) else { continue };
-            let removal = Removal {
-                key,
-                folder: path,
-                removed_by: state.commits[removed_by].id,
-                before: state.commits[last_in].root,
-                after: Some(state.commits[removed_by].root),
-                objects: &state.objects as &dyn Objects,
-            };
-            if let Some(word) = departed::last_stood(&self.id, &removal)? {
+            let Some(removal) = removal(&state.commits, head, key) else { continue };
+            if let Some(word) = state.last_stood(&self.id, key, path, removal)? {
                 found.insert(key.clone(), word);
             }
         }

@@ -187,7 +187,7 @@ impl Line {
             };
             let _unchanged = self.hub.user_patches(key, &patch);
         }
-        self.checker.wrote(key, &effect, commit, before.as_ref(), &answer, &self.reads);
+        self.checker.wrote(key, &effect, commit, before.as_deref(), &answer, &self.reads);
         answer
     }
 

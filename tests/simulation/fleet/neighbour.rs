@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use gitwork::core::config::Budgets;
-use gitwork::core::desired::Renderer;
 use gitwork::core::name::{SourceId, WorkKey};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -32,7 +31,7 @@ pub struct Neighbour {
 impl Neighbour {
     pub fn new(checker: &Checker, random: &mut fastrand::Rng, wall: &Wall) -> Self {
         let id = SourceId::parse("neighbour").unwrap();
-        let git = Git::new(Renderer::new(id.clone()));
+        let git = Git::new(&id);
         let (budgets, hours) = (Budgets::default(), Hours::default());
         let allowed = Allowed { budgets, hours, wall: wall.clone() };
         let checker = checker.of_neighbour(&id, &git, allowed);

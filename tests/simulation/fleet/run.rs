@@ -1,12 +1,10 @@
 //! One world from its seed: what is in it, and how its time goes by.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork::core::config::Budgets;
-use gitwork::core::desired::Renderer;
 use gitwork::core::name::{SourceId, WorkKey};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
@@ -15,17 +13,15 @@ use tokio::time::{Instant, sleep};
 use super::Tally;
 use super::bugs::Bug;
 use super::check::{Allowed, Checker};
-use super::git::{Git, SimulatedSource, Wanted};
+use super::git::{Git, SimulatedSource};
 use super::line::Weather;
 use super::neighbour::Neighbour;
 use super::process::{Process, Setting};
+use super::story::{Deed, Step};
 use super::wall::{Hours, Wall};
 use crate::simulation::agents::Object;
 use crate::simulation::hub::{Backup, SimulatedHub};
 use crate::simulation::world::{CLUSTERS, SOURCE};
-
-/// How much happens before the faults stop.
-const ACTIONS: u64 = 14;
 
 pub struct World {
     pub(super) id: SourceId,
@@ -86,28 +82,11 @@ fn budgets(random: &mut fastrand::Rng) -> Budgets {
     }
 }
 
-thread_local! {
-    /// It has rendered what every world begins with: rendering is what costs most.
-    static WARM: RefCell<Option<Renderer>> = const { RefCell::new(None) };
-}
-
-fn warm_renderer(id: &SourceId) -> Renderer {
-    WARM.with_borrow_mut(|warm| {
-        let renderer = warm.get_or_insert_with(|| {
-            let git = Git::new(Renderer::new(id.clone()));
-            git.push(Wanted::all());
-            git.source(id, 0, None).look().unwrap();
-            git.renderer()
-        });
-        renderer.clone()
-    })
-}
-
 impl World {
     pub fn new(seed: u64, bug: Option<Bug>, traced: bool) -> Self {
         let id = SourceId::parse(SOURCE).unwrap();
         let mut random = fastrand::Rng::with_seed(seed);
-        let (git, hub) = (Git::new(warm_renderer(&id)), SimulatedHub::new(&CLUSTERS, seed));
+        let (git, hub) = (Git::new(&id), SimulatedHub::new(&CLUSTERS, seed));
         let budgets = budgets(&mut random);
         let wall = Wall::new(random.i64(0..24));
         let has_hours = random.u8(..4) == 0;
@@ -150,21 +129,26 @@ impl World {
         }
     }
 
-    /// Lives through it all, up to the first thing that must not be.
-    pub async fn live(&mut self) -> Tally {
+    /// Lives through the story, up to the first thing that must not be, and gives every step its dice.
+    pub async fn live(&mut self, story: &mut Vec<Step>) -> Tally {
         self.first_commit();
         self.start();
         self.start_neighbour();
-        for _ in 0..ACTIONS {
-            self.act().await;
-            self.pass_time().await;
-            if self.checker.violation().is_some() {
+        let mut lived = 0;
+        for step in story.iter_mut() {
+            let dice = step.dice.get_or_insert(self.random.get_seed());
+            self.random.seed(*dice);
+            match step.deed {
+                Deed::Act => self.act().await,
+                Deed::Wait => self.pass_time().await,
+                Deed::Rest => self.come_to_rest().await,
+            }
+            lived += 1;
+            if step.deed != Deed::Act && self.checker.violation().is_some() {
                 break;
             }
         }
-        if self.checker.violation().is_none() {
-            self.come_to_rest().await;
-        }
+        story.truncate(lived);
         self.processes.drain(..).for_each(Process::kill);
         if let Some(process) = self.neighbour.take().and_then(|neighbour| neighbour.process) {
             process.kill();

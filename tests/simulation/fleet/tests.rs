@@ -1,10 +1,10 @@
 //! The simulation as `cargo test` runs it. `GITWORK_SEED=N` runs that seed alone.
 
 use super::bugs::{ALL, Bug};
-use super::{run, run_all, seeds, seeds_to_find, tell};
+use super::{run, run_all, seeds, seeds_to_find, shrunk, story, tell};
 
 /// How many seeds a run of the tests takes.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 10_000;
 
 #[test]
 fn whatever_happens_in_the_fleet_git_is_followed_and_nothing_is_lost() {
@@ -32,6 +32,19 @@ fn one_seed_always_does_the_same() {
         let traces: Vec<Vec<String>> = (0..2).map(|_| super::trace(seed)).collect();
         assert!(traces[0].len() > 20, "seed {seed}: {:?}", traces[0]);
         assert_eq!(traces[0], traces[1], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_failure_is_told_by_the_few_actions_that_it_takes() {
+    for bug in [Bug::UserLabelsWiped, Bug::SuspendIgnored, Bug::BudgetIgnored] {
+        let (_, failure) = seeds_to_find(bug, 0, BUG_SEEDS).unwrap();
+        let (whole, kind) = (failure.actions(), story::kind(&failure.why));
+        let least = shrunk(failure, Some(bug));
+        let few = least.actions();
+        assert!(few < whole || whole <= 1, "{bug:?}: {few} of {whole}: {:?}", least.trace);
+        assert_eq!(story::kind(&least.why), kind, "{bug:?}");
+        assert!(!least.trace.is_empty(), "{bug:?}");
     }
 }
 
