@@ -196,7 +196,7 @@ mod tests {
                     entry(
                         "b",
                         LATER,
-                        json!({"f:metadata": {"f:labels": {"f:team": {}, "f:foreign": {}}}})
+                        &json!({"f:metadata": {"f:labels": {"f:team": {}, "f:foreign": {}}}})
                     ),
                     entry("a", BEFORE, &manifests),
                 ]),
@@ -236,7 +236,7 @@ mod tests {
         );
         let items = json!({"f:spec": {"f:manifestConfigs": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}}}});
         assert_eq!(
-            rival(&json!([entry("x", LATER, items)])),
+            rival(&json!([entry("x", LATER, &items)])),
             "the field manager \"x\" (spec.manifestConfigs[{\"name\":\"a\"}].name)"
         );
     }
