@@ -125,7 +125,7 @@ pub(super) async fn take_overs(
             Ok((_, there)) => drop(told.insert(key.clone(), changes(&there, wanted, style))),
             // The plan stands without it; who may not read one work may have been told of all by a list.
             Err(why) => {
-                output::note(&format!("what a take-over of {key} changes is not known: {why}"))
+                output::note(&format!("what a take-over of {key} changes is not known: {why}"));
             }
         }
     }

@@ -356,7 +356,7 @@ fn is_unowned(
     let owners = metadata.get("ownerReferences").and_then(Value::as_array);
     let is_owners = |key: &&str| OWN_LABELS.contains(key) || key.contains(OCM_DOMAIN);
     owners.is_none_or(Vec::is_empty)
-        && !labels.keys().any(|key| is_owners(key))
+        && !labels.keys().any(is_owners)
         && !annotations.keys().any(|key| OWN_ANNOTATIONS.contains(key))
 }
 

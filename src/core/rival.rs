@@ -160,11 +160,11 @@ mod tests {
 
     use super::*;
 
-    fn entry(manager: &str, time: &str, fields: Value) -> Value {
+    fn entry(manager: &str, time: &str, fields: &Value) -> Value {
         json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields})
     }
 
-    fn rival(entries: Value) -> String {
+    fn rival(entries: &Value) -> String {
         let team = ["team".to_owned()].into();
         Rival::of(&json!({"managedFields": entries}), &team, &BTreeSet::new()).to_string()
     }
@@ -174,21 +174,21 @@ mod tests {
 
     #[test]
     fn the_manager_that_took_a_field_of_ours_since_our_write_is_named() {
-        let ours = |time| entry("gitwork", time, json!({"f:spec": {"f:executor": {}}}));
+        let ours = |time| entry("gitwork", time, &json!({"f:spec": {"f:executor": {}}}));
         let manifests = json!({"f:spec": {".": {}, "f:workload": {"f:manifests": {}}}});
         let unknown = "somebody whom metadata.managedFields does not name";
         for (entries, expected) in [
             (
-                json!([ours(BEFORE), entry("argocd", LATER, manifests.clone())]),
+                json!([ours(BEFORE), entry("argocd", LATER, &manifests)]),
                 "the field manager \"argocd\" (spec.workload.manifests)",
             ),
             // In the same second.
             (
-                json!([entry("argocd", LATER, manifests.clone()), ours(LATER)]),
+                json!([entry("argocd", LATER, &manifests), ours(LATER)]),
                 "the field manager \"argocd\" (spec.workload.manifests)",
             ),
             // Who had it before it was adopted.
-            (json!([entry("kubectl", BEFORE, manifests.clone()), ours(LATER)]), unknown),
+            (json!([entry("kubectl", BEFORE, &manifests), ours(LATER)]), unknown),
             // The newest counts.
             (
                 json!([
@@ -196,22 +196,22 @@ mod tests {
                     entry(
                         "b",
                         LATER,
-                        json!({"f:metadata": {"f:labels": {"f:team": {}, "f:foreign": {}}}})
+                        &json!({"f:metadata": {"f:labels": {"f:team": {}, "f:foreign": {}}}})
                     ),
-                    entry("a", BEFORE, manifests.clone()),
+                    entry("a", BEFORE, &manifests),
                 ]),
                 "the field manager \"b\" (metadata.labels[team])",
             ),
             // Server-side apply shares a field that it does not change.
             (
-                json!([ours(BEFORE), entry("flux", LATER, json!({"f:spec": {"f:executor": {}}}))]),
+                json!([ours(BEFORE), entry("flux", LATER, &json!({"f:spec": {"f:executor": {}}}))]),
                 unknown,
             ),
             // What is not ours to put back.
             (
                 json!([
                     ours(BEFORE),
-                    entry("x", LATER, json!({"f:metadata": {"f:labels": {"f:foreign": {}}}}))
+                    entry("x", LATER, &json!({"f:metadata": {"f:labels": {"f:foreign": {}}}}))
                 ]),
                 unknown,
             ),
@@ -222,7 +222,7 @@ mod tests {
             (json!([]), unknown),
             (Value::Null, unknown),
         ] {
-            assert_eq!(rival(entries.clone()), expected, "{entries}");
+            assert_eq!(rival(&entries), expected, "{entries}");
         }
     }
 
@@ -231,12 +231,12 @@ mod tests {
         let keys: serde_json::Map<String, Value> =
             (0..9).map(|n| (format!("f:field{n}"), json!({}))).collect();
         assert_eq!(
-            rival(json!([entry("x", LATER, json!({"f:spec": keys}))])),
+            rival(&json!([entry("x", LATER, &json!({"f:spec": keys}))])),
             "the field manager \"x\" (spec.field0, spec.field1, spec.field2, spec.field3 and 5 more)"
         );
         let items = json!({"f:spec": {"f:manifestConfigs": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}}}});
         assert_eq!(
-            rival(json!([entry("x", LATER, items)])),
+            rival(&json!([entry("x", LATER, &items)])),
             "the field manager \"x\" (spec.manifestConfigs[{\"name\":\"a\"}].name)"
         );
     }
@@ -259,11 +259,11 @@ mod tests {
             json!({"f:metadata": {"f:labels": 7}, "f:spec": []}),
         ] {
             let name = format!("\u{1b}]0;evil\u{7}\u{202e}{}", "y".repeat(100_000));
-            let told = rival(json!([entry(&name, LATER, fields)]));
+            let told = rival(&json!([entry(&name, LATER, &fields)]));
             assert!(told.len() < 2_000, "{}", told.len());
             assert_eq!(harmless(&told), told);
         }
         let entries: Vec<Value> = (0..10_000).map(|_| json!({"manager": []})).collect();
-        assert!(rival(json!(entries)).starts_with("somebody"));
+        assert!(rival(&json!(entries)).starts_with("somebody"));
     }
 }
