@@ -450,7 +450,9 @@ mod tests {
         let key = there.key.clone();
         let delete = Effect::Delete { uid: "u".into(), resource_version: "7".into() };
         // The watch, or a list, tells of the end before the answer to the deletion comes.
-        for told in [Observed::gone as fn(&mut _, &_, &_), |o, id, _| o.listed(id, Vec::new())] {
+        for told in [Observed::gone as fn(&mut Observed, &_, &_), |o: &mut Observed, id, _| {
+            o.listed(id, Vec::new())
+        }] {
             let mut observed = Observed::default();
             observed.changed(there.clone());
             told(&mut observed, &source, &key);

@@ -47,8 +47,6 @@ pub struct State {
     lookups: BTreeSet<WorkKey>,
     /// Works to be looked up again later: names that others have, and look-ups that failed.
     looks_again: BTreeMap<WorkKey, LookAgain>,
-    /// Works that the hub has told are gone since the pass under way began: an answer of that pass may be older than that.
-    gone: BTreeSet<WorkKey>,
     /// When Git's history may be asked again, after that has failed.
     history_due: Option<Instant>,
     /// What is known of approvals, suspensions, rewinds and windows.
@@ -86,7 +84,6 @@ impl State {
             backoffs: Backoffs::default(),
             fights: Fights::default(),
             contests_due: None,
-            gone: BTreeSet::new(),
             lookups: BTreeSet::new(),
             looks_again: BTreeMap::new(),
             history_due: None,
@@ -145,6 +142,8 @@ impl State {
             self.desired = Some(desired.clone());
             self.departed.clear();
             self.asked.clear();
+            // Who suspends something and pushes then must find it suspended.
+            self.guards.ask_directives_again();
             self.dirty = true;
         }
         !same
@@ -168,9 +167,6 @@ impl State {
         }
         self.named.take();
         let observed = self.observed.get_or_insert_default();
-        let listed: BTreeSet<&WorkKey> = works.iter().map(|work| &work.key).collect();
-        let known = observed.works.values().filter(|work| work.is_ours(&self.source));
-        self.gone.extend(known.map(|work| &work.key).filter(|key| !listed.contains(key)).cloned());
         observed.listed(&self.source, works);
         self.dirty = true;
     }
@@ -188,7 +184,6 @@ impl State {
         self.named.take();
         if let Some(observed) = &mut self.observed {
             observed.gone(&self.source, key);
-            self.gone.insert(key.clone());
             self.dirty = true;
         }
     }
@@ -205,7 +200,6 @@ impl State {
         self.named.take();
         self.dirty = true;
         match looked_up {
-            Ok(Some(_)) if self.gone.contains(key) => drop(self.lookups.insert(key.clone())),
             Ok(found) => {
                 // No watch shows when a name is free again that another has: look again later.
                 let taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));
@@ -246,11 +240,6 @@ impl State {
             Ok(answer) => {
                 self.backoffs.succeeded(key);
                 self.note_write(key, effect, now);
-                if answer.is_some() && self.gone.contains(key) {
-                    // What was answered may be what is gone now, and no event would tell so again.
-                    self.lookups.insert(key.clone());
-                    return;
-                }
                 if let Some(observed) = &mut self.observed {
                     observed.answered(key, effect, answer.clone());
                 }
@@ -309,9 +298,8 @@ impl State {
         &self.policy.contests
     }
 
-    /// A pass begins. Gives the works to be looked up in it.
+    /// Works to be looked up now.
     pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
-        self.gone.clear();
         let mut keys = std::mem::take(&mut self.lookups);
         let due = self.looks_again.iter().filter(|(_, again)| again.due <= now);
         keys.extend(due.map(|(key, _)| key.clone()));
@@ -362,11 +350,9 @@ impl State {
 
     /// The plan as things are.
     pub fn plan(&mut self) -> Option<Arc<Plan>> {
-        let (Some(desired), Some(observed)) = (&self.desired, &mut self.observed) else {
-            return None;
-        };
         // There is no plan before all answers to what the last one did have come.
-        observed.at_rest();
+        self.observed.iter_mut().for_each(Observed::at_rest);
+        let (Some(desired), Some(observed)) = (&self.desired, &self.observed) else { return None };
         // The old one goes first: two of them would be most of a pass's memory.
         self.planned = None;
         let plan = Arc::new(plan::plan(desired, observed, &self.departed, &self.policy));

@@ -331,6 +331,7 @@ mod tests {
         SourceStatus {
             source: info().id,
             commit: None,
+            moves: 0,
             works: works.into_iter().collect(),
             unreachable: BTreeSet::new(),
             errors: 0,

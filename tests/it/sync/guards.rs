@@ -310,7 +310,8 @@ async fn a_new_machine_learns_from_the_status_branch_that_the_hub_was_restored()
     let reporting = Reporting { status_branch: Some(told), ..Reporting::default() };
     let (stop, stopped) = watch::channel(false);
     let (mut reporters, metrics) = (JoinSet::new(), Arc::new(Metrics::default()));
-    reporting.start(&config, &feed, &stopped, &mut reporters, &metrics).unwrap();
+    let prepared = reporting.prepare(&config, &metrics).unwrap();
+    prepared.start(&feed, &stopped, &mut reporters);
     sync.until_value(0, "db", "one").await;
     let mut backup_of_work = sync.until_value(0, "web", "one").await;
     let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
