@@ -1,8 +1,6 @@
 //! What must hold for any input, by target: the same functions for the fuzzer and for `cargo test`, which runs the
-//! committed seeds through them.
-//!
-//! Each answers whether the input was taken for what the target is about, so that a test can tell seeds that reach
-//! something from seeds that a parser throws out at once.
+//! committed seeds through them. By their answers a test tells seeds that reach something from seeds that a parser throws
+//! out at once.
 
 use crate::memory;
 
@@ -26,8 +24,11 @@ mod webhook;
 mod windows;
 mod yaml;
 
+/// Takes an input, and answers whether it was taken for what the target is about.
+pub type Check = fn(&[u8]) -> bool;
+
 /// Every target by its name.
-pub const ALL: &[(&str, fn(&[u8]) -> bool)] = &[
+pub const ALL: &[(&str, Check)] = &[
     ("approvals", approvals::check),
     ("cel", cel::check),
     ("commit", commit::check),

@@ -46,7 +46,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
 }
 
 /// Runs a check; where it fails, tells with which input.
-fn holds(name: &str, check: fn(&[u8]) -> bool, input: &[u8]) -> bool {
+fn holds(name: &str, check: checks::Check, input: &[u8]) -> bool {
     std::panic::catch_unwind(|| check(input)).unwrap_or_else(|failure| {
         eprintln!("{name} does not hold for b\"{}\"", input.escape_ascii());
         std::panic::resume_unwind(failure)

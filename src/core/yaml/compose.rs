@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, Tag};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::scalar::{self, Scalar, Surprise};
@@ -72,15 +73,22 @@ pub fn stream(text: &str) -> Composed {
 
 /// The first line break of YAML 1.1 that no other format has. In JSON these are plain characters.
 fn foreign_line_break(text: &str) -> Option<(Span, char)> {
-    if text.trim_start().starts_with('{') {
-        return None;
-    }
     let (at, character) =
         text.char_indices().find(|(_, c)| matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}'))?;
+    if is_json(text) {
+        return None;
+    }
     let before = text.get(..at).unwrap_or_default();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     let line = before.matches('\n').count() + 1;
     Some((Span { line: number(line), column: number(column), length: 1 }, character))
+}
+
+/// Whether all of it is JSON objects: what only begins like one is YAML to its end.
+fn is_json(text: &str) -> bool {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{')
+        && values.all(|value| value.is_ok())
 }
 
 impl<'a> Composer<'a> {

@@ -194,3 +194,21 @@ fn secrets_stay_out_of_messages_and_snippets() {
         );
     }
 }
+
+/// kubectl ends lines there, so that two people would read two values.
+#[test]
+fn line_breaks_of_yaml_alone_are_refused_but_in_json() {
+    for (text, is_read) in [
+        ("{\"a\": \"x\u{85}y\u{2028}\"}", true),
+        (" {\"a\": \"\u{2029}\"}\n{}\n", true),
+        ("a: x\u{85}b: y", false),
+        ("\u{85}{\u{85}", false),
+        ("{}\n---\na: x\u{85}b: y", false),
+        ("{a: x\u{2028}}", false),
+        ("a: \"x\\u0085y\"", true),
+    ] {
+        let found = read_text(text);
+        let refused = found.documents.is_empty() && codes(&found) == [Code::YamlSyntax];
+        assert_eq!(refused, !is_read, "{text:?}: {:?}", found.diagnostics);
+    }
+}
