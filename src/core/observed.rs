@@ -117,6 +117,9 @@ pub struct StoredForm {
     pub stored: Digest,
 }
 
+/// The uid of a work, and whose it was.
+type Went = (String, Option<String>);
+
 /// Every ManifestWork of one source that the hub has, and those foreign ones whose name is in its way.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
@@ -124,9 +127,9 @@ pub struct Observed {
     /// The last writes that the hub did not store as they were sent. It lives as long as the process: after a
     /// restart such a work is written once more.
     pub stored: BTreeMap<WorkKey, StoredForm>,
-    /// Works that went since the last plan, by their uids: the answer to a write or a look of before then must not
-    /// bring them back.
-    pub went: BTreeMap<WorkKey, String>,
+    /// Works of the source that went since the last plan, by uid and source: the answer to a write or a look of before then
+    /// must not bring them back.
+    pub went: BTreeMap<WorkKey, Went>,
 }
 
 impl Observed {
@@ -137,7 +140,7 @@ impl Observed {
         let mut listed: BTreeMap<WorkKey, ObservedWork> = listed.collect();
         for (key, work) in self.works.extract_if(.., |_, work| work.is_ours(source)) {
             if listed.get(&key).is_none_or(|now| now.uid != work.uid) {
-                self.went.insert(key, work.uid);
+                self.went.insert(key, went(&work));
             }
         }
         self.works.append(&mut listed);
@@ -161,7 +164,7 @@ impl Observed {
     /// Takes in that a work is no more among the source's. Whether its name is free, the next write tells.
     pub fn gone(&mut self, source: &SourceId, key: &WorkKey) {
         if let Some(work) = self.works.get(key).filter(|work| work.is_ours(source)) {
-            self.went.insert(key.clone(), work.uid.clone());
+            self.went.insert(key.clone(), went(work));
             self.forget(key);
         }
     }
@@ -176,7 +179,7 @@ impl Observed {
 
     /// Whether the hub has told already that this very work is no more.
     fn has_gone(&self, work: &ObservedWork) -> bool {
-        self.went.get(&work.key) == Some(&work.uid)
+        self.went.get(&work.key).is_some_and(|gone| *gone == went(work))
     }
 
     /// Takes in what the hub answered to gitwork's own write, and remembers where that is not what was written.
@@ -219,6 +222,11 @@ impl Observed {
     pub fn is_as_stored(&self, there: &ObservedWork) -> bool {
         self.stored.get(&there.key).is_some_and(|form| form.stored == there.digest)
     }
+}
+
+/// What tells a work that went from others. Without its label it is another's, and may still be there.
+fn went(work: &ObservedWork) -> Went {
+    (work.uid.clone(), work.source.clone())
 }
 
 /// The digest of the content that an effect writes, where it writes any.

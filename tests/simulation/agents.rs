@@ -472,7 +472,10 @@ impl Agents {
             return Vec::new();
         };
         let all = self.clusters.get(&key.cluster).into_iter().flat_map(Cluster::objects);
-        let owned = all.filter(|(_, live)| live.is_owned_by(&applied.uid));
+        // The owners of what somebody has made anew since are theirs.
+        let owned = all.filter(|(_, live)| {
+            live.is_owned_by(&applied.uid) && live.applied_by.contains(&applied.uid)
+        });
         owned.map(|(id, _)| (key.cluster.clone(), id.clone())).collect()
     }
 
@@ -488,7 +491,9 @@ impl Agents {
         let cluster = self.clusters.get(&key.cluster)?;
         applied.resources.iter().map(recorded_identity).find_map(|id| {
             let live = cluster.get(&id)?;
-            (!live.is_owned_by(&applied.uid)).then(|| (key.cluster.clone(), id))
+            // What somebody has made anew since is not the agent's to delete, until it has applied it again.
+            let is_applied = live.applied_by.contains(&applied.uid);
+            (is_applied && !live.is_owned_by(&applied.uid)).then(|| (key.cluster.clone(), id))
         })
     }
 

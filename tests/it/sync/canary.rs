@@ -109,6 +109,21 @@ fn status_branch(sync: &Sync) -> Result<String, String> {
     Ok(all)
 }
 
+/// Waits until the status branch has the work in this state.
+async fn told(sync: &Sync, state: &str) {
+    let path = format!("clusters/{}/web.yaml", sync.clusters[0]);
+    let state = format!("state: {state}\n");
+    eventually("the state of web on the status branch", DEADLINE, || async {
+        let git = git2::Repository::open(sync.repo.path()).unwrap();
+        let file = git.revparse_single(&format!("refs/heads/gitwork-status:{path}"));
+        let file = file.map_err(|why| why.to_string())?;
+        let text = String::from_utf8_lossy(file.as_blob().unwrap().content()).into_owned();
+        if text.contains(&state) { Ok(()) } else { Err(text) }
+    })
+    .await
+    .unwrap();
+}
+
 /// What an agent would say of a Secret, with its value in every text and among the feedback.
 async fn agent_blabs(sync: &Sync) {
     let generation = sync.until_there(0, "web").await.metadata.generation;
@@ -229,6 +244,7 @@ async fn no_value_of_a_secret_is_in_any_output() {
     let daemon = Daemon::start(&sync, &config).await;
     sync.until_there(0, "web").await;
     agent_blabs(&sync).await;
+    told(&sync, "failed").await;
     commit(&sync, 2);
     daemon.hang_up();
     let keys = json!({ "password": STANDARD.encode(format!("{CANARY}-2")) });
@@ -238,6 +254,8 @@ async fn no_value_of_a_secret_is_in_any_output() {
         if there.contains(keys["password"].as_str().unwrap()) { Ok(()) } else { Err(there) }
     })
     .await;
+    // Only what changes before the daemon's eyes is worth an Event.
+    told(&sync, "pending").await;
     agent_blabs(&sync).await;
     // Once it is told everywhere that the agent failed, all has been told.
     let branch = eventually("the status branch", DEADLINE, || async {
