@@ -459,7 +459,7 @@ mod tests {
         let delete = Effect::Delete { uid: "u".into(), resource_version: "7".into() };
         // The watch, or a list, tells of the end before the answer to the deletion comes.
         for told in [Observed::gone as fn(&mut Observed, &_, &_), |o: &mut Observed, id, _| {
-            o.listed(id, Vec::new())
+            o.listed(id, Vec::new());
         }] {
             let mut observed = Observed::default();
             observed.changed(there.clone());

@@ -62,7 +62,7 @@ fn planted_bugs_are_found() {
 }
 
 /// So many seeds a planted bug may take.
-const BUG_SEEDS: u64 = 1_000;
+const BUG_SEEDS: u64 = 5_000;
 
 fn is_found(bug: Bug) -> bool {
     seeds_to_find(bug, 0, BUG_SEEDS).is_some()
