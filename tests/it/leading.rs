@@ -359,5 +359,7 @@ async fn without_a_namespace_of_its_own_a_daemon_syncs_says_so_once_and_asks_sel
     })
     .await
     .unwrap();
+    // The log has it a moment after the hub.
+    daemon.until_told("the source's record is kept on the hub now").await;
     assert_eq!(daemon.told("the source's record is kept on the hub now").len(), 1);
 }
