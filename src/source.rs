@@ -424,7 +424,7 @@ impl Source {
     pub fn departed(
         &self,
         desired: &Desired,
-        candidates: &[(WorkKey, Option<RepoPath>)],
+        candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
     ) -> Result<Departed, ReadError> {
         let (Origin::Mirror { mirror, .. }, Some(head)) = (&self.origin, desired.commit) else {
@@ -435,7 +435,6 @@ impl Source {
         let there: BTreeMap<&RepoPath, &DesiredWork> =
             desired.works.values().map(|work| (&work.path, work)).collect();
         for (key, path) in candidates {
-            let Some(path) = path else { continue };
             // The folder is still there, under another name: what it says now is the last word.
             if let Some(work) = there.get(path) {
                 let delete_option = work.delete_option.clone();

@@ -5,6 +5,10 @@ use gitwork::core::name::RepoPath;
 use gitwork::core::report::harmless_json;
 use gitwork::core::yaml;
 use gitwork::limits::FILE_BYTES_MAX;
+use serde_json::{Value, json};
+
+/// A key on one line with its colon is at most so long (YAML 1.2, 7.4.2).
+const KEY_CHARACTERS_MAX: usize = 1_024;
 
 pub fn check(bytes: &[u8]) -> bool {
     let file = RepoPath::root().join("a.yaml");
@@ -16,7 +20,7 @@ pub fn check(bytes: &[u8]) -> bool {
         // YAML takes some characters for line breaks that JSON does not; as escapes they are the same to both.
         let json = harmless_json(&serde_json::to_string(&document.value).unwrap()).into_bytes();
         // What aliases expand to may be too large for a file.
-        if json.len() > FILE_BYTES_MAX {
+        if json.len() > FILE_BYTES_MAX || has_long_key(&document.value) {
             continue;
         }
         let again = yaml::read(&file, &json, &Scope::Source);
@@ -24,4 +28,16 @@ pub fn check(bytes: &[u8]) -> bool {
         assert_eq!(values, [&document.value], "{:?}", again.diagnostics);
     }
     !read.documents.is_empty()
+}
+
+/// Whether a key is too long for one line, as JSON has it: its escapes may be longer than the key.
+fn has_long_key(value: &Value) -> bool {
+    let is_long = |key: &str| harmless_json(&json!(key).to_string()).len() >= KEY_CHARACTERS_MAX;
+    match value {
+        Value::Object(fields) => {
+            fields.iter().any(|(key, value)| is_long(key) || has_long_key(value))
+        }
+        Value::Array(items) => items.iter().any(has_long_key),
+        _ => false,
+    }
 }

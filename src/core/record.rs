@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::config::Budgets;
@@ -66,39 +67,52 @@ pub struct Course<'a> {
     pub confirmed: bool,
 }
 
+/// As an annotation has it. For numbers, texts and lists: there is nothing in them that JSON does not take.
+pub(super) fn to_text(kept: &impl Serialize) -> String {
+    serde_json::to_string(kept).unwrap_or_default()
+}
+
+/// What [`to_text`] wrote. All annotations of an object are no larger than the bound (Kubernetes).
+pub(super) fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, RecordError> {
+    let (bytes, limit) = (text.len(), limits::RECORD_BYTES_MAX);
+    if bytes > limit {
+        return Err(RecordError::TooLarge { bytes, limit });
+    }
+    serde_json::from_str(text).map_err(|why| RecordError::Form(why.to_string()))
+}
+
 impl Record {
     /// As the hub keeps it.
     pub fn text(&self) -> String {
-        // Numbers, texts and lists: there is nothing in it that JSON does not take.
-        serde_json::to_string(self).unwrap_or_default()
+        to_text(self)
     }
 
     pub fn read(text: &str) -> Result<Self, RecordError> {
-        let (bytes, limit) = (text.len(), limits::RECORD_BYTES_MAX);
-        if bytes > limit {
-            return Err(RecordError::TooLarge { bytes, limit });
-        }
-        serde_json::from_str(text).map_err(|why| RecordError::Form(why.to_string()))
+        from_text(text)
     }
 
     /// The record to write before a plan is carried out; `None` where the hub's own tells enough.
     pub fn next(before: Option<&Self>, course: &Course<'_>) -> Option<Self> {
         let known = before.cloned().unwrap_or_default();
         let mut next = known.clone();
-        next.abandoned.extend(&course.left);
         if let Some(on_hub) = course.on_hub {
             let stands =
                 |commit: &CommitId| on_hub.contains(commit) || course.left.contains(commit);
             next.abandoned.retain(stands);
         }
+        // Past the bound, a commit is judged anew with each plan: by the same policy, or approval.
+        let room = limits::ABANDONED_MAX.saturating_sub(next.abandoned.len());
+        let left: Vec<CommitId> =
+            course.left.difference(&known.abandoned).take(room).copied().collect();
+        let gives_up = !left.is_empty();
+        next.abandoned.extend(left);
         if course.free {
             next.rules = course.rules.clone();
         }
         next.restored &= !course.confirmed;
         let is_new = before.is_none() && course.writes;
         let moves = course.removes && next.commit != course.head;
-        // What was given up is forgotten only along with something else: that is no reason to write.
-        let gives_up = !course.left.is_subset(&known.abandoned);
+        // That a commit given up is forgotten is no reason to write.
         let changed = next.rules != known.rules || next.restored != known.restored;
         if !(is_new || moves || gives_up || changed) {
             return None;
@@ -170,6 +184,24 @@ mod tests {
         let written =
             Record::next(Some(&before), &Course { left: [commit(1)].into(), ..quiet }).unwrap();
         assert_eq!(written.abandoned, [commit(1), commit(8)].into());
+    }
+
+    #[test]
+    fn what_is_given_up_is_bounded_and_written_once() {
+        let number = |n: usize| {
+            let mut id = ObjectId([0; 20]);
+            id.0[..8].copy_from_slice(&n.to_be_bytes());
+            id
+        };
+        let left: BTreeSet<CommitId> = (0..limits::ABANDONED_MAX + 50).map(number).collect();
+        let on_hub = left.clone();
+        let course = Course { left, on_hub: Some(&on_hub), ..course() };
+        let before = Record { abandoned: [number(limits::ABANDONED_MAX + 9)].into(), ..record() };
+        let written = Record::next(Some(&before), &course).unwrap();
+        assert_eq!(written.abandoned.len(), limits::ABANDONED_MAX);
+        assert!(written.abandoned.is_superset(&before.abandoned));
+        assert!(written.text().len() <= limits::RECORD_BYTES_MAX);
+        assert_eq!(Record::next(Some(&written), &course), None);
     }
 
     #[test]

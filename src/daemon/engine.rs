@@ -75,6 +75,8 @@ pub struct Engine {
     told_left: BTreeSet<CommitId>,
     /// Writes of the record in a row for which the hub had no place, and when the next is due.
     homeless: Option<(u32, Instant)>,
+    /// What was known as applied when the fetch under way began.
+    applied_before: BTreeSet<CommitId>,
     lead: Lead,
     /// When the commit that was read was made.
     committed_seconds: Option<i64>,
@@ -172,6 +174,7 @@ impl Engine {
             told_held,
             told_left,
             homeless: None,
+            applied_before: BTreeSet::new(),
             lead: Lead::default(),
             committed_seconds: None,
             told_refusal: None,
@@ -240,6 +243,9 @@ impl Engine {
             }
             if looped.pass.is_none() && self.lead.may_plan() && self.state.wants_plan(now) {
                 looped.pass = self.begin_pass(now).await?;
+                if self.state.guards().doubts_read() && looped.failed_fetches == 0 {
+                    looped.next_fetch = now;
+                }
             }
             if let Some(bulletin) = &mut self.bulletin
                 && let Some(status) = bulletin.publish(&self.state, clock())
@@ -345,9 +351,11 @@ impl Engine {
     fn begin_fetch(&mut self) -> Option<Fetch> {
         let mut source = self.source.take()?;
         self.lead.fetching();
+        let applied = self.state.applied().unwrap_or_default();
         if source.wants_applied() {
-            source.set_applied(self.state.applied().unwrap_or_default());
+            source.set_applied(applied.clone());
         }
+        self.applied_before = applied;
         let cancel = self.cancel.clone();
         Some(on_source(source, move |source| source.read(&cancel)))
     }
@@ -362,6 +370,7 @@ impl Engine {
         match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
+                self.state.set_read_after(std::mem::take(&mut self.applied_before));
                 let trouble = read.refused.as_ref().map(ToString::to_string);
                 self.trouble.send_if_modified(|told| {
                     let differs = *told != trouble;
@@ -490,6 +499,9 @@ impl Engine {
         }
         self.ask_history(&desired, now).await?;
         self.set_time();
+        if self.state.guards().doubts_read() {
+            return Ok(None);
+        }
         self.weigh_contests(now);
         let Some(plan) = self.state.plan() else { return Ok(None) };
         if !self.keep_record(&plan, now).await? {
@@ -713,6 +725,7 @@ impl Engine {
         self.state.set_directives(Some(said), clock());
         self.state.set_record(self.hub.record(&self.id).await?);
         let (cancel, applied) = (self.cancel.clone(), self.state.applied().unwrap_or_default());
+        self.state.set_read_after(applied.clone());
         let read = self.with_source(move |source| {
             source.set_applied(applied);
             source.read(&cancel)

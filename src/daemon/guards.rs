@@ -48,6 +48,11 @@ pub struct Guards {
     windows_before: Option<ChangeWindows>,
     /// Applied commits that the head leaves behind, and is let to.
     left: BTreeSet<CommitId>,
+    /// Commits that were known as applied before Git was last read.
+    known_at_read: BTreeSet<CommitId>,
+    /// The head does not reach a commit that was not known as applied before Git was read: another process, which has read
+    /// Git later, may have applied it since.
+    doubts_read: bool,
     /// Somebody has confirmed that the hub was restored.
     confirmed: bool,
 }
@@ -66,6 +71,8 @@ impl Guards {
             ancestry: Ancestry::default(),
             windows_before: None,
             left: BTreeSet::new(),
+            known_at_read: BTreeSet::new(),
+            doubts_read: false,
             confirmed: false,
         }
     }
@@ -220,6 +227,7 @@ impl Guards {
     fn apply_rewind(&mut self, policy: &mut Policy, desired: &Desired, named: &BTreeSet<CommitId>) {
         policy.held_rewind = None;
         self.left.clear();
+        self.doubts_read = false;
         let Some(head) = desired.commit.filter(|_| !self.ancestry.is_clear()) else { return };
         let applied = rewind::applied(named, self.recorded());
         let left = self.ancestry.rewound(&applied);
@@ -228,12 +236,24 @@ impl Guards {
         }
         // Of a hub that was restored it is not known what it had: there, nothing is followed unasked.
         let holds = self.options.rewind == RewindPolicy::Hold || policy.restored.is_some();
-        if holds && !self.ancestry.is_approved(&left, &self.rewinds(desired)) {
+        let approved = self.ancestry.is_approved(&left, &self.rewinds(desired));
+        self.doubts_read = !approved && !left.is_subset(&self.known_at_read);
+        if holds && !approved {
             let rewind = Rewind { source: desired.source.clone(), from: left, to: head };
             policy.held_rewind = Some(Arc::new(rewind));
         } else {
             self.left = left;
         }
+    }
+
+    /// Git has been read again; `applied`: what was known as applied before.
+    pub fn read_after(&mut self, applied: BTreeSet<CommitId>) {
+        self.known_at_read = applied;
+    }
+
+    /// Whether the branch seems to be rewound only because it was read too early: it is to be read again before a plan.
+    pub fn doubts_read(&self) -> bool {
+        self.doubts_read
     }
 
     /// Applied commits that the head leaves behind, and is let to, where people are to be told of it.
@@ -278,7 +298,7 @@ impl Guards {
             &Course {
                 head: desired.commit,
                 rules: desired.rules.clone(),
-                left: self.left.iter().take(limits::ABANDONED_MAX).copied().collect(),
+                left: self.left.clone(),
                 on_hub,
                 free,
                 removes: effects().any(|effect: &Effect| !effect.writes_content()),

@@ -19,7 +19,7 @@ pub trait SourceReader: Send + 'static {
     fn departed(
         &self,
         desired: &Desired,
-        candidates: &[(WorkKey, Option<RepoPath>)],
+        candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
     ) -> Result<Departed, ReadError>;
     fn last_changed(
@@ -58,7 +58,7 @@ impl SourceReader for Source {
     fn departed(
         &self,
         desired: &Desired,
-        candidates: &[(WorkKey, Option<RepoPath>)],
+        candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
     ) -> Result<Departed, ReadError> {
         Self::departed(self, desired, candidates, cancel)

@@ -32,7 +32,7 @@ pub struct State {
     /// What the hub has; `None` before the first complete list.
     observed: Option<Observed>,
     /// The commits that its works name, since somebody has asked for them: thousands of works are to be looked at.
-    named: OnceLock<BTreeSet<CommitId>>,
+    named: OnceLock<Arc<BTreeSet<CommitId>>>,
     /// Git's last word on works that it no longer has, and whose it was asked for.
     departed: Departed,
     asked: BTreeSet<WorkKey>,
@@ -102,9 +102,9 @@ impl State {
     }
 
     /// The commits that the works on the hub name.
-    fn named(&self) -> Option<&BTreeSet<CommitId>> {
+    fn named(&self) -> Option<&Arc<BTreeSet<CommitId>>> {
         let observed = self.observed.as_ref()?;
-        Some(self.named.get_or_init(|| rewind::named(&self.source, observed)))
+        Some(self.named.get_or_init(|| Arc::new(rewind::named(&self.source, observed))))
     }
 
     /// The hub has told once which works it has.
@@ -309,7 +309,7 @@ impl State {
     /// Works whose history in Git is to be asked for now, before the next plan. Nothing wakes the loop for the time
     /// that history was left alone until: while a fetch has the source, or where nothing is to be asked any more,
     /// it would wake for ever.
-    pub fn take_unknown_departed(&mut self, now: Instant) -> Vec<(WorkKey, Option<RepoPath>)> {
+    pub fn take_unknown_departed(&mut self, now: Instant) -> Vec<(WorkKey, RepoPath)> {
         if self.history_due.is_some_and(|due| due > now) {
             return Vec::new();
         }
@@ -322,7 +322,7 @@ impl State {
         candidates
     }
 
-    pub fn set_departed(&mut self, asked: &[(WorkKey, Option<RepoPath>)], found: Departed) {
+    pub fn set_departed(&mut self, asked: &[(WorkKey, RepoPath)], found: Departed) {
         self.asked.extend(asked.iter().map(|(key, _)| key.clone()));
         self.departed.extend(found);
         self.history_due = None;
@@ -336,6 +336,11 @@ impl State {
     /// The commit that the hub has for a work.
     pub fn commit_on_hub(&self, key: &WorkKey) -> Option<CommitId> {
         CommitId::parse(self.observed.as_ref()?.works.get(key)?.commit.as_deref()?)
+    }
+
+    /// Git has been read; `applied`: the commits that were known as applied before.
+    pub fn set_read_after(&mut self, applied: BTreeSet<CommitId>) {
+        self.guards.read_after(applied);
     }
 
     /// Something outside of this state has changed that a plan depends on.
@@ -475,7 +480,8 @@ impl State {
         let (Some(desired), Some(named)) = (&self.desired, self.named().cloned()) else { return };
         let before = self.policy.closed.is_some();
         self.guards.apply(&mut self.policy, desired, &named, now, zone);
-        self.dirty |= before != self.policy.closed.is_some();
+        // What is in doubt is planned once Git has been read again.
+        self.dirty |= before != self.policy.closed.is_some() || self.guards.doubts_read();
     }
 
     /// The record to write before the plan is carried out.
@@ -519,7 +525,7 @@ impl State {
     /// When the next retry is due.
     pub fn next_due(&self) -> Option<Instant> {
         // A time that has come stays in the past while nothing can be planned: it must wake nobody then.
-        if !self.is_ready() {
+        if !self.is_ready() || self.guards.doubts_read() {
             return None;
         }
         let effects = self.backoffs.next_due().map(|due| self.start + due);

@@ -4,9 +4,9 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Verb};
-use super::server::{KubeHub, Question, unanswered};
-use super::{HubError, bounded};
+use super::HubError;
+use super::answer::Answer;
+use super::server::KubeHub;
 use crate::core::election::Lease;
 use crate::core::name::SourceId;
 use crate::core::work::MANAGER;
@@ -52,39 +52,17 @@ impl SourceLease {
         self.lease(&answer, "patch").map(drop)
     }
 
-    fn folder(&self) -> String {
-        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace())
-    }
-
     async fn patch(&self, patch: &Value) -> Result<Answer, HubError> {
-        let question = Question {
-            verb: Verb::Patch,
-            path: format!("{}/{}?fieldManager={MANAGER}", self.folder(), self.name),
-            body: patch.to_string().into_bytes(),
-            content_type: "application/merge-patch+json",
-        };
-        self.hub.ask(&question).await
+        self.hub.patch_lease(&self.name, patch).await
     }
 
     /// The Lease in an answer; `None` where another has changed it.
     fn lease(&self, answer: &Answer, verb: &str) -> Result<Option<Lease>, HubError> {
-        let (namespace, name) = (self.namespace(), &self.name);
-        match answer.status {
-            StatusCode::CONFLICT => Ok(None),
-            StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
-                let message = format!(
-                    "leader election needs {verb} on leases in the namespace {namespace}, for {name}"
-                );
-                Err(HubError::Forbidden { message })
-            }
-            status if status.is_success() => serde_json::from_slice(&answer.body)
-                .map(Some)
-                .map_err(|error| unanswered(format!("the answer is no Lease: {error}"))),
-            status => {
-                let text = bounded(&String::from_utf8_lossy(&answer.body));
-                Err(unanswered(format!("{status} for the Lease {namespace}/{name}: {text}")))
-            }
+        if answer.status == StatusCode::CONFLICT {
+            return Ok(None);
         }
+        let needs = format!("leader election needs {verb}");
+        self.hub.lease_in(answer, &self.name, &needs).map(Some)
     }
 }
 
@@ -92,13 +70,7 @@ impl LeaseStore for SourceLease {
     type Error = HubError;
 
     async fn get(&self) -> Result<Option<Lease>, HubError> {
-        let question = Question {
-            verb: Verb::Get,
-            path: format!("{}/{}", self.folder(), self.name),
-            body: Vec::new(),
-            content_type: "application/json",
-        };
-        let answer = self.hub.ask(&question).await?;
+        let answer = self.hub.get_lease(&self.name).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -111,21 +83,11 @@ impl LeaseStore for SourceLease {
             let labels = json!({ "app.kubernetes.io/managed-by": MANAGER });
             metadata.insert("labels".into(), labels);
         }
-        let question = Question {
-            verb: Verb::Create,
-            path: format!("{}?fieldManager={MANAGER}", self.folder()),
-            body: Value::Object(lease).to_string().into_bytes(),
-            content_type: "application/json",
-        };
-        let answer = self.hub.ask(&question).await?;
+        let answer = self.hub.create_lease(&Value::Object(lease)).await?;
         match answer.status {
-            StatusCode::NOT_FOUND => {
-                Err(HubError::NoHome { namespace: self.namespace().to_owned() })
-            }
+            StatusCode::NOT_FOUND => Err(self.hub.no_home()),
             // The namespace is on its way out: nothing can be made in it any more.
-            StatusCode::FORBIDDEN if is_terminating(&answer) => {
-                Err(HubError::NoHome { namespace: self.namespace().to_owned() })
-            }
+            StatusCode::FORBIDDEN if is_terminating(&answer) => Err(self.hub.no_home()),
             _ => self.lease(&answer, "create"),
         }
     }

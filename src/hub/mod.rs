@@ -20,6 +20,7 @@ pub mod events;
 pub mod execute;
 pub mod fleet;
 pub mod lease;
+mod leases;
 mod list;
 mod record;
 mod server;

@@ -4,9 +4,9 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::answer::Verb;
-use super::server::{KubeHub, Question, unanswered};
-use super::{HubError, bounded};
+use super::HubError;
+use super::leases::new_lease;
+use super::server::KubeHub;
 use crate::core::name::SourceId;
 use crate::core::status::told::{Told, ToldSource};
 use crate::core::work::{LABEL_SOURCE, MANAGER};
@@ -27,64 +27,35 @@ pub(super) fn of_lease(lease: &Value) -> Option<ToldSource> {
     Some(ToldSource { source, told })
 }
 
+/// Why the daemon asks for it.
+const NEEDS: &str = "telling of a source needs get, create, patch";
+
 impl KubeHub {
     /// What is told of a source now; `None` where nothing is, or nothing that can be read.
     pub async fn told(&self, source: &SourceId) -> Result<Option<Told>, HubError> {
         let name = lease_name(source);
-        let path = format!("{}/{name}", self.leases());
-        let answer = self.ask(&question(Verb::Get, path, Vec::new())).await?;
-        match answer.status {
-            StatusCode::NOT_FOUND => return Ok(None),
-            status if !status.is_success() => return Err(self.untold(status, &name, &answer.body)),
-            _ => {}
+        let answer = self.get_lease(&name).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
         }
-        let lease: Value = serde_json::from_slice(&answer.body)
-            .map_err(|error| unanswered(format!("the answer is no Lease: {error}")))?;
+        let lease = self.lease_in(&answer, &name, NEEDS)?;
         Ok(of_lease(&lease).map(|one| one.told))
     }
 
     /// Tells this of a source, in place of what was told before.
     pub async fn tell(&self, source: &SourceId, told: &Told) -> Result<(), HubError> {
-        let (folder, name) = (self.leases(), lease_name(source));
+        let name = lease_name(source);
         let metadata = json!({
             "name": name, "annotations": { (ANNOTATION): told.text() },
             "labels": { "app.kubernetes.io/managed-by": MANAGER, (LABEL_SOURCE): source.as_str() },
         });
-        let body = json!({ "metadata": metadata }).to_string().into_bytes();
-        let path = format!("{folder}/{name}?fieldManager={MANAGER}");
-        let mut answer = self.ask(&question(Verb::Patch, path, body)).await?;
+        let mut answer = self.patch_lease(&name, &json!({ "metadata": metadata })).await?;
         if answer.status == StatusCode::NOT_FOUND {
-            let lease = json!({
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
-            });
-            let path = format!("{folder}?fieldManager={MANAGER}");
-            let body = lease.to_string().into_bytes();
-            answer = self.ask(&question(Verb::Create, path, body)).await?;
+            answer = self.create_lease(&new_lease(metadata)).await?;
             if answer.status == StatusCode::NOT_FOUND {
-                return Err(HubError::NoHome { namespace: self.namespace().to_owned() });
+                return Err(self.no_home());
             }
         }
-        match answer.status {
-            status if status.is_success() => Ok(()),
-            status => Err(self.untold(status, &name, &answer.body)),
-        }
+        self.lease_in(&answer, &name, NEEDS).map(|_: Value| ())
     }
-
-    fn untold(&self, status: StatusCode, name: &str, body: &[u8]) -> HubError {
-        let namespace = self.namespace();
-        if matches!(status, StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) {
-            let message = format!(
-                "telling of a source needs get, create, patch on leases in the namespace {namespace}, for {name}"
-            );
-            return HubError::Forbidden { message };
-        }
-        let text = bounded(&String::from_utf8_lossy(body));
-        unanswered(format!("{status} for the Lease {namespace}/{name}: {text}"))
-    }
-}
-
-fn question(verb: Verb, path: String, body: Vec<u8>) -> Question {
-    let content_type =
-        if verb == Verb::Patch { "application/merge-patch+json" } else { "application/json" };
-    Question { verb, path, body, content_type }
 }

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::core::adoption::Adoption;
 use crate::core::desired::Desired;
+use crate::core::layout;
 use crate::core::name::{RepoPath, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::work::{
@@ -16,17 +17,22 @@ use crate::core::work::{
 /// What a step does and why.
 type Decision = (Option<Effect>, Reason);
 
-/// The works that the hub has of this source and Git does not, with their folder as far as the hub knows it:
-/// the ones whose history in Git the plan asks for. Nothing that is frozen or going already.
+/// The works that the hub has of this source and Git does not, with their folder, whose history in Git the plan asks for:
+/// the one that the hub names, or, where somebody took that annotation off, the one that a work of this name has by
+/// default. Nothing that is frozen or going already.
 pub fn departed_candidates(
     desired: &Desired,
     observed: &Observed,
-) -> Vec<(WorkKey, Option<RepoPath>)> {
+) -> Vec<(WorkKey, RepoPath)> {
     let departed = observed
         .works
         .values()
         .filter(|work| is_departed(work, desired) && !work.deleting && !is_held(work, desired));
-    departed.map(|work| (work.key.clone(), path_on_hub(work))).collect()
+    let folder = |work: &ObservedWork| {
+        let WorkKey { cluster, work: name } = &work.key;
+        path_on_hub(work).unwrap_or_else(|| layout::cluster_path(cluster).join(name.as_str()))
+    };
+    departed.map(|work| (work.key.clone(), folder(work))).collect()
 }
 
 /// Plans one pass. Looks at nothing but its arguments; equal arguments give equal plans.

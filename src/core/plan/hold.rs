@@ -74,10 +74,14 @@ pub fn hold_deletes(
     }
 }
 
-/// Whether the work was there before the commit that is judged, and stays: Git has it, or it cannot be told.
+/// Whether the work was there before the commit that is judged, and stays: Git has it, or it cannot be told. What is being
+/// deleted goes, even where Git wants it again: its objects may be gone before it is made anew. Of a work without gitwork's
+/// annotations it is not known whether it is new.
 fn was_kept(work: &ObservedWork, desired: &Desired) -> bool {
     work.is_ours(&desired.source)
         && !work.newcomer
+        && work.written.is_some()
+        && !work.deleting
         && (desired.works.contains_key(&work.key) || is_held(work, desired))
 }
 
@@ -98,8 +102,12 @@ pub fn mark(steps: &mut [Step], going: &[bool], desired: &Desired, observed: &Ob
     let holds = desired.frozen.deletes || held.next().is_some();
     for step in steps {
         if holds {
-            if let Some(Effect::Create { body } | Effect::Adopt { body, .. }) = &mut step.effect {
-                mark_body(body);
+            let may_be_new = observed.works.get(&step.key).is_none_or(|work| work.written.is_none());
+            match &mut step.effect {
+                Some(Effect::Create { body } | Effect::Adopt { body, .. }) => mark_body(body),
+                // Somebody has taken the mark off, along with gitwork's other annotations.
+                Some(Effect::Update { body, .. }) if may_be_new => mark_body(body),
+                _ => {}
             }
             continue;
         }

@@ -11,7 +11,7 @@ use super::tree::WorkTree;
 use super::{State, WorkStatus};
 use crate::core::name::{CommitId, WorkKey};
 use crate::core::page::{self, SourceInfo};
-use crate::core::record::RecordError;
+use crate::core::record::{self, RecordError};
 use crate::limits;
 
 /// What is told of one source. It holds names and reasons, and nothing of what is in a work.
@@ -189,17 +189,11 @@ impl Told {
 
     /// As the hub keeps it.
     pub fn text(&self) -> String {
-        // Numbers, texts and lists: there is nothing in it that JSON does not take.
-        serde_json::to_string(self).unwrap_or_default()
+        record::to_text(self)
     }
 
     pub fn read(text: &str) -> Result<Self, RecordError> {
-        // All annotations of an object are no more than this (Kubernetes).
-        let (bytes, limit) = (text.len(), limits::RECORD_BYTES_MAX);
-        if bytes > limit {
-            return Err(RecordError::TooLarge { bytes, limit });
-        }
-        serde_json::from_str(text).map_err(|why| RecordError::Form(why.to_string()))
+        record::from_text(text)
     }
 }
 

@@ -48,7 +48,7 @@ impl World {
         self.git.commit(wanted, signed);
         let head = self.git.head().0;
         let how = if signed { "" } else { ", not signed" };
-        self.checker.trace(|| format!("commit {head}{how}: {what}"));
+        self.checker.trace(|| format!("commit {head}{how}: {what}: {}", self.git.head().1.tell()));
         self.hint();
     }
 

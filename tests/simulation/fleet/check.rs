@@ -280,15 +280,16 @@ impl Checker {
             (!may_at_any_time && self.is_closed(hours))
                 .then_some("at this hour nothing may be changed")
         };
+        let wall = &self.allowed.wall;
         self.git.with(|commits, heads| match effect {
             Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => {
-                wanted(commits, reads, key, is, &closed)
+                wanted(commits, reads, wall, key, is, &closed)
             }
             Effect::Delete { .. } | Effect::SetDeleteOption { .. } | Effect::Release { .. } => {
                 if is_deleting(was) || before.is_none() {
                     return Ok(());
                 }
-                let head = judged_commit(commits, reads, commit)?;
+                let head = judged_commit(commits, reads, wall, commit)?;
                 if let Some(why) = closed(commits[head].wanted.hours) {
                     return Err(why.into());
                 }
@@ -397,7 +398,7 @@ impl Checker {
         if is_approved(key, its_uid) {
             return Ok(());
         }
-        let since = Instant::now().checked_sub(STALENESS).unwrap_or(state.start);
+        let since = self.allowed.wall.awake_ago(STALENESS).unwrap_or(state.start);
         let steady = |seen: &&Seen, first: bool| seen.until.is_none() && first;
         let mut dropped: BTreeSet<&WorkKey> = BTreeSet::new();
         dropped.insert(key);
@@ -457,7 +458,7 @@ impl Checker {
                     || before.is_some_and(|before| {
                         before.works.contains_key(other) || before.freezes(other)
                     });
-                if stays && old {
+                if stays && old && !seen.deleting {
                     kept.insert(other);
                 }
             }
@@ -507,13 +508,13 @@ fn untouched(source: &str, before: &Value, after: Option<&Value>) -> Result<(), 
 }
 
 /// The commits that the process may write for: the last that it read, and the ones that it had just before.
-fn candidates(reads: &Reads) -> Vec<usize> {
+fn candidates(reads: &Reads, wall: &Wall) -> Vec<usize> {
     let reads = reads.lock().unwrap();
-    let now = Instant::now();
+    let on_its_way_since = wall.awake_ago(ON_ITS_WAY);
     let mut candidates = Vec::new();
     let mut superseded: Option<Instant> = None;
     for (at, commit) in reads.iter().rev() {
-        if superseded.is_some_and(|by| now.duration_since(by) > ON_ITS_WAY) {
+        if superseded.is_some_and(|by| on_its_way_since.is_some_and(|since| by < since)) {
             break;
         }
         if candidates.last() != Some(commit) {
@@ -527,13 +528,14 @@ fn candidates(reads: &Reads) -> Vec<usize> {
 fn judged_commit(
     commits: &[Commit],
     reads: &Reads,
+    wall: &Wall,
     commit: Option<CommitId>,
 ) -> Result<usize, String> {
     let head = commit.and_then(|id| number(commits, id)).ok_or("it has no commit")?;
     if !is_trusted(commits, head) {
         return Err(format!("commit {head}, or one before it, is not signed"));
     }
-    if candidates(reads).contains(&head) {
+    if candidates(reads, wall).contains(&head) {
         return Ok(head);
     }
     Err(format!("it is for commit {head}, which is not what was read last"))
@@ -543,12 +545,13 @@ fn judged_commit(
 fn wanted(
     commits: &[Commit],
     reads: &Reads,
+    wall: &Wall,
     key: &WorkKey,
     after: &Value,
     closed: &dyn Fn(Hours) -> Option<&'static str>,
 ) -> Result<(), String> {
     let mut found = Vec::new();
-    for head in candidates(reads) {
+    for head in candidates(reads, wall) {
         match commits[head].wanted.readable(key) {
             _ if !is_trusted(commits, head) => found.push(format!("commit {head} is not signed")),
             Some(work) if work.suspend => found.push(format!("commit {head} suspends it")),

@@ -154,6 +154,16 @@ impl Wanted {
         if self.broken_source { "budgets: [".into() } else { source_file(self) }
     }
 
+    /// What is there, for whoever reads the trace of a failure.
+    pub fn tell(&self) -> String {
+        let works = self.works.iter().map(|(key, work)| {
+            let how = if self.freezes(key) { " (unreadable)" } else { "" };
+            let prune = if work.prune { "" } else { " (not pruned)" };
+            format!("{key}{how}{prune}")
+        });
+        works.collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether it cannot be told what the commit says of a work.
     pub fn freezes(&self, key: &WorkKey) -> bool {
         self.broken_source
@@ -525,7 +535,7 @@ impl SourceReader for SimulatedSource {
     fn departed(
         &self,
         desired: &Desired,
-        candidates: &[(WorkKey, Option<RepoPath>)],
+        candidates: &[(WorkKey, RepoPath)],
         _cancel: &AtomicBool,
     ) -> Result<Departed, ReadError> {
         let mut state = self.git.lock();
@@ -540,7 +550,9 @@ impl SourceReader for SimulatedSource {
         }
         let mut found = Departed::new();
         for (key, path) in candidates {
-            let Some(path) = path.as_ref().filter(|path| **path == folder(key)) else { continue };
+            if *path != folder(key) {
+                continue;
+            }
             let Some(removal) = removal(&state.commits, head, key) else { continue };
             if let Some(word) = state.last_stood(&self.id, key, path, removal)? {
                 found.insert(key.clone(), word);

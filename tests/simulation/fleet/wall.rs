@@ -67,6 +67,20 @@ impl Wall {
         self.go_on(from, self.now());
     }
 
+    /// The moment since which the machine has been awake for so long; `None` before the world began.
+    pub fn awake_ago(&self, time: Duration) -> Option<Instant> {
+        let mut left = time;
+        for stretch in self.lock().iter().rev() {
+            let ended = stretch.ended.unwrap_or_else(Instant::now);
+            let lasted = ended - stretch.began;
+            if left <= lasted {
+                return Some(ended - left);
+            }
+            left -= lasted;
+        }
+        None
+    }
+
     /// Sets the clock to the next noon.
     pub fn set_to_noon(&self) {
         let of_day = self.now().as_second().rem_euclid(DAY);
