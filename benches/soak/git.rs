@@ -127,8 +127,10 @@ impl Git {
 
     /// Removes a whole cluster, which the budget holds.
     pub fn drop_cluster(&mut self) -> String {
-        let away = self.clusters.len() - self.managed;
-        let cluster = self.clusters[self.managed + self.random.usize(..away)].clone();
+        // The removal of a single work is within the budget.
+        let away = self.clusters[self.managed..].iter().filter(|name| self.of(name).len() > 1);
+        let away: Vec<String> = away.cloned().collect();
+        let cluster = away[self.random.usize(..away.len())].clone();
         let gone: Vec<Key> = self.of(&cluster);
         let files = gone.iter().map(|key| (folder(key), None)).collect();
         for key in gone {

@@ -153,9 +153,16 @@ impl Observed {
         self.went.clear();
     }
 
+    /// Takes in a work that the watch tells of. Where it told before that the work is gone, the work has come back: its
+    /// label was put on again, or the list was an older one.
+    pub fn changed(&mut self, work: ObservedWork) {
+        self.went.remove(&work.key);
+        self.take_in(work);
+    }
+
     /// Takes in a work as it is now, or was a moment ago: a watch may tell of a state that is older than the
     /// answer to a write, and must not bring it back.
-    pub fn changed(&mut self, work: ObservedWork) {
+    fn take_in(&mut self, work: ObservedWork) {
         if !self.works.get(&work.key).is_some_and(|known| known.is_newer_than(&work)) {
             self.works.insert(work.key.clone(), work);
         }
@@ -172,7 +179,7 @@ impl Observed {
     /// Takes in what the hub has under a name, whosever it is.
     pub fn looked_up(&mut self, key: &WorkKey, there: Option<ObservedWork>) {
         match there.filter(|work| !self.has_gone(work)) {
-            Some(work) => self.changed(work),
+            Some(work) => self.take_in(work),
             None => self.forget(key),
         }
     }
@@ -203,7 +210,7 @@ impl Observed {
             }
             None => drop(self.stored.remove(key)),
         }
-        self.changed(work);
+        self.take_in(work);
     }
 
     fn forget(&mut self, key: &WorkKey) {
@@ -474,6 +481,19 @@ mod tests {
             observed.at_rest();
             assert!(observed.went.is_empty());
         }
+    }
+
+    #[test]
+    fn a_work_that_the_watch_brought_back_stays() {
+        let source = SourceId::parse("fleet").unwrap();
+        let there = read(work());
+        let mut observed = Observed::default();
+        observed.changed(there.clone());
+        // Its label was taken off and put on again, or a list was older than what is there.
+        observed.gone(&source, &there.key);
+        observed.changed(there.clone());
+        observed.looked_up(&there.key, Some(there.clone()));
+        assert_eq!(observed.works.len(), 1);
     }
 
     #[test]

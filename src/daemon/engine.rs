@@ -18,20 +18,24 @@ use super::leading::{self, Fenced, Lead, Standing};
 use super::metrics::{Metrics, Stage};
 use super::reader::{SourceReader, on_source};
 use super::state::State;
-use crate::core::backoff::{self, Setback};
+use crate::core::backoff;
 use crate::core::desired::Desired;
-use crate::core::diagnostic::Severity;
 use crate::core::digest::Digest;
-use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::core::name::{CommitId, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
-use crate::core::plan::{Effect, Plan, Reason, Step};
+use crate::core::plan::{Effect, Plan, Reason};
 use crate::core::signature::judge::Refusal;
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
-use crate::hub::execute::{ExecuteError, ExecuteOptions, Outcome, Task, execute};
+use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
 use crate::hub::{Hub, HubError, HubEvent};
 use crate::limits;
 use crate::source::{Read, ReadError};
+
+mod ask;
+mod tell;
+
+use tell::tell_read;
 
 /// How an engine goes about its source.
 #[derive(Debug, Clone)]
@@ -529,60 +533,6 @@ impl Engine {
         Ok(Some((plan, tasks)))
     }
 
-    /// Asks Git for its last word on works that it no longer has. Without it nothing is deleted.
-    async fn ask_history(
-        &mut self,
-        desired: &Arc<Desired>,
-        now: Instant,
-    ) -> Result<(), EngineError> {
-        let candidates = self.state.take_unknown_departed(now);
-        if candidates.is_empty() {
-            return Ok(());
-        }
-        let (wanted, of, cancel) = (candidates.clone(), desired.clone(), self.cancel.clone());
-        match self.with_source(move |source| source.departed(&of, &wanted, &cancel)).await? {
-            Some(Ok(found)) => self.state.set_departed(&candidates, found),
-            Some(Err(error)) => {
-                tracing::error!(
-                    source = %self.id, %error, works = candidates.len(),
-                    "Git's history of removed works cannot be read; they are not deleted"
-                );
-                self.state.postpone_history(now);
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Asks the hub what operators say, and for the source's record, where that is due and nothing is under way.
-    async fn ask_hub(&mut self, looped: &mut Loop) {
-        let now = clock();
-        if looped.pass.is_some() {
-            return;
-        }
-        if self.state.guards().wants_directives(now) {
-            let found = self.hub.directives(&self.id).await;
-            if let Err(error) = &found {
-                tracing::warn!(source = %self.id, %error, "what operators say on the hub is not known");
-            }
-            if self.state.set_directives(found.ok(), now) {
-                tracing::info!(source = %self.id, "somebody wants a sync: fetching now");
-                (looped.next_fetch, looped.hinted) = (now, true);
-            }
-            // Windows open and close, and clocks are set, at times that nothing tells of.
-            self.set_time();
-        }
-        if self.state.guards().wants_record(now) {
-            match self.hub.record(&self.id).await {
-                Ok(found) => self.state.set_record(found),
-                Err(error) => {
-                    tracing::warn!(source = %self.id, %error, "the source's record on the hub is not known");
-                    self.state.ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
-                }
-            }
-        }
-    }
-
     fn weigh_contests(&mut self, now: Instant) {
         if self.state.weigh_contests(now)
             && let Some(bulletin) = &mut self.bulletin
@@ -594,128 +544,6 @@ impl Engine {
 
     fn set_time(&mut self) {
         self.state.set_time((self.wall_clock)(), &|name| TimeZone::get(name).ok());
-    }
-
-    /// Asks Git which of the applied commits the head builds on. Answers whether all is known: without it nothing is
-    /// planned.
-    async fn ask_ancestry(
-        &mut self,
-        desired: &Arc<Desired>,
-        now: Instant,
-    ) -> Result<bool, EngineError> {
-        let Some(head) = desired.commit else { return Ok(true) };
-        // One question about the old head, one about all commits, one about those that an approval names.
-        for _ in 0..3 {
-            let Some(commits) = self.state.take_unknown_ancestry(now) else { return Ok(false) };
-            if commits.is_empty() {
-                return Ok(true);
-            }
-            let (asked, cancel) = (commits.clone(), self.cancel.clone());
-            match self.with_source(move |source| source.unreached(head, &asked, &cancel)).await? {
-                Some(Ok(unreached)) => self.state.set_ancestry(head, &commits, &unreached),
-                Some(Err(error)) => {
-                    tracing::error!(source = %self.id, %error, "Git's history cannot be read; nothing is changed");
-                    self.state.postpone_history(now);
-                }
-                None => return Ok(false),
-            }
-        }
-        Ok(self.state.knows_ancestry())
-    }
-
-    /// Writes the source's record where the plan needs it. Answers whether the plan may be carried out.
-    async fn keep_record(&mut self, plan: &Plan, now: Instant) -> Result<bool, EngineError> {
-        self.tell_followed(plan);
-        let Some(record) = self.state.record_to_write(plan) else { return Ok(true) };
-        if self.homeless.is_some_and(|(_, due)| now < due) {
-            return Ok(true);
-        }
-        let before = self.state.guards().stored().cloned();
-        match self.hub.set_record(&self.id, &record, before.as_ref()).await {
-            Ok(stored) => {
-                if self.homeless.take().is_some() {
-                    tracing::info!(source = %self.id, "the source's record is kept on the hub now");
-                }
-                let moves = stored.record.moves;
-                self.state.record_written(stored);
-                let kept = self.with_source(move |source| source.remember_moves(moves)).await?;
-                if let Some(Err(error)) = kept {
-                    tracing::warn!(source = %self.id, %error, "a restored hub may go unnoticed: its record's count cannot be kept");
-                }
-                // What the record says is part of what is planned.
-                self.set_time();
-                Ok(!record.restored || before.is_some_and(|before| before.record.restored))
-            }
-            Err(error @ (HubError::NoHome { .. } | HubError::Forbidden { .. })) => {
-                self.tell_homeless(&error, now);
-                Ok(true)
-            }
-            Err(error) => {
-                tracing::warn!(source = %self.id, %error, "the source's record on the hub could not be written; nothing is changed before");
-                self.state.ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
-                Ok(false)
-            }
-        }
-    }
-
-    /// Says once that the record cannot be kept on the hub, and leaves the hub alone with it for a while.
-    fn tell_homeless(&mut self, error: &HubError, now: Instant) {
-        let failures = self.homeless.map_or(0, |(failures, _)| failures);
-        if failures == 0 {
-            tracing::warn!(source = %self.id, %error, "the source has no record on the hub: a new process will not know all that this one does");
-        }
-        let wait = backoff::delay(failures, Setback::Blocked, fastrand::u64(..));
-        self.homeless = Some((failures.saturating_add(1), now + wait));
-    }
-
-    /// Says once which commits are left behind.
-    fn tell_followed(&mut self, plan: &Plan) {
-        let Some(left) = self.state.guards().followed().filter(|left| **left != self.told_left)
-        else {
-            return;
-        };
-        let some: Vec<String> = left.iter().take(10).map(CommitId::to_string).collect();
-        let head = plan.commit.map_or_else(String::new, |commit| commit.to_string());
-        tracing::warn!(
-            source = %self.id, commit = head, left = some.join(" "),
-            "the ref was rewound or force-pushed: it does not build on what was applied; following it"
-        );
-        self.told_left = left.clone();
-    }
-
-    /// The commit that last changed each work folder. Who last touched a work is good to know, but no reason to
-    /// hold it back.
-    async fn last_changed(
-        &mut self,
-        head: Option<CommitId>,
-        folders: BTreeSet<RepoPath>,
-    ) -> Result<BTreeMap<RepoPath, CommitId>, EngineError> {
-        let Some(head) = head.filter(|_| !folders.is_empty()) else { return Ok(BTreeMap::new()) };
-        let cancel = self.cancel.clone();
-        let changed = self.with_source(move |source| source.last_changed(head, &folders, &cancel));
-        match changed.await? {
-            Some(Ok(found)) => Ok(found),
-            Some(Err(error)) => {
-                tracing::warn!(source = %self.id, %error, "the history of the works cannot be read");
-                Ok(BTreeMap::new())
-            }
-            None => Ok(BTreeMap::new()),
-        }
-    }
-
-    /// Does something with the source on a thread that may block; `None` while a fetch has it.
-    async fn with_source<T: Send + 'static>(
-        &mut self,
-        act: impl FnOnce(&mut dyn SourceReader) -> T + Send + 'static,
-    ) -> Result<Option<T>, EngineError> {
-        let Some(source) = self.source.take() else {
-            self.source_missed = true;
-            return Ok(None);
-        };
-        let joined = on_source(source, act);
-        let (source, result) = joined.await.map_err(|_| EngineError::Panic)?;
-        self.source = Some(source);
-        Ok(Some(result))
     }
 
     /// Makes one pass, waits for nothing, and answers the plan that is left after it.
@@ -759,118 +587,11 @@ impl Engine {
             None => Ok((Arc::unwrap_or_clone(plan), read.desired)),
         }
     }
-
-    /// Says once that the newest commit is not applied, and once that it is.
-    fn tell_refusal(&mut self, refusal: Option<&Refusal>) {
-        if self.lead.leads() {
-            self.metrics.verified(&self.id, refusal.is_some());
-        }
-        if let Some(bulletin) = &mut self.bulletin {
-            bulletin.set_unverified(refusal.map(|refusal| (refusal.head, refusal.to_string())));
-        }
-        if self.told_refusal.as_ref() == refusal {
-            return;
-        }
-        match refusal {
-            Some(refusal) => tracing::error!(
-                source = %self.id, commit = %refusal.commit, rule = refusal.rule,
-                key = refusal.key.as_deref().unwrap_or("none"),
-                "{refusal}; the hub stays at the last verified commit"
-            ),
-            None => tracing::info!(source = %self.id, "the newest commit is verified"),
-        }
-        self.told_refusal = refusal.cloned();
-    }
-
-    fn tell_plan(&mut self, plan: &Plan) {
-        self.metrics.planned(&self.id, plan);
-        let is_as_git_wants = |step: &Step| step.is_settled() || step.reason == Reason::Suspended;
-        if let Some(seconds) = self.committed_seconds
-            && plan.steps.iter().all(is_as_git_wants)
-        {
-            self.metrics.synced(&self.id, seconds);
-        }
-        let mut told = BTreeMap::new();
-        for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
-            // What a guard holds is told together, and a contest by the work's state, which is steady.
-            let contested = matches!(step.reason, Reason::Contested { .. });
-            if step.reason == Reason::UpToDate || step.reason.guard().is_some() || contested {
-                continue;
-            }
-            let code = step.reason.code();
-            if self.told.get(&step.key) != Some(&code) {
-                tracing::warn!(source = %self.id, work = %step.key, reason = code, "{}", step.reason);
-            }
-            told.insert(step.key.clone(), code);
-        }
-        self.told = told;
-        self.tell_held(plan);
-        if plan.is_empty() {
-            tracing::debug!(source = %self.id, counts = %plan.counts(), "nothing to do");
-        } else {
-            tracing::info!(source = %self.id, counts = %plan.counts(), "plan");
-        }
-    }
-
-    /// Says once what is held and how to let it through.
-    fn tell_held(&mut self, plan: &Plan) {
-        let mut hashes = BTreeSet::new();
-        for hold in plan.holds(&self.id) {
-            let (hash, guard) = (hold.approval.hash(), Some(hold.guard));
-            hashes.insert(hash);
-            if self.told_held.contains(&hash) {
-                continue;
-            }
-            let of_guard = plan.steps.iter().filter(|step| step.reason.guard() == guard);
-            let some: Vec<String> = of_guard.take(10).map(|step| step.key.to_string()).collect();
-            tracing::warn!(
-                source = %self.id, works = hold.works, guard = hold.guard.as_str(), %hash, some = some.join(" "),
-                "works are held: {}; if that is meant: gitwork approve {hash}", hold.reason
-            );
-        }
-        self.told_held = hashes;
-    }
-
-    fn tell_outcome(&self, outcome: &Outcome) {
-        let Task { key, effect, .. } = &outcome.task;
-        let what = effect.name();
-        if matches!(outcome.result, Err(ExecuteError::Stopped)) {
-            // It was never begun, and is part of the next plan: nobody has to look at it, and no write has failed.
-            tracing::debug!(source = %self.id, work = %key, effect = what, "not begun");
-            return;
-        }
-        self.metrics.wrote(&self.id, what, outcome.result.is_ok());
-        match &outcome.result {
-            Ok(_) => tracing::info!(source = %self.id, work = %key, effect = what, "done"),
-            Err(error) => {
-                tracing::warn!(source = %self.id, work = %key, effect = what, %error, "not done");
-            }
-        }
-    }
 }
 
 /// The time by tokio's clock, which stands still in a simulation until nothing is left to do.
 fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
-}
-
-/// Tells of a commit, and of what in it cannot be read.
-fn tell_read(source: &SourceId, read: &Read) {
-    let desired = &read.desired;
-    let commit = desired.commit.map_or_else(|| "uncommitted".into(), |commit| commit.to_string());
-    let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
-    tracing::info!(%source, at = read.name, %commit, works = desired.works.len(), errors, "read");
-    for found in
-        desired.diagnostics.iter().filter(|found| found.severity != Severity::Info).take(100)
-    {
-        let span = found.location.span.map(|s| format!(":{}:{}", s.line, s.column));
-        let place = format!("{}{}", found.location.file, span.unwrap_or_default());
-        if found.is_error() {
-            tracing::error!(%source, code = found.code.id(), place, "{}", found.message);
-        } else {
-            tracing::warn!(%source, code = found.code.id(), place, "{}", found.message);
-        }
-    }
 }
 
 fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> BoxStream<'static, PassEvent> {

@@ -440,6 +440,33 @@ mod tests {
     }
 
     #[test]
+    fn a_rewind_is_believed_once_git_was_read_after_what_it_leaves() {
+        let mut guards = Guards::new(GuardOptions::default(), 0);
+        let (desired, newer) = (desired(1), BTreeSet::from([commit(9)]));
+        let record = Record { commit: Some(commit(9)), ..Record::default() };
+        guards.set_record(stored(record), true);
+        guards.learn(commit(1), &newer, &newer);
+        // Another process may have read Git after this one, and applied what it found.
+        policy(&mut guards, &desired, NOON);
+        assert!(guards.doubts_read());
+        guards.read_after([commit(7)].into());
+        policy(&mut guards, &desired, NOON);
+        assert!(guards.doubts_read(), "of another commit that is no news");
+        guards.read_after(newer.clone());
+        policy(&mut guards, &desired, NOON);
+        assert!(!guards.doubts_read());
+        assert_eq!(guards.followed(), Some(&newer));
+        // An approval names both ends: it needs no second look.
+        let rewind = Rewind { source: desired.source.clone(), from: newer, to: commit(1) };
+        let mut said = Directives::default();
+        said.approvals.rewinds.insert(rewind);
+        guards.set_directives(Some(said), Instant::now());
+        guards.read_after(BTreeSet::new());
+        policy(&mut guards, &desired, NOON);
+        assert!(!guards.doubts_read());
+    }
+
+    #[test]
     fn a_commit_that_cannot_be_read_brings_no_rules_for_the_next() {
         let free = |frozen: Frozen| {
             let desired = Desired { frozen, ..desired(1) };

@@ -11,7 +11,7 @@ use super::{HubError, bounded};
 use crate::core::work::MANAGER;
 
 /// A Lease of this metadata, to be made.
-pub(super) fn new_lease(metadata: Value) -> Value {
+pub(super) fn new_lease(metadata: &Value) -> Value {
     json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata })
 }
 
@@ -50,8 +50,7 @@ impl KubeHub {
         let namespace = self.namespace();
         match answer.status {
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
-                let message =
-                    format!("{needs} on leases in the namespace {namespace}, for {name}");
+                let message = format!("{needs} on leases in the namespace {namespace}, for {name}");
                 Err(HubError::Forbidden { message })
             }
             status if !status.is_success() => {

@@ -43,8 +43,9 @@ impl KubeHub {
             }
             None => {
                 let labels = json!({ "app.kubernetes.io/managed-by": MANAGER });
-                let metadata = json!({ "name": name, "annotations": annotations, "labels": labels });
-                self.create_lease(&new_lease(metadata)).await?
+                let metadata =
+                    json!({ "name": name, "annotations": annotations, "labels": labels });
+                self.create_lease(&new_lease(&metadata)).await?
             }
         };
         match (answer.status, before) {

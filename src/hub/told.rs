@@ -51,7 +51,7 @@ impl KubeHub {
         });
         let mut answer = self.patch_lease(&name, &json!({ "metadata": metadata })).await?;
         if answer.status == StatusCode::NOT_FOUND {
-            answer = self.create_lease(&new_lease(metadata)).await?;
+            answer = self.create_lease(&new_lease(&metadata)).await?;
             if answer.status == StatusCode::NOT_FOUND {
                 return Err(self.no_home());
             }

@@ -131,6 +131,34 @@ async fn what_comes_with_the_deletions_does_not_count_as_kept_not_even_after_a_r
 }
 
 #[tokio::test]
+async fn what_is_being_deleted_does_not_count_as_kept_even_where_git_wants_it() {
+    let (mut world, keys) = fleet(1).await;
+    let stays = key("edge-2", "stays");
+    world.hub.user_deletes(&stays).unwrap();
+    assert!(world.is_on_hub(&stays), "the agent has its finalizer on it");
+    world.drop_work(&keys[0], None);
+    assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
+    assert_eq!(world.sync(&stays).await, "wait BeingDeleted");
+}
+
+#[tokio::test]
+async fn who_wipes_the_mark_of_what_is_new_does_not_let_a_held_deletion_through() {
+    let (mut world, keys) = fleet(1).await;
+    let new = key("edge-3", "new");
+    world.drop_work(&keys[0], None);
+    world.drop_work(&key("edge-2", "stays"), None);
+    world.push(&new, GitWork::default());
+    settle(&mut world).await;
+    assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
+    world.hub.user_patches(&new, &serde_json::json!({"metadata": {"annotations": null}})).unwrap();
+    settle(&mut world).await;
+    assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
+    let annotations = &world.hub.objects()[&new]["metadata"]["annotations"];
+    assert!(annotations.get("gitwork.dev/content-hash").is_some(), "{annotations}");
+    assert!(annotations.get("gitwork.dev/newcomer").is_some(), "{annotations}");
+}
+
+#[tokio::test]
 async fn a_work_that_was_renamed_counts_as_deleted_and_its_mark_goes_with_the_hold() {
     let (mut world, keys) = fleet(2).await;
     let renamed = key("edge-1", "renamed");

@@ -608,8 +608,11 @@ pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) 
         4 => label("app.kubernetes.io/managed-by", Value::Null),
         5 => label("foreign", random.u8(..3).to_string().into()),
         6 => annotation("gitwork.dev/adopt", SOURCE.into()),
-        7 => annotation("gitwork.dev/keys", "]".into()),
-        8 => json!({"metadata": {"annotations": null}}),
+        // What tells that a label is Git's goes, and the label with it: else nobody could tell it from a user's.
+        7 => {
+            json!({"metadata": {"annotations": {"gitwork.dev/keys": "]"}, "labels": {"team": null}}})
+        }
+        8 => json!({"metadata": {"annotations": null, "labels": {"team": null}}}),
         9 => {
             let mut conditions = hub.object(key).unwrap()["status"]["conditions"].clone();
             match conditions.as_array_mut() {

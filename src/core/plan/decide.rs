@@ -20,10 +20,7 @@ type Decision = (Option<Effect>, Reason);
 /// The works that the hub has of this source and Git does not, with their folder, whose history in Git the plan asks for:
 /// the one that the hub names, or, where somebody took that annotation off, the one that a work of this name has by
 /// default. Nothing that is frozen or going already.
-pub fn departed_candidates(
-    desired: &Desired,
-    observed: &Observed,
-) -> Vec<(WorkKey, RepoPath)> {
+pub fn departed_candidates(desired: &Desired, observed: &Observed) -> Vec<(WorkKey, RepoPath)> {
     let departed = observed
         .works
         .values()

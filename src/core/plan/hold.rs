@@ -102,7 +102,8 @@ pub fn mark(steps: &mut [Step], going: &[bool], desired: &Desired, observed: &Ob
     let holds = desired.frozen.deletes || held.next().is_some();
     for step in steps {
         if holds {
-            let may_be_new = observed.works.get(&step.key).is_none_or(|work| work.written.is_none());
+            let may_be_new =
+                observed.works.get(&step.key).is_none_or(|work| work.written.is_none());
             match &mut step.effect {
                 Some(Effect::Create { body } | Effect::Adopt { body, .. }) => mark_body(body),
                 // Somebody has taken the mark off, along with gitwork's other annotations.

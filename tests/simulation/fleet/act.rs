@@ -421,6 +421,9 @@ impl World {
         let mut keys = self.hub.keys();
         keys.extend(backup.0.keys().cloned());
         self.hub.restore(backup);
+        // Its watches are told that what they had is compacted (`etcdutl snapshot restore --mark-compacted`).
+        let neighbour = self.neighbour.as_ref().and_then(|neighbour| neighbour.process.as_ref());
+        self.processes.iter().chain(neighbour).for_each(Process::forget_list);
         self.checker.trace(|| "the hub is restored from its backup".into());
         self.stepped.clear();
         self.settle();

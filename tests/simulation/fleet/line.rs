@@ -46,7 +46,7 @@ pub struct Net {
     pub crash: Option<Crash>,
     random: fastrand::Rng,
     /// What the last list told.
-    listed: Option<Vec<ObservedWork>>,
+    pub listed: Option<Vec<ObservedWork>>,
 }
 
 /// One process' connection.

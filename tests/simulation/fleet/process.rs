@@ -142,6 +142,11 @@ impl Process {
         net.crash = None;
     }
 
+    /// No list is answered any more that is older than this moment.
+    pub fn forget_list(&self) {
+        self.net.lock().unwrap().listed = None;
+    }
+
     pub fn mend_line(&self) {
         self.cut.send_replace(false);
     }

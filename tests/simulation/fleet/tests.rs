@@ -4,7 +4,7 @@ use super::bugs::{ALL, Bug};
 use super::{run, run_all, seeds, seeds_to_find, shrunk, story, tell};
 
 /// How many seeds a run of the tests takes.
-const SEEDS: u64 = 5_000;
+const SEEDS: u64 = 10_000;
 
 #[test]
 fn whatever_happens_in_the_fleet_git_is_followed_and_nothing_is_lost() {
