@@ -277,3 +277,6 @@ pub const TAKE_OVERS_SHOWN_MAX: usize = 20;
 /// Arenas of glibc's allocator. It would give each thread one of its own, up to eight for each processor, and what is freed in
 /// one serves no other thread. Measured after 25 minutes of pushes to 1,000 works: of 44 MiB in eight arenas 18 MiB were in use.
 pub const HEAP_ARENAS_MAX: i32 = 2;
+/// Pages of the heap that nothing is in are given back so often. Measured after 15 minutes of pushes to 1,000 works: of 26 MB in
+/// two arenas 11.5 MB were in use, and giving back took 9.5 MB off the process.
+pub const HEAP_GIVEN_BACK: Duration = Duration::from_secs(60);

@@ -41,9 +41,9 @@ use crate::hub::execute::ExecuteOptions;
 use crate::hub::fleet::{self, FleetError};
 use crate::hub::lease::SourceLease;
 use crate::hub::{Hub, KubeHub, client as hub_client};
-use crate::limits;
 use crate::source::{Repository, Source, SourceConfig};
 use crate::verification::Verification;
+use crate::{heap, limits};
 
 /// A folder is read once nothing has changed in it for so long: an editor or `git checkout` writes many files.
 const QUIET: Duration = Duration::from_millis(200);
@@ -393,6 +393,7 @@ async fn serve(mut setup: Setup, kube: KubeHub, metrics: Arc<Metrics>) -> Result
         let listener = listen(address, "listening for probes and scrapes").await?;
         tokio::spawn(http::serve(listener, metrics, running.health.clone(), stop));
     }
+    tokio::spawn(heap::give_back(limits::HEAP_GIVEN_BACK));
     let ended = tokio::select! {
         ended = running.engines.join_next() => Some(ended),
         () = signals.until_end(&running.hints) => None,
