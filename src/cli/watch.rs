@@ -140,9 +140,12 @@ impl Trouble {
     ) -> Result<Option<Change>, Failure> {
         match change {
             Some(Ok(change)) => {
-                // A list that begins is an answer only once it goes on, and clusters are not works.
-                if !matches!(change, Change::Restart | Change::Unreachable(_)) {
-                    (self.told, self.known) = (None, true);
+                match change {
+                    Change::Set(_) | Change::Gone { .. } | Change::Listed => {
+                        (self.told, self.known) = (None, true);
+                    }
+                    // A list that begins is an answer only once it goes on, and the rest is of other kinds than works.
+                    Change::Restart | Change::Unreachable(_) | Change::Told(_) => {}
                 }
                 Ok(Some(change))
             }
@@ -269,4 +272,29 @@ fn frame(live: &Live, show: &Show, note: Option<&str>) -> String {
         _ => text,
     };
     format!("\u{1b}[H{text}\u{1b}[K\u{1b}[J")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_told_of_works_shows_that_the_hub_knows_them() {
+        let error = || FleetError::NoCrd { kind: "ManifestWork" };
+        for (first, ends) in [
+            (Change::Restart, true),
+            (Change::Unreachable(BTreeSet::new()), true),
+            (Change::Told(Vec::new()), true),
+            (Change::Listed, false),
+        ] {
+            let mut trouble = Trouble::default();
+            let told = format!("{first:?}");
+            trouble.take(Some(Ok(first)), |_| {}).unwrap();
+            let mut notes = 0;
+            let ended = trouble.take(Some(Err(error())), |_| notes += 1).is_err();
+            assert_eq!((ended, notes), (ends, usize::from(!ends)), "{told}");
+        }
+    }
 }
