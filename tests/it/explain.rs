@@ -4,12 +4,15 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use gitwork::core::name::SourceId;
+use gitwork::core::status::told::Told;
 use gitwork::hub::KubeHub;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cli::{code, err, gitwork, out, write};
+use crate::deploy;
 use crate::sync::fixture::{Sync, config_map};
 
 const FILES: &[(&str, &str)] = &[
@@ -205,6 +208,14 @@ async fn with_a_hub_it_is_followed_forward_to_the_cluster() {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let reason = |what: &str| explain(what)["answer"]["reason"].as_str().unwrap().to_owned();
+    // Another source tells of a work of that name on a cluster of its own.
+    let elsewhere: Told = serde_json::from_value(json!({
+        "works": [{ "cluster": "a-cluster", "work": "web", "state": "suspended" }],
+    }))
+    .unwrap();
+    let another = SourceId::parse(&format!("of-{cluster}")).unwrap();
+    let installed = kube::Client::try_from(deploy::installed().await).unwrap();
+    KubeHub::new(installed).tell(&another, &elsewhere).await.unwrap();
     assert_eq!(reason("web"), "AgentPending");
     sync.agent_takes(0, "web").await;
     sync.agent_applies(0, "web").await;
