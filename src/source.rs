@@ -23,7 +23,7 @@ use crate::error::with_causes;
 use crate::git::directory::DirectoryError;
 use crate::git::{
     self, CommitFacts, Directory, FetchError, GitSnapshot, LocalRepository, Mirror, MirrorError,
-    MirrorLimits, PushError, Reference, Remote, Witness, history,
+    MirrorLimits, PushError, Reference, Remote, Witness, history, replace_file,
 };
 use crate::verification::{self, Verification, VerifyError};
 
@@ -147,13 +147,6 @@ pub fn default_id(
 fn mirror_folder(cache: &Path, url: &str) -> PathBuf {
     let hash = Digest::of(url.as_bytes()).to_string();
     cache.join(hash.get(..16).unwrap_or_default()).with_extension("git")
-}
-
-/// Puts another file in its place, so that no half of one is ever read.
-fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
-    let new = file.with_extension("new");
-    std::fs::write(&new, text)?;
-    std::fs::rename(&new, file)
 }
 
 impl Source {
@@ -387,7 +380,7 @@ impl Source {
     /// Keeps it beside the mirror: a hub that has a lower one was restored from a backup.
     pub fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
         match self.beside_mirror("moves").filter(|_| moves != self.remembered_moves()) {
-            Some(file) => write_whole(&file, &format!("{moves}\n")),
+            Some(file) => replace_file(&file, &format!("{moves}\n")),
             None => Ok(()),
         }
     }
@@ -408,7 +401,7 @@ impl Source {
         if known.strip_prefix(&prefix).is_some_and(is_ours) {
             return known.to_owned();
         }
-        if let Err(error) = write_whole(&file, &format!("{fresh}\n")) {
+        if let Err(error) = replace_file(&file, &format!("{fresh}\n")) {
             tracing::debug!(source = %self.config.id, %error, "a process that comes after this one waits for its Lease to expire");
         }
         fresh

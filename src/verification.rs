@@ -19,7 +19,7 @@ use crate::core::signature::{Keyring, Moments, SignatureError, Signer};
 use crate::core::snapshot::{EntryKind, ObjectError, Objects as _};
 use crate::git::range::NewCommit;
 use crate::git::remote::read_credential;
-use crate::git::{self, Ancestry, FetchError, Repository};
+use crate::git::{self, Ancestry, FetchError, Repository, replace_file};
 use crate::limits;
 
 /// Why it is not known which commit may be applied, or that none may.
@@ -183,7 +183,7 @@ impl Verification {
         let Some(file) = self.memory.as_deref() else { return };
         let kept = match (is_guarded, file.exists()) {
             (true, true) if before == Some(commit) => Ok(()),
-            (true, _) => replace(file, &format!("{commit}\n")),
+            (true, _) => replace_file(file, &format!("{commit}\n")),
             (false, true) => std::fs::remove_file(file),
             (false, false) => Ok(()),
         };
@@ -219,13 +219,6 @@ impl Verification {
         }
         Ok(ring)
     }
-}
-
-/// Puts a file in place at once, so that no half of one is ever read.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
-    let new = file.with_extension("new");
-    std::fs::write(&new, text)?;
-    std::fs::rename(&new, file)
 }
 
 /// How far the walk from what is verified to the head came.

@@ -230,7 +230,7 @@ impl OnHub {
         let mut observed = Observed::default();
         observed.listed(source, self.works.clone());
         let record = self.record.as_ref().and_then(Option::as_ref).map(|stored| &stored.record);
-        rewind::applied(&rewind::named(source, &observed), record)
+        rewind::applied(&rewind::named(source, &observed), record).collect()
     }
 }
 

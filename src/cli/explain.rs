@@ -282,7 +282,7 @@ struct Seen {
     hub: KubeHub,
     /// Every ManifestWork; absent where somebody may read one namespace only.
     works: Option<Vec<ObservedWork>>,
-    /// The works of the cluster, and those of others of which something is told.
+    /// The works of the cluster.
     trees: Vec<WorkTree>,
     reach: Reach,
 }
@@ -322,11 +322,7 @@ impl Seen {
     }
 
     fn tree(&self, key: &WorkKey) -> Option<&WorkTree> {
-        // What is told of sources is of all clusters.
-        let WorkKey { cluster, work } = key;
-        self.trees
-            .iter()
-            .find(|tree| tree.work.cluster == cluster.as_str() && tree.work.work == work.as_str())
+        self.trees.iter().find(|tree| tree.work.work == key.work.as_str())
     }
 
     /// What is planned for the work.

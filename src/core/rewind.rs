@@ -5,6 +5,7 @@
 //! behind: a commit that the remote no longer has is one.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -45,13 +46,31 @@ pub fn named(source: &SourceId, observed: &Observed) -> BTreeSet<CommitId> {
 
 /// The commits that the hub says were applied, and that nobody has given up: those that its works name, and the one of
 /// the record.
-pub fn applied(named: &BTreeSet<CommitId>, record: Option<&Record>) -> BTreeSet<CommitId> {
-    let mut found = named.clone();
-    if let Some(record) = record {
-        found.extend(record.commit);
-        found.retain(|commit| !record.abandoned.contains(commit));
+pub fn applied<'a>(
+    named: &'a BTreeSet<CommitId>,
+    record: Option<&'a Record>,
+) -> impl Iterator<Item = CommitId> + 'a {
+    let recorded = record.and_then(|record| record.commit);
+    let recorded = recorded.filter(|commit| !named.contains(commit));
+    let given_up =
+        move |commit: &CommitId| record.is_some_and(|record| record.abandoned.contains(commit));
+    named.iter().copied().chain(recorded).filter(move |commit| !given_up(commit))
+}
+
+/// What the hub was known to say of commits at one time.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Those that the works named.
+    pub named: Arc<BTreeSet<CommitId>>,
+    /// The one of the record.
+    pub recorded: Option<CommitId>,
+}
+
+impl Known {
+    pub fn has_all(&self, commits: &BTreeSet<CommitId>) -> bool {
+        let has = |commit: &CommitId| self.recorded == Some(*commit) || self.named.contains(commit);
+        commits.iter().all(has)
     }
-    found
 }
 
 /// What Git has answered about one head: which commits it builds on.
@@ -65,16 +84,23 @@ pub struct Ancestry {
 impl Ancestry {
     /// The commits to ask Git about, before `rewound` can tell of all of `commits`. Where the head has moved, the old
     /// one is asked about first: what it built on, a head that builds on it does, too.
-    pub fn to_ask(&self, head: CommitId, commits: &BTreeSet<CommitId>) -> BTreeSet<CommitId> {
+    pub fn to_ask(
+        &self,
+        head: CommitId,
+        commits: impl IntoIterator<Item = CommitId>,
+    ) -> BTreeSet<CommitId> {
+        let mut commits = commits.into_iter();
         match self.head {
             Some(at) if at == head => {
-                let known = |commit: &&CommitId| {
-                    self.reached.contains(*commit) || self.unreached.contains(*commit)
+                let known = |commit: &CommitId| {
+                    self.reached.contains(commit) || self.unreached.contains(commit)
                 };
-                commits.iter().filter(|commit| !known(commit)).copied().collect()
+                commits.filter(|commit| !known(commit)).collect()
             }
-            Some(before) if self.unreached.is_empty() && !commits.is_empty() => [before].into(),
-            _ => commits.clone(),
+            Some(before) if self.unreached.is_empty() => {
+                commits.next().map(|_| before).into_iter().collect()
+            }
+            _ => commits.collect(),
         }
     }
 
@@ -107,8 +133,8 @@ impl Ancestry {
     }
 
     /// Those of `commits` that the head leaves behind.
-    pub fn rewound(&self, commits: &BTreeSet<CommitId>) -> BTreeSet<CommitId> {
-        commits.intersection(&self.unreached).copied().collect()
+    pub fn rewound(&self, commits: impl IntoIterator<Item = CommitId>) -> BTreeSet<CommitId> {
+        commits.into_iter().filter(|commit| self.unreached.contains(commit)).collect()
     }
 
     /// Whether one of the approvals lets the head leave all of `rewound` behind: it names them, and the head is the
@@ -167,31 +193,32 @@ mod tests {
         assert_eq!(named(&source(), &observed), commits(&[1, 2]));
         let record =
             Record { commit: Some(commit(4)), abandoned: commits(&[1, 9]), ..Record::default() };
-        assert_eq!(applied(&named(&source(), &observed), Some(&record)), commits(&[2, 4]));
+        let named = named(&source(), &observed);
+        assert_eq!(applied(&named, Some(&record)).collect::<BTreeSet<_>>(), commits(&[2, 4]));
     }
 
     #[test]
     fn git_is_asked_once_about_each_commit_and_about_one_where_the_head_moves_on() {
         let mut ancestry = Ancestry::default();
         let all = commits(&[1, 2, 3]);
-        assert_eq!(ancestry.to_ask(commit(4), &all), all);
+        assert_eq!(ancestry.to_ask(commit(4), all.clone()), all);
         ancestry.learn(commit(4), &all, &commits(&[]));
-        assert_eq!(ancestry.to_ask(commit(4), &all), commits(&[]));
-        assert_eq!(ancestry.to_ask(commit(4), &commits(&[1, 7])), commits(&[7]));
+        assert_eq!(ancestry.to_ask(commit(4), all.clone()), commits(&[]));
+        assert_eq!(ancestry.to_ask(commit(4), commits(&[1, 7])), commits(&[7]));
         // The head moves on: one question answers for all.
-        let asked = ancestry.to_ask(commit(5), &all);
+        let asked = ancestry.to_ask(commit(5), all.clone());
         assert_eq!(asked, commits(&[4]));
         ancestry.learn(commit(5), &asked, &commits(&[]));
-        assert_eq!(ancestry.to_ask(commit(5), &all), commits(&[]));
-        assert_eq!(ancestry.rewound(&all), commits(&[]));
+        assert_eq!(ancestry.to_ask(commit(5), all.clone()), commits(&[]));
+        assert_eq!(ancestry.rewound(all.clone()), commits(&[]));
         // It moves elsewhere: nothing that was known of the old one counts.
-        let asked = ancestry.to_ask(commit(6), &all);
+        let asked = ancestry.to_ask(commit(6), all.clone());
         ancestry.learn(commit(6), &asked, &asked.clone());
-        assert_eq!(ancestry.to_ask(commit(6), &all), all);
+        assert_eq!(ancestry.to_ask(commit(6), all.clone()), all);
         ancestry.learn(commit(6), &all, &commits(&[3]));
-        assert_eq!(ancestry.rewound(&all), commits(&[3]));
+        assert_eq!(ancestry.rewound(all.clone()), commits(&[3]));
         // And back again, while there is something left behind: all is asked anew.
-        assert_eq!(ancestry.to_ask(commit(5), &all), all);
+        assert_eq!(ancestry.to_ask(commit(5), all.clone()), all);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::core::digest::Digest;
 use crate::core::name::{CommitId, SourceId, WorkKey};
 use crate::core::observed::ObservedWork;
 use crate::core::plan::{Effect, Plan, Reason};
+use crate::core::rewind::Known;
 use crate::core::signature::judge::Refusal;
 use crate::error::with_causes;
 use crate::forge::reporter::StatusFeed;
@@ -80,7 +81,7 @@ pub struct Engine {
     /// Writes of the record in a row for which the hub had no place, and when the next is due.
     homeless: Option<(u32, Instant)>,
     /// What was known as applied when the fetch under way began.
-    applied_before: BTreeSet<CommitId>,
+    known_before: Known,
     lead: Lead,
     /// When the commit that was read was made.
     committed_seconds: Option<i64>,
@@ -178,7 +179,7 @@ impl Engine {
             told_held,
             told_left,
             homeless: None,
-            applied_before: BTreeSet::new(),
+            known_before: Known::default(),
             lead: Lead::default(),
             committed_seconds: None,
             told_refusal: None,
@@ -355,11 +356,10 @@ impl Engine {
     fn begin_fetch(&mut self) -> Option<Fetch> {
         let mut source = self.source.take()?;
         self.lead.fetching();
-        let applied = self.state.applied().unwrap_or_default();
         if source.wants_applied() {
-            source.set_applied(applied.clone());
+            source.set_applied(self.state.applied().unwrap_or_default());
         }
-        self.applied_before = applied;
+        self.known_before = self.state.known();
         let cancel = self.cancel.clone();
         Some(on_source(source, move |source| source.read(&cancel)))
     }
@@ -374,7 +374,7 @@ impl Engine {
         match read {
             Ok(read) => {
                 looped.failed_fetches = 0;
-                self.state.set_read_after(std::mem::take(&mut self.applied_before));
+                self.state.set_read_after(std::mem::take(&mut self.known_before));
                 let trouble = read.refused.as_ref().map(ToString::to_string);
                 self.trouble.send_if_modified(|told| {
                     let differs = *told != trouble;
@@ -553,7 +553,7 @@ impl Engine {
         self.state.set_directives(Some(said), clock());
         self.state.set_record(self.hub.record(&self.id).await?);
         let (cancel, applied) = (self.cancel.clone(), self.state.applied().unwrap_or_default());
-        self.state.set_read_after(applied.clone());
+        self.state.set_read_after(self.state.known());
         let read = self.with_source(move |source| {
             source.set_applied(applied);
             source.read(&cancel)

@@ -14,7 +14,7 @@ use crate::core::directives::Directives;
 use crate::core::name::CommitId;
 use crate::core::plan::{Effect, Guard, Plan, Policy};
 use crate::core::record::{Course, Record};
-use crate::core::rewind::{self, Ancestry, RewindPolicy};
+use crate::core::rewind::{self, Ancestry, Known, RewindPolicy};
 use crate::core::window::{self, ChangeWindows};
 use crate::hub::StoredRecord;
 use crate::limits;
@@ -48,8 +48,8 @@ pub struct Guards {
     windows_before: Option<ChangeWindows>,
     /// Applied commits that the head leaves behind, and is let to.
     left: BTreeSet<CommitId>,
-    /// Commits that were known as applied before Git was last read.
-    known_at_read: BTreeSet<CommitId>,
+    /// What was known as applied before Git was last read.
+    known_at_read: Known,
     /// The head does not reach a commit that was not known as applied before Git was read: another process, which has read
     /// Git later, may have applied it since.
     doubts_read: bool,
@@ -71,7 +71,7 @@ impl Guards {
             ancestry: Ancestry::default(),
             windows_before: None,
             left: BTreeSet::new(),
-            known_at_read: BTreeSet::new(),
+            known_at_read: Known::default(),
             doubts_read: false,
             confirmed: false,
         }
@@ -166,13 +166,12 @@ impl Guards {
     /// Commits to ask Git about before the next plan for this head. `named`: those that the works on the hub name.
     pub fn to_ask(&self, desired: &Desired, named: &BTreeSet<CommitId>) -> BTreeSet<CommitId> {
         let Some(head) = desired.commit else { return BTreeSet::new() };
-        let mut commits = rewind::applied(named, self.recorded());
-        let unreached = !self.ancestry.is_clear() && !self.ancestry.rewound(&commits).is_empty();
+        let applied = || rewind::applied(named, self.recorded());
+        let unreached = !self.ancestry.is_clear() && !self.ancestry.rewound(applied()).is_empty();
         // What an approval names is asked about only where there may be something to approve.
-        if unreached {
-            commits.extend(self.rewinds(desired).into_iter().map(|rewind| rewind.to));
-        }
-        self.ancestry.to_ask(head, &commits)
+        let approved = if unreached { self.rewinds(desired) } else { BTreeSet::new() };
+        let approved = approved.into_iter().map(|rewind| rewind.to);
+        self.ancestry.to_ask(head, applied().chain(approved))
     }
 
     pub fn learn(
@@ -229,15 +228,14 @@ impl Guards {
         self.left.clear();
         self.doubts_read = false;
         let Some(head) = desired.commit.filter(|_| !self.ancestry.is_clear()) else { return };
-        let applied = rewind::applied(named, self.recorded());
-        let left = self.ancestry.rewound(&applied);
+        let left = self.ancestry.rewound(rewind::applied(named, self.recorded()));
         if left.is_empty() {
             return;
         }
         // Of a hub that was restored it is not known what it had: there, nothing is followed unasked.
         let holds = self.options.rewind == RewindPolicy::Hold || policy.restored.is_some();
         let approved = self.ancestry.is_approved(&left, &self.rewinds(desired));
-        self.doubts_read = !approved && !left.is_subset(&self.known_at_read);
+        self.doubts_read = !approved && !self.known_at_read.has_all(&left);
         if holds && !approved {
             let rewind = Rewind { source: desired.source.clone(), from: left, to: head };
             policy.held_rewind = Some(Arc::new(rewind));
@@ -246,9 +244,9 @@ impl Guards {
         }
     }
 
-    /// Git has been read again; `applied`: what was known as applied before.
-    pub fn read_after(&mut self, applied: BTreeSet<CommitId>) {
-        self.known_at_read = applied;
+    /// Git has been read again; `known`: what was known as applied before.
+    pub fn read_after(&mut self, known: Known) {
+        self.known_at_read = known;
     }
 
     /// Whether the branch seems to be rewound only because it was read too early: it is to be read again before a plan.
@@ -449,10 +447,11 @@ mod tests {
         // Another process may have read Git after this one, and applied what it found.
         policy(&mut guards, &desired, NOON);
         assert!(guards.doubts_read());
-        guards.read_after([commit(7)].into());
+        let known = |commits: BTreeSet<_>| Known { named: Arc::new(commits), recorded: None };
+        guards.read_after(known([commit(7)].into()));
         policy(&mut guards, &desired, NOON);
         assert!(guards.doubts_read(), "of another commit that is no news");
-        guards.read_after(newer.clone());
+        guards.read_after(known(newer.clone()));
         policy(&mut guards, &desired, NOON);
         assert!(!guards.doubts_read());
         assert_eq!(guards.followed(), Some(&newer));
@@ -461,7 +460,7 @@ mod tests {
         let mut said = Directives::default();
         said.approvals.rewinds.insert(rewind);
         guards.set_directives(Some(said), Instant::now());
-        guards.read_after(BTreeSet::new());
+        guards.read_after(Known::default());
         policy(&mut guards, &desired, NOON);
         assert!(!guards.doubts_read());
     }

@@ -16,7 +16,7 @@ use crate::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::core::observed::{Observed, ObservedWork};
 use crate::core::plan::{self, Departed, Effect, Plan, Policy, Reason, Step};
 use crate::core::record::Record;
-use crate::core::rewind;
+use crate::core::rewind::{self, Known};
 use crate::core::rival::Rival;
 use crate::core::status::source::{Refusal, SourceStatus, StatusInputs};
 use crate::hub::execute::{ExecuteError, Outcome};
@@ -98,7 +98,13 @@ impl State {
 
     /// The commits that the hub says were applied; `None` before it is known what the hub has.
     pub fn applied(&self) -> Option<BTreeSet<CommitId>> {
-        Some(rewind::applied(self.named()?, self.guards.recorded()))
+        Some(rewind::applied(self.named()?, self.guards.recorded()).collect())
+    }
+
+    /// What of it is known now, to be kept.
+    pub fn known(&self) -> Known {
+        let recorded = self.guards.recorded().and_then(|record| record.commit);
+        Known { named: self.named().cloned().unwrap_or_default(), recorded }
     }
 
     /// The commits that the works on the hub name.
@@ -338,9 +344,9 @@ impl State {
         CommitId::parse(self.observed.as_ref()?.works.get(key)?.commit.as_deref()?)
     }
 
-    /// Git has been read; `applied`: the commits that were known as applied before.
-    pub fn set_read_after(&mut self, applied: BTreeSet<CommitId>) {
-        self.guards.read_after(applied);
+    /// Git has been read; `known`: what was known as applied before.
+    pub fn set_read_after(&mut self, known: Known) {
+        self.guards.read_after(known);
     }
 
     /// Something outside of this state has changed that a plan depends on.

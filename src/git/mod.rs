@@ -26,6 +26,10 @@ mod transport;
 pub mod watch;
 pub mod witness;
 
+use std::fs;
+use std::io;
+use std::path::Path;
+
 pub use directory::Directory;
 pub use error::{FetchError, MirrorError, ReadError};
 pub use local::LocalRepository;
@@ -34,3 +38,10 @@ pub use remote::{Auth, ClientCertificate, Reference, Remote};
 pub use repository::{Ancestry, CommitFacts, GitSnapshot, Repository};
 pub use statusbranch::{Published, PushError, StatusBranch};
 pub use witness::Witness;
+
+/// Puts a file in place at once, so that no half of one is ever read.
+pub fn replace_file(file: &Path, text: &str) -> io::Result<()> {
+    let new = file.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(&new, file)
+}

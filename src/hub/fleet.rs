@@ -76,6 +76,15 @@ impl Selection {
         }
     }
 
+    /// What one of them tells of the works that are looked at.
+    fn told_by(&self, lease: &Value) -> Option<ToldSource> {
+        let mut one = of_lease(lease)?;
+        if let Some(cluster) = &self.cluster {
+            one.told.works.retain(|work| work.cluster == cluster.as_str());
+        }
+        Some(one)
+    }
+
     fn labels(&self) -> String {
         match &self.source {
             Some(source) => format!("{LABEL_MANAGED_BY}={MANAGER},{LABEL_SOURCE}={source}"),
@@ -113,7 +122,7 @@ pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, Flee
 /// What the daemon tells of its sources.
 async fn told(client: &Client, selection: &Selection) -> Result<Vec<ToldSource>, FleetError> {
     let leases = Resource::leases(client, selection);
-    let all = leases.list(Some(&selection.told()), |lease| of_lease(&lease)).await?;
+    let all = leases.list(Some(&selection.told()), |lease| selection.told_by(&lease)).await?;
     Ok(all.into_iter().flatten().collect())
 }
 
@@ -208,6 +217,7 @@ fn tales(client: &Client, selection: &Selection) -> BoxStream<'static, Result<Ch
     let mut is_listed = false;
     let labels = selection.told();
     let changes = Resource::leases(client, selection).watch(Some(&labels));
+    let selection = selection.clone();
     let changes = changes.filter_map(move |event| {
         match event {
             Ok(Event::Init) => {
@@ -215,7 +225,7 @@ fn tales(client: &Client, selection: &Selection) -> BoxStream<'static, Result<Ch
                 is_listed = false;
             }
             Ok(Event::InitApply(lease) | Event::Apply(lease)) => {
-                known.extend(of_lease(&lease).map(|one| (one.source.clone(), one)));
+                known.extend(selection.told_by(&lease).map(|one| (one.source.clone(), one)));
             }
             Ok(Event::Delete(lease)) => {
                 let gone = of_lease(&lease).map(|one| one.source);

@@ -22,6 +22,8 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use super::faults;
+
 /// More than any request or answer of a test has.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -299,24 +301,11 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// What an API server says when it fails.
 fn failure(code: u16, retry_after_seconds: Option<u64>) -> Response<Body> {
-    let reason = match code {
-        409 => "Conflict",
-        410 => "Expired",
-        429 => "TooManyRequests",
-        503 => "ServiceUnavailable",
-        504 => "Timeout",
-        _ => "InternalError",
-    };
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
-        "reason": reason, "message": "a fault of the test",
-    });
     let mut answer =
         Response::builder().status(code).header(header::CONTENT_TYPE, "application/json");
     if let Some(seconds) = retry_after_seconds {
         answer = answer.header(header::RETRY_AFTER, seconds);
     }
-    answer.body(Body::from(status.to_string())).unwrap()
+    answer.body(Body::from(faults::status(code))).unwrap()
 }

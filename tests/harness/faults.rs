@@ -223,17 +223,25 @@ fn broken() -> BoxError {
     io::Error::new(io::ErrorKind::ConnectionReset, "a fault of the test").into()
 }
 
-fn answer(code: u16, retry_after_seconds: Option<u64>) -> Answer {
+/// What an API server says when it fails.
+pub fn status(code: u16) -> String {
     let reason = match code {
         409 => "Conflict",
+        410 => "Expired",
         429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
         _ => "InternalError",
     };
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
         "reason": reason, "message": "a fault of the test",
     });
-    let body: Box<DynBody> = Box::new(Whole(Some(status.to_string().into())));
+    status.to_string()
+}
+
+fn answer(code: u16, retry_after_seconds: Option<u64>) -> Answer {
+    let body: Box<DynBody> = Box::new(Whole(Some(status(code).into())));
     let mut answer = Response::builder().status(code);
     if let Some(seconds) = retry_after_seconds {
         answer = answer.header(header::RETRY_AFTER, seconds);

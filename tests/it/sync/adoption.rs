@@ -12,8 +12,8 @@ use gitwork::hub::KubeHub;
 use kube::ResourceExt;
 use serde_json::json;
 
+use super::budget::gitwork_of;
 use super::fixture::{Sync, config_map, value_of};
-use crate::cli::gitwork;
 
 /// A pass of another source, which reads the branch `heir`.
 async fn heirs_pass(sync: &Sync, heir: &SourceId, adoption: Adoption) -> Plan {
@@ -27,15 +27,7 @@ async fn heirs_pass(sync: &Sync, heir: &SourceId, adoption: Adoption) -> Plan {
 
 /// `gitwork plan` of that source.
 fn heirs_plan(sync: &Sync, heir: &SourceId, more: &[&str]) -> Output {
-    gitwork(&["plan", "--branch", "heir", "--source-id", heir.as_str()])
-        .args(["--repo", &sync.server.url("fleet.git")])
-        .args(more)
-        .arg("--cache")
-        .arg(sync.folder.path().join("cli-cache"))
-        .arg("--kubeconfig")
-        .arg(sync.hub.kubeconfig_path())
-        .output()
-        .unwrap()
+    gitwork_of(sync, heir, "heir", &[&["plan"], more].concat())
 }
 
 #[track_caller]

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use gitwork::core::name::CommitId;
+use gitwork::core::name::{CommitId, SourceId};
 use gitwork::hub::KubeHub;
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -27,10 +27,15 @@ fn remove(sync: &Sync, numbers: std::ops::Range<usize>, kept: &str, value: &str)
 }
 
 pub fn gitwork(sync: &Sync, command: &[&str]) -> Output {
+    gitwork_of(sync, &sync.id, "main", command)
+}
+
+/// A command about one source of the repository.
+pub fn gitwork_of(sync: &Sync, id: &SourceId, branch: &str, command: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gitwork"))
         .args(command)
-        .args(["--repo", &sync.server.url("fleet.git"), "--branch", "main"])
-        .args(["--source-id", sync.id.as_str()])
+        .args(["--repo", &sync.server.url("fleet.git"), "--branch", branch])
+        .args(["--source-id", id.as_str()])
         .arg("--cache")
         .arg(sync.folder.path().join("cli-cache"))
         .arg("--kubeconfig")

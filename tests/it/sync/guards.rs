@@ -1,9 +1,11 @@
 //! Rewinds, suspensions, adoption and a restored hub on a real API server, each with the rights that `deploy/` grants.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitwork::api::work::ManifestWork;
 use gitwork::core::forge::StatusBranchConfig;
 use gitwork::core::name::{CommitId, SourceId};
 use gitwork::core::plan::{Guard, Hold, Plan, Reason};
@@ -16,7 +18,7 @@ use gitwork::git::{Auth, Reference};
 use gitwork::hub::{Hub, KubeHub};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::watch;
@@ -53,6 +55,38 @@ fn only_hold(sync: &Sync, plan: &Plan, guard: Guard) -> Hold {
     let holds = plan.holds(&sync.id);
     assert_eq!(holds.iter().map(|hold| hold.guard).collect::<Vec<_>>(), [guard], "{plan:?}");
     holds.into_iter().next().unwrap()
+}
+
+fn leases(sync: &Sync) -> Api<Lease> {
+    Api::namespaced(sync.hub.client(), "gitwork")
+}
+
+fn record_name(sync: &Sync) -> String {
+    format!("gitwork-source-{}", sync.id)
+}
+
+/// What a backup of the hub has of a source: its work, and its record.
+struct Backup {
+    web: ManifestWork,
+    record: BTreeMap<String, String>,
+}
+
+impl Backup {
+    async fn of(sync: &Sync, mut web: ManifestWork) -> Self {
+        web.metadata.resource_version = None;
+        web.metadata.uid = None;
+        let record = leases(sync).get(&record_name(sync)).await.unwrap();
+        Self { web, record: record.annotations().clone() }
+    }
+
+    /// Answers the work's new uid.
+    async fn put_back(&self, sync: &Sync) -> Option<String> {
+        sync.works(0).create(&PostParams::default(), &self.web).await.unwrap();
+        let patch = Patch::Merge(json!({"metadata": {"annotations": self.record}}));
+        let name = record_name(sync);
+        leases(sync).patch(&name, &PatchParams::default(), &patch).await.unwrap();
+        sync.until_there(0, "web").await.uid()
+    }
 }
 
 /// A command that needs no repository.
@@ -259,21 +293,13 @@ async fn on_a_restored_hub_nothing_is_deleted_and_no_rewind_followed_until_confi
     web(&sync, "one");
     sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "one")))]);
     assert!(machine().await.is_settled());
-    let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
-    let name = format!("gitwork-source-{}", sync.id);
-    let backup_of_record = leases.get(&name).await.unwrap().annotations().clone();
-    let mut backup_of_work = sync.until_there(0, "web").await;
+    let backup = Backup::of(&sync, sync.until_there(0, "web").await).await;
     sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "two")))]);
     assert!(machine().await.is_settled());
     sync.until_gone(0, "web").await;
 
     // The backup is put back: the work is there again, and the record is an older one.
-    backup_of_work.metadata.resource_version = None;
-    backup_of_work.metadata.uid = None;
-    sync.works(0).create(&Default::default(), &backup_of_work).await.unwrap();
-    let patch = Patch::Merge(json!({"metadata": {"annotations": backup_of_record}}));
-    leases.patch(&name, &PatchParams::default(), &patch).await.unwrap();
-    let uid = sync.until_there(0, "web").await.uid();
+    let uid = backup.put_back(&sync).await;
     sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "three")))]);
     machine().await;
     let plan = machine().await;
@@ -294,7 +320,7 @@ async fn on_a_restored_hub_nothing_is_deleted_and_no_rewind_followed_until_confi
     assert!(!hub.record(&sync.id).await.unwrap().unwrap().record.restored);
     // A hub that never knew the source is a new one, and not an older state of this one.
     sync.works(0).delete("db", &DeleteParams::default()).await.unwrap();
-    leases.delete(&name, &DeleteParams::default()).await.unwrap();
+    leases(&sync).delete(&record_name(&sync), &DeleteParams::default()).await.unwrap();
     assert!(machine().await.is_settled());
 }
 
@@ -313,10 +339,7 @@ async fn a_new_machine_learns_from_the_status_branch_that_the_hub_was_restored()
     let prepared = reporting.prepare(&config, &metrics).unwrap();
     prepared.start(&feed, &stopped, &mut reporters);
     sync.until_value(0, "db", "one").await;
-    let mut backup_of_work = sync.until_value(0, "web", "one").await;
-    let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
-    let name = format!("gitwork-source-{}", sync.id);
-    let backup_of_record = leases.get(&name).await.unwrap().annotations().clone();
+    let backup = Backup::of(&sync, sync.until_value(0, "web", "one").await).await;
 
     sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "two")))]);
     running.hint();
@@ -333,12 +356,7 @@ async fn a_new_machine_learns_from_the_status_branch_that_the_hub_was_restored()
     while reporters.join_next().await.is_some() {}
 
     // The hub is restored, and the machine is lost, too.
-    backup_of_work.metadata.resource_version = None;
-    backup_of_work.metadata.uid = None;
-    sync.works(0).create(&Default::default(), &backup_of_work).await.unwrap();
-    let patch = Patch::Merge(json!({"metadata": {"annotations": backup_of_record}}));
-    leases.patch(&name, &PatchParams::default(), &patch).await.unwrap();
-    let uid = sync.until_there(0, "web").await.uid();
+    let uid = backup.put_back(&sync).await;
     sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "three")))]);
     let new_machine = || async {
         let source = sync.source().witnessed_by("gitwork-status");
