@@ -436,6 +436,7 @@ impl Source {
                     delete_option,
                     prune: work.prune,
                     budgets: None,
+                    brought: None,
                 };
                 found.insert(key.clone(), word);
             } else {
@@ -447,6 +448,7 @@ impl Source {
         let removals = history::last_stood(mirror.repository(), head, &in_repository, cancel)?;
         // One commit mostly removes many.
         let mut snapshots: BTreeMap<CommitId, Option<GitSnapshot>> = BTreeMap::new();
+        let mut brought: BTreeMap<CommitId, Arc<BTreeSet<WorkKey>>> = BTreeMap::new();
         for (key, path) in folders {
             let Some(ends) = removals.get(&self.config.path.join_path(path)) else { continue };
             for commit in [ends.last_in, ends.removed_by] {
@@ -464,9 +466,15 @@ impl Source {
                 after: at(ends.removed_by).map(|after| after.root),
                 objects: before,
             };
-            if let Some(word) = departed::last_stood(&self.config.id, &removal)? {
-                found.insert(key.clone(), word);
-            }
+            let Some(mut word) = departed::last_stood(&self.config.id, &removal)? else { continue };
+            word.brought = Some(match brought.entry(ends.last_in) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(place) => {
+                    let new = departed::brought(desired, before.root, before)?;
+                    place.insert(Arc::new(new)).clone()
+                }
+            });
+            found.insert(key.clone(), word);
         }
         Ok(found)
     }

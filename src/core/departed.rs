@@ -4,7 +4,8 @@
 //! OCM's agent reads a deleteOption when it applies a work, not when the work is deleted. So a commit that
 //! drops a work and changes what deletion does has to be read this way to be respected.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::{Occupied, Vacant};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::config::{Budgets, FileKind, SourceFile};
@@ -53,7 +54,48 @@ pub fn last_stood(
         delete_option: work.delete_option.clone(),
         prune: work.prune,
         budgets: Some(budgets),
+        brought: None,
     }))
+}
+
+/// Those works of `desired` whose folders were not in the tree `before` at the source's path.
+pub fn brought(
+    desired: &Desired,
+    before: ObjectId,
+    objects: &dyn Objects,
+) -> Result<BTreeSet<WorkKey>, ObjectError> {
+    let mut parents: BTreeMap<Option<RepoPath>, Option<Arc<Tree>>> = BTreeMap::new();
+    let mut brought = BTreeSet::new();
+    for (key, work) in &desired.works {
+        let parent = match parents.entry(work.path.parent()) {
+            Occupied(known) => known.into_mut(),
+            Vacant(place) => {
+                let found = tree_at(before, place.key().as_ref(), objects)?;
+                place.insert(found)
+            }
+        };
+        let entry = parent.as_ref().and_then(|tree| tree.get(work.path.name()));
+        if entry.is_none_or(|entry| entry.kind != EntryKind::Tree) {
+            brought.insert(key.clone());
+        }
+    }
+    Ok(brought)
+}
+
+/// The folder at a path below `root`; `None` where there is none.
+fn tree_at(
+    root: ObjectId,
+    path: Option<&RepoPath>,
+    objects: &dyn Objects,
+) -> Result<Option<Arc<Tree>>, ObjectError> {
+    let mut tree = objects.tree(root)?;
+    for name in path.iter().flat_map(|path| path.parts()) {
+        tree = match tree.get(name) {
+            Some(Entry { kind: EntryKind::Tree, id }) => objects.tree(*id)?,
+            _ => return Ok(None),
+        };
+    }
+    Ok(Some(tree))
 }
 
 /// What the gitwork.yaml in the tree `root` says of budgets; nothing where it cannot be read.

@@ -43,6 +43,8 @@ pub struct LastStood {
     pub prune: bool,
     /// What gitwork.yaml said of budgets then: the commit that removes a work cannot loosen them for itself.
     pub budgets: Option<Budgets>,
+    /// The works that Git has now and did not have beside it; `None` where that is not known.
+    pub brought: Option<Arc<BTreeSet<WorkKey>>>,
 }
 
 /// Git's last word on works that the hub has and Git does not. A work that is missing here has no known

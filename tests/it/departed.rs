@@ -1,9 +1,10 @@
 //! Git's last word on a work: the folder as it last stood, under what the commit that removed it says.
 
-use gitwork::core::departed::{Removal, last_stood};
+use gitwork::core::departed::{Removal, brought, last_stood};
+use gitwork::core::desired::Renderer;
 use gitwork::core::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
 use gitwork::core::plan::LastStood;
-use gitwork::core::snapshot::ObjectError;
+use gitwork::core::snapshot::{ObjectError, Snapshot};
 use gitwork::core::work::DeleteOption;
 
 use crate::memory::{MemoryObjects, files, source};
@@ -89,6 +90,37 @@ fn the_budgets_are_those_before_the_removal() {
     assert_eq!(last.budgets.unwrap().works, Some(3));
     let last = told(&[CONFIG_MAP, ("gitwork.yaml", "budgets: [")], None);
     assert_eq!(last, None, "a file that cannot be read freezes the source: the hub's word stands");
+}
+
+#[test]
+fn what_a_commit_brings_is_what_the_one_before_had_no_folder_for() {
+    let text = |name: &str| CONFIG_MAP.1.replace("name: a", &format!("name: {name}"));
+    let (kept, mended, new, file, far) =
+        (text("kept"), text("mended"), text("new"), text("file"), text("far"));
+    let mut objects = MemoryObjects::default();
+    let now = objects.add(&files(&[
+        ("clusters/a/kept/x.yaml", &kept),
+        ("clusters/a/mended/x.yaml", &mended),
+        ("clusters/a/new/x.yaml", &new),
+        ("clusters/a/was-a-file/x.yaml", &file),
+        ("clusters/b/web/x.yaml", &far),
+    ]));
+    let snapshot = Snapshot { commit: None, root: now, objects: &objects };
+    let desired = Renderer::new(source()).render(&snapshot).unwrap();
+    let told = |before: &[(&str, &str)]| {
+        let mut objects = objects.clone();
+        let before = objects.add(&files(before));
+        let brought = brought(&desired, before, &objects).unwrap();
+        brought.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let before = [
+        ("clusters/a/kept/x.yaml", "{}"),
+        ("clusters/a/mended/x.yaml", "a: ["),
+        ("clusters/a/was-a-file", ""),
+        CONFIG_MAP,
+    ];
+    assert_eq!(told(&before), ["a/new", "a/was-a-file", "b/web"]);
+    assert_eq!(told(&[("README.md", "")]).len(), 5);
 }
 
 #[test]

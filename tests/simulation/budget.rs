@@ -159,6 +159,28 @@ async fn who_wipes_the_mark_of_what_is_new_does_not_let_a_held_deletion_through(
 }
 
 #[tokio::test]
+async fn what_comes_with_the_deletions_is_known_from_git_where_the_hub_does_not_tell_it() {
+    let (mut world, keys) = fleet(1).await;
+    let new = key("edge-3", "new");
+    world.drop_work(&keys[0], None);
+    world.drop_work(&key("edge-2", "stays"), None);
+    world.push(&new, GitWork::default());
+    // As the list of a lagging API server shows it: nothing is there, so that nothing is to be deleted.
+    world.observed.works.clear();
+    world.pass().await;
+    world.observe();
+    let annotations = &world.hub.objects()[&new]["metadata"]["annotations"];
+    assert_eq!(annotations.get("gitwork.dev/newcomer"), None, "{annotations}");
+    assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
+    // What comes to stay, and is there when the next commit drops something, counts.
+    world.push(&keys[0], GitWork::default());
+    settle(&mut world).await;
+    world.drop_work(&keys[0], None);
+    settle(&mut world).await;
+    assert_eq!(left(&world, &keys), 0);
+}
+
+#[tokio::test]
 async fn a_work_that_was_renamed_counts_as_deleted_and_its_mark_goes_with_the_hold() {
     let (mut world, keys) = fleet(2).await;
     let renamed = key("edge-1", "renamed");

@@ -60,6 +60,8 @@ pub struct World {
     pub git: BTreeMap<WorkKey, GitWork>,
     /// What Git last said of each work that it dropped.
     pub dropped: BTreeMap<WorkKey, LastStood>,
+    /// What Git had beside it then.
+    besides: BTreeMap<WorkKey, BTreeSet<WorkKey>>,
     pub frozen: Frozen,
     pub suspended: Suspended,
     pub policy: Policy,
@@ -107,6 +109,7 @@ impl World {
             agents: Agents::default(),
             git: BTreeMap::new(),
             dropped: BTreeMap::new(),
+            besides: BTreeMap::new(),
             frozen: Frozen::default(),
             suspended: Suspended::default(),
             policy: Policy::default(),
@@ -137,8 +140,10 @@ impl World {
         let delete_option = last_word.unwrap_or(work.delete_option);
         let removed_by = Some(self.commit());
         let budgets = Some(self.budgets.clone());
-        let last = LastStood { removed_by, delete_option, prune: work.prune, budgets };
+        let last =
+            LastStood { removed_by, delete_option, prune: work.prune, budgets, brought: None };
         self.dropped.insert(key.clone(), last);
+        self.besides.insert(key.clone(), self.git.keys().cloned().collect());
     }
 
     /// A new process: what was in memory is gone.
@@ -207,7 +212,10 @@ impl World {
     pub fn plan(&self, desired: &Desired) -> Plan {
         let mut departed = Departed::new();
         for (key, _) in departed_candidates(desired, &self.observed) {
-            departed.extend(self.dropped.get(&key).map(|last| (key.clone(), last.clone())));
+            let Some(last) = self.dropped.get(&key) else { continue };
+            let now: BTreeSet<WorkKey> = self.git.keys().cloned().collect();
+            let brought = Some(Arc::new(&now - &self.besides[&key]));
+            departed.insert(key, LastStood { brought, ..last.clone() });
         }
         plan(desired, &self.observed, &departed, &self.policy)
     }

@@ -2,13 +2,15 @@
 //!
 //! A commit that drops works often brings others: a renamed folder, a wrong path. What it brings must not count as
 //! kept, or the same plan would go through once they are made. So a work that is made while deletions are held
-//! carries a mark on the hub, where a restart does not lose it, until nothing is held any more.
+//! carries a mark on the hub, where a restart does not lose it, until nothing is held any more. And what Git did not
+//! have beside the works that it drops does not count either, mark or no mark: whoever made it may not have known
+//! that there is something to delete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::decide::{is_held, metadata_change};
-use super::{Departed, Effect, Policy, Reason, Step};
+use super::{Departed, Effect, LastStood, Policy, Reason, Step};
 use crate::core::approval::{Approved, Target, plan_hash};
 use crate::core::budget::{Budget, Toll, excess};
 use crate::core::config::Budgets;
@@ -58,7 +60,11 @@ pub fn hold_deletes(
     if unapproved.is_empty() {
         return;
     }
-    for work in observed.works.values().filter(|work| was_kept(work, desired)) {
+    let lasts: Vec<&LastStood> =
+        unapproved.iter().filter_map(|target| departed.get(&target.key)).collect();
+    let brought = Brought::by(&lasts);
+    let kept = observed.works.values().filter(|work| was_kept(work, desired));
+    for work in kept.filter(|work| !brought.has(&work.key)) {
         clusters.entry(work.key.cluster.clone()).or_default().kept += 1;
     }
     let Some(excess) = excess(budget(desired, departed, policy), &clusters) else { return };
@@ -83,6 +89,21 @@ fn was_kept(work: &ObservedWork, desired: &Desired) -> bool {
         && work.written.is_some()
         && !work.deleting
         && (desired.works.contains_key(&work.key) || is_held(work, desired))
+}
+
+/// What came to Git with what is to be deleted, or after it.
+struct Brought<'a>(BTreeMap<*const BTreeSet<WorkKey>, &'a BTreeSet<WorkKey>>);
+
+impl<'a> Brought<'a> {
+    fn by(lasts: &[&'a LastStood]) -> Self {
+        // One commit mostly removes many works, whose set is one.
+        let known = lasts.iter().filter_map(|last| last.brought.as_deref());
+        Self(known.map(|set| (std::ptr::from_ref(set), set)).collect())
+    }
+
+    fn has(&self, key: &WorkKey) -> bool {
+        !self.0.is_empty() && self.0.values().all(|set| set.contains(key))
+    }
 }
 
 /// For each step, whether it deletes its work now, or would if the budget let it.

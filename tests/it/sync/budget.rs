@@ -4,10 +4,11 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use gitwork::core::name::{CommitId, SourceId};
+use gitwork::core::work::ANNOTATION_NEWCOMER;
 use gitwork::hub::KubeHub;
-use kube::Client;
 use kube::api::{Api, ListParams};
-use serde_json::Value;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
 
 use super::fixture::{Running, Sync, config_map, value_of};
 use crate::deploy;
@@ -127,6 +128,10 @@ async fn deletions_over_the_budget_wait_for_an_approval_on_the_hub_or_in_git() {
     let moved = sync.until_there(0, "moved").await;
     assert_eq!(value_of(&moved).as_deref(), Some("one"));
     assert_eq!(deleting_or_gone(&sync, 11..14).await, 0);
+    // Who takes off the mark that says so does not make it one that was there before.
+    assert!(moved.annotations().contains_key(ANNOTATION_NEWCOMER));
+    let unmarked = json!({ "metadata": { "annotations": { ANNOTATION_NEWCOMER: null } } });
+    sync.edit(0, "moved", unmarked).await;
     let (hash, works) = held(&sync);
     assert_eq!(works, 4);
     let printed = text(&gitwork(&sync, &["approve", &hash, "--print"]).stdout);

@@ -1,6 +1,7 @@
 //! A repository in memory: commits with real files, which the real renderer reads, and what they are meant to say.
 
 use std::cell::RefCell;
+use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -549,12 +550,21 @@ impl SourceReader for SimulatedSource {
             return Err(missing(state.commits[head].id));
         }
         let mut found = Departed::new();
+        let mut brought: BTreeMap<usize, Arc<BTreeSet<WorkKey>>> = BTreeMap::new();
         for (key, path) in candidates {
             if *path != folder(key) {
                 continue;
             }
             let Some(removal) = removal(&state.commits, head, key) else { continue };
-            if let Some(word) = state.last_stood(&self.id, key, path, removal)? {
+            if let Some(mut word) = state.last_stood(&self.id, key, path, removal)? {
+                word.brought = Some(match brought.entry(removal.0) {
+                    Occupied(known) => known.get().clone(),
+                    Vacant(place) => {
+                        let before = state.commits[removal.0].root;
+                        let new = departed::brought(desired, before, &state.objects)?;
+                        place.insert(Arc::new(new)).clone()
+                    }
+                });
                 found.insert(key.clone(), word);
             }
         }
