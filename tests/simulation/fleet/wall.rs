@@ -49,11 +49,11 @@ impl Wall {
         later(last.wall, last.began.elapsed())
     }
 
-    /// Ends the stretch at `ended`; from now on the clock says `wall`.
-    fn go_on(&self, ended: Instant, wall: Timestamp) {
+    /// Ends the stretch now; from `began` on the clock goes on from `wall`.
+    fn go_on(&self, began: Instant, wall: Timestamp) {
         let mut stretches = self.lock();
-        stretches.last_mut().unwrap().ended = Some(ended);
-        stretches.push(Stretch { began: Instant::now(), ended: None, wall });
+        stretches.last_mut().unwrap().ended = Some(Instant::now());
+        stretches.push(Stretch { began, ended: None, wall });
     }
 
     /// Somebody sets the clock, forward or back.
@@ -62,9 +62,9 @@ impl Wall {
         self.go_on(Instant::now(), now.saturating_add(by).unwrap_or(now));
     }
 
-    /// The machine has slept since `from`.
-    pub fn slept(&self, from: Instant) {
-        self.go_on(from, self.now());
+    /// The machine is going to sleep for so long. Said before: what it was about to do, it does as it wakes up.
+    pub fn sleeps(&self, time: Duration) {
+        self.go_on(Instant::now() + time, later(self.now(), time));
     }
 
     /// The moment since which the machine has been awake for so long; `None` before the world began.
