@@ -130,6 +130,8 @@ pub struct Observed {
     /// Works of the source that went since the last plan, by uid and source: the answer to a write or a look of before then
     /// must not bring them back.
     pub went: BTreeMap<WorkKey, Went>,
+    /// A complete list came since the last plan: which of it and an answer to a write is the newer one is not known.
+    pub listed_anew: bool,
 }
 
 impl Observed {
@@ -146,11 +148,18 @@ impl Observed {
         self.works.append(&mut listed);
         let Self { works, stored, .. } = self;
         stored.retain(|key, _| works.contains_key(key));
+        self.listed_anew = true;
     }
 
     /// Takes in that nothing is under way any more: no answer is still to come.
     pub fn at_rest(&mut self) {
         self.went.clear();
+        self.listed_anew = false;
+    }
+
+    /// Whether it has to be asked for what became of a work that was just made: a list that came since does not have it.
+    pub fn may_have_gone(&self, key: &WorkKey) -> bool {
+        self.listed_anew && !self.works.contains_key(key)
     }
 
     /// Takes in a work that the watch tells of. Where it told before that the work is gone, the work has come back: its

@@ -247,6 +247,9 @@ impl State {
                 self.backoffs.succeeded(key);
                 self.note_write(key, effect, now);
                 if let Some(observed) = &mut self.observed {
+                    if answer.is_some() && observed.may_have_gone(key) {
+                        self.lookups.insert(key.clone());
+                    }
                     observed.answered(key, effect, answer.clone());
                 }
                 return;

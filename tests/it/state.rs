@@ -179,6 +179,30 @@ fn a_late_answer_does_not_bring_back_what_is_gone() {
 }
 
 #[test]
+fn a_work_that_a_list_does_not_have_since_it_was_made_is_looked_up() {
+    let now = Instant::now();
+    let wanted = desired("x");
+    let key = key(&wanted);
+    for listed in [false, true] {
+        let mut state = state(&wanted, vec![], now);
+        let effects = due(&mut state, now);
+        assert!(matches!(&effects[..], [Effect::Create { .. }]), "{effects:?}");
+        // It is made, somebody deletes it, the watch begins anew, and only then the answer comes.
+        if listed {
+            state.set_listed(vec![]);
+        }
+        state.set_outcome(&answered(&wanted, &effects[0], 1), now, 1);
+        let looks = state.take_lookups(now);
+        assert_eq!(looks, if listed { vec![key.clone()] } else { vec![] });
+        for key in looks {
+            state.set_looked_up(&key, Ok(None), now, 1);
+        }
+        state.set_record(None);
+        assert_eq!(due(&mut state, now).len(), usize::from(listed));
+    }
+}
+
+#[test]
 fn nothing_is_deleted_before_git_was_asked_for_its_last_word() {
     let now = Instant::now();
     let before = desired("x");

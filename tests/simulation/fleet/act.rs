@@ -12,7 +12,6 @@ use gitwork::daemon::reader::SourceReader;
 use gitwork::source::Read;
 use jiff::SignedDuration;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::check::depth;
 use super::git::{Wanted, ancestry};
@@ -423,7 +422,7 @@ impl World {
         self.hub.restore(backup);
         // Its watches are told that what they had is compacted (`etcdutl snapshot restore --mark-compacted`).
         let neighbour = self.neighbour.as_ref().and_then(|neighbour| neighbour.process.as_ref());
-        self.processes.iter().chain(neighbour).for_each(Process::forget_list);
+        self.processes.iter().chain(neighbour).for_each(Process::meet_restored_hub);
         self.checker.trace(|| "the hub is restored from its backup".into());
         self.stepped.clear();
         self.settle();
@@ -440,6 +439,7 @@ impl World {
     /// An operator looks at what is held and lets it through, as `gitwork approve` does.
     pub(super) fn approve(&mut self) {
         self.confirm_restore();
+        self.neighbour_approves();
         let holds = self.holds();
         if holds.is_empty() {
             return;

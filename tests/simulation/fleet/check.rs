@@ -296,7 +296,8 @@ impl Checker {
                 self.farewell(commits, head, key, effect, was)?;
                 if matches!(effect, Effect::Delete { .. }) {
                     self.let_go_of(key, was)?;
-                    self.budget(commits, heads, head, key, uid(was))?;
+                    let late = candidates(reads, wall);
+                    self.budget(commits, heads, (head, &late), key, uid(was))?;
                 }
                 Ok(())
             }
@@ -377,12 +378,13 @@ impl Checker {
         }
     }
 
-    /// The deletion budget, by what every picture of the hub must have shown that may have been planned from.
+    /// The deletion budget, by what every picture of the hub must have shown that may have been planned from. `late`: the
+    /// commits that the process followed just before.
     fn budget(
         &self,
         commits: &[Commit],
         heads: &[Head],
-        head: usize,
+        (head, late): (usize, &[usize]),
         key: &WorkKey,
         its_uid: &str,
     ) -> Result<(), String> {
@@ -400,24 +402,31 @@ impl Checker {
         }
         let since = self.allowed.wall.awake_ago(STALENESS).unwrap_or(state.start);
         let steady = |seen: &&Seen, first: bool| seen.until.is_none() && first;
+        let goes = |other: &WorkKey, seen: &Seen| {
+            self.is_ours(seen)
+                && !wanted.works.contains_key(other)
+                && !wanted.freezes(other)
+                && removal(commits, head, other)
+                    .is_none_or(|(last, _)| commits[last].wanted.works[other].prune)
+                && seen.prune
+        };
+        // What every picture shows that is to go, and what some do.
         let mut dropped: BTreeSet<&WorkKey> = BTreeSet::new();
         dropped.insert(key);
+        let mut may_go = dropped.clone();
         for (other, history) in &state.history {
             let recent: Vec<&Seen> = history
                 .iter()
                 .filter(|seen| seen.until.is_none_or(|until| until >= since))
                 .collect();
+            if recent.iter().any(|seen| goes(other, seen)) {
+                may_go.insert(other);
+            }
             let Some(seen) = recent.last().filter(|seen| steady(seen, recent.len() == 1)) else {
                 continue;
             };
-            let ours = self.is_ours(seen);
             let long = since_of(seen).is_some_and(|at| *at < since);
-            let goes = !wanted.works.contains_key(other)
-                && !wanted.freezes(other)
-                && removal(commits, head, other)
-                    .is_none_or(|(last, _)| commits[last].wanted.works[other].prune)
-                && seen.prune;
-            if ours && !seen.deleting && long && goes && !is_approved(other, &seen.uid) {
+            if !seen.deleting && long && goes(other, seen) && !is_approved(other, &seen.uid) {
                 dropped.insert(other);
             }
         }
@@ -432,7 +441,7 @@ impl Checker {
         let gone_at = |key: &WorkKey| {
             (0..=now_at).rev().take_while(|index| lacks(&heads[*index], key)).last()
         };
-        let Some(last) = dropped.iter().filter_map(|key| gone_at(key)).max() else {
+        let Some(last) = may_go.iter().filter_map(|key| gone_at(key)).max() else {
             return Ok(());
         };
         let made = state.owned_since.get(&(its_uid.to_owned(), self.source.to_string()));
@@ -443,6 +452,9 @@ impl Checker {
         // What no commit before this one had was not dropped by it: a second process has read a newer one.
         let never = last == 0;
         let before = last.checked_sub(1).map(|index| &commits[heads[index].commit].wanted);
+        // It may have been made for one of these, by a write that was on its way.
+        let earlier = heads[..last].iter().map(|at| at.commit).filter(|at| late.contains(at));
+        let earlier: Vec<usize> = earlier.collect();
         let mut ours: BTreeSet<&WorkKey> = BTreeSet::new();
         let mut kept: BTreeSet<&WorkKey> = BTreeSet::new();
         for (other, history) in &state.history {
@@ -457,14 +469,26 @@ impl Checker {
                     || since_of(seen).is_some_and(|at| *at < heads[last].at)
                     || before.is_some_and(|before| {
                         before.works.contains_key(other) || before.freezes(other)
-                    });
+                    })
+                    || earlier.iter().any(|at| commits[*at].wanted.works.contains_key(other));
                 if stays && old && !seen.deleting {
                     kept.insert(other);
                 }
             }
         }
         let budget = Budget::of(&self.allowed.budgets, &wanted.budgets);
-        let told = || format!("deletes {dropped:?}, keeps {kept:?}, {budget:?}");
+        let told = || {
+            let before = last.checked_sub(1).map(|index| heads[index].commit);
+            let names = |keys: &BTreeSet<&WorkKey>| {
+                keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            };
+            format!(
+                "commit {head}, after commit {before:?}, deletes {}; keeps {:?} of {:?}; {budget:?}",
+                names(&dropped),
+                names(&kept),
+                names(&ours)
+            )
+        };
         if kept.is_empty() {
             return Err(format!("nothing would stay: {}", told()));
         }

@@ -45,8 +45,10 @@ pub struct Net {
     pub weather: Weather,
     pub crash: Option<Crash>,
     random: fastrand::Rng,
-    /// What the last list told.
-    pub listed: Option<Vec<ObservedWork>>,
+    /// What the last list told, and when.
+    listed: Option<(Instant, Vec<ObservedWork>)>,
+    /// How often the hub was restored: that ends all connections.
+    restores: u32,
 }
 
 /// One process' connection.
@@ -69,13 +71,21 @@ fn unavailable(message: &str, retry_after_seconds: Option<u64>) -> HubError {
     HubError::Unavailable { message: message.into(), retry_after_seconds }
 }
 
+/// How far an API server may lag behind. Kubernetes promises no lag at all for the lists that gitwork asks for.
+const LAG: Duration = Duration::from_secs(120);
 /// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Net {
     pub fn new(seed: u64, weather: Weather) -> Arc<Mutex<Self>> {
         let random = fastrand::Rng::with_seed(seed);
-        Arc::new(Mutex::new(Self { weather, crash: None, random, listed: None }))
+        Arc::new(Mutex::new(Self { weather, crash: None, random, listed: None, restores: 0 }))
+    }
+
+    /// The hub is another one now.
+    pub fn restored(&mut self) {
+        self.listed = None;
+        self.restores += 1;
     }
 
     fn strikes(&mut self, percent: u8) -> bool {
@@ -130,16 +140,19 @@ impl Line {
 
     /// The way back.
     async fn answer<T>(&self, answer: Result<T, HubError>) -> Result<T, HubError> {
-        let (latency, lost) = {
+        let (latency, lost, restores) = {
             let mut net = self.net();
             let lost = net.weather.answer_lost;
-            (net.latency(), net.strikes(lost))
+            (net.latency(), net.strikes(lost), net.restores)
         };
         if lost || *self.cut.borrow() {
             sleep(PATIENCE).await;
             return Err(unavailable("the answer was lost", None));
         }
         sleep(latency).await;
+        if self.net().restores != restores {
+            return Err(unavailable("the connection closed", None));
+        }
         answer
     }
 
@@ -301,15 +314,16 @@ impl Line {
         let now = self.all(source);
         let stale = {
             let mut net = self.net();
-            let before = net.listed.replace(now.clone());
+            let before = net.listed.replace((Instant::now(), now.clone()));
             let percent = net.weather.stale_list;
-            before.filter(|_| net.strikes(percent))
+            let strikes = before.is_some() && net.strikes(percent);
+            before.filter(|(told, _)| strikes && told.elapsed() <= LAG)
         };
         sleep(latency).await;
         if !lists {
             return (Vec::new(), Watching::Follow(follow));
         }
-        let Some(stale) = stale else {
+        let Some((_, stale)) = stale else {
             return (vec![HubEvent::Listed(now)], Watching::Follow(follow));
         };
         let gone = stale.iter().filter(|old| now.iter().all(|new| new.key != old.key));

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use gitwork::core::approval::{Approval, Target};
 use gitwork::core::config::Budgets;
 use gitwork::core::name::{SourceId, WorkKey};
 use serde_json::json;
@@ -62,6 +63,20 @@ impl World {
             seed: self.seed,
         };
         neighbour.process = Some(Process::start(&setting));
+    }
+
+    /// The neighbour's operator lets the contested work go: it may be all that is left of the source's.
+    pub(super) fn neighbour_approves(&self) {
+        let Some(neighbour) = &self.neighbour else { return };
+        let (id, key) = (&neighbour.id, &neighbour.contested);
+        let work = self.hub.observed(key).filter(|work| work.is_ours(id));
+        let Some(work) = work.filter(|_| !neighbour.git.head().1.works.contains_key(key)) else {
+            return;
+        };
+        let approval = Approval::Deletions([Target { key: key.clone(), uid: work.uid }].into());
+        neighbour.checker.approve(std::slice::from_ref(&approval));
+        self.hub.lock().approved.add(id, approval);
+        self.checker.trace(|| format!("the neighbour lets {key} go"));
     }
 
     /// The neighbour's Git takes the contested name up, changes it or lets go of it, or somebody has the work handed

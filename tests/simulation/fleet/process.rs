@@ -142,9 +142,9 @@ impl Process {
         net.crash = None;
     }
 
-    /// No list is answered any more that is older than this moment.
-    pub fn forget_list(&self) {
-        self.net.lock().unwrap().listed = None;
+    /// What was on its way from the one before is lost, and no list is answered any more that is older than this moment.
+    pub fn meet_restored_hub(&self) {
+        self.net.lock().unwrap().restored();
     }
 
     pub fn mend_line(&self) {

@@ -1,7 +1,7 @@
 //! Seeds that failed once. They run with every `cargo test`.
 
 /// The seed, and what was wrong then.
-pub const FOUND: [(u64, &str); 12] = [
+pub const FOUND: [(u64, &str); 14] = [
     (1, "a retry whose time had come woke the loop without end while the record was not known"),
     (4, "as seed 1, while Git had not said what the head builds on"),
     (30, "the time to ask for history again stayed in the past, and woke the loop without end"),
@@ -20,4 +20,9 @@ pub const FOUND: [(u64, &str); 12] = [
     (14512, "a look at the hub took away what the watch had brought back"),
     (16613, "who wiped a newcomer's mark let a held deletion through"),
     (36877, "what was made by an old list, without a mark, counted as kept"),
+    (117227, "as seed 36877"),
+    (
+        137025,
+        "the late answer to a creation brought back what had gone before the watch began anew",
+    ),
 ];
