@@ -66,13 +66,13 @@ fn record_name(sync: &Sync) -> String {
 }
 
 /// What a backup of the hub has of a source: its work, and its record.
-struct Backup {
+pub struct Backup {
     web: ManifestWork,
     record: BTreeMap<String, String>,
 }
 
 impl Backup {
-    async fn of(sync: &Sync, mut web: ManifestWork) -> Self {
+    pub async fn of(sync: &Sync, mut web: ManifestWork) -> Self {
         web.metadata.resource_version = None;
         web.metadata.uid = None;
         let record = leases(sync).get(&record_name(sync)).await.unwrap();
@@ -80,7 +80,7 @@ impl Backup {
     }
 
     /// Answers the work's new uid.
-    async fn put_back(&self, sync: &Sync) -> Option<String> {
+    pub async fn put_back(&self, sync: &Sync) -> Option<String> {
         sync.works(0).create(&PostParams::default(), &self.web).await.unwrap();
         let patch = Patch::Merge(json!({"metadata": {"annotations": self.record}}));
         let name = record_name(sync);

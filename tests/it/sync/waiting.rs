@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::budget::{gitwork, text};
 use super::fixture::{Sync, config_map, works};
+use super::guards::Backup;
 use crate::cli::{code, err, out};
 use crate::forge::daemon::Daemon;
 use crate::forge::server::Forge;
@@ -278,4 +279,56 @@ async fn what_a_window_holds_is_told_with_its_end_by_plan_and_status() {
     drop(daemon);
     // What was told stays while nobody else tells.
     until_status(&sync, "the hold", |status| !status["sources"][0]["holds"].is_null()).await;
+}
+
+/// What `status` tells of the only hold, of this guard, and its hash.
+async fn told_hold(sync: &Sync, guard: &str, reason: &str) -> String {
+    let status =
+        until_status(sync, "the hold", |status| status["sources"][0]["holds"][0]["guard"] == guard)
+            .await;
+    let web = work(&status, &sync.clusters[0], "web");
+    assert_eq!((&web["state"], &web["reason"]), (&json!("held"), &json!(reason)), "{web}");
+    let hash = status["sources"][0]["holds"][0]["hash"].as_str().unwrap().to_owned();
+    let command =
+        format!("gitwork approve {hash} --repo {} --branch main", sync.server.url("fleet.git"));
+    let shown = view(sync, &["status", "--exit-code"]).output().unwrap();
+    assert_eq!(code(&shown), Some(4), "{}", err(&shown));
+    assert!(out(&shown).contains(&command), "{command}: {}", out(&shown));
+    hash
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_tells_of_a_rewind_and_of_a_restored_hub_until_they_are_approved() {
+    let sync = Sync::new(1).await;
+    let first = sync.commit(&[
+        (0, "web/cm.yaml", Some(&config_map("web", "one"))),
+        (0, "db/cm.yaml", Some(&config_map("db", "one"))),
+    ]);
+    let config = config(&sync, &json!({ "rewind": "hold" }));
+    let daemon = Daemon::start(&sync, &config).await;
+    let backup = Backup::of(&sync, sync.until_value(0, "web", "one").await).await;
+    sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]);
+    daemon.hang_up();
+    sync.until_value(0, "web", "two").await;
+    sync.repo.set_branch("main", first);
+    daemon.hang_up();
+    let hash = told_hold(&sync, "rewind", "HeldByRewind").await;
+    let approved = gitwork(&sync, &["approve", &hash]);
+    assert!(approved.status.success(), "{}", text(&approved.stderr));
+    sync.until_value(0, "web", "one").await;
+
+    // Git drops the work, and the hub is restored from a backup that has it.
+    sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "two")))]);
+    daemon.hang_up();
+    sync.until_gone(0, "web").await;
+    drop(daemon);
+    let uid = backup.put_back(&sync).await;
+    let _daemon = Daemon::start(&sync, &config).await;
+    let hash = told_hold(&sync, "restore", "HeldByRestore").await;
+    assert_eq!(sync.until_there(0, "web").await.metadata.uid, uid);
+    let approved = gitwork(&sync, &["approve", &hash]);
+    assert!(approved.status.success(), "{}", text(&approved.stderr));
+    sync.until_gone(0, "web").await;
+    until_status(&sync, "the end of the hold", |status| status["sources"][0]["holds"].is_null())
+        .await;
 }
