@@ -145,6 +145,8 @@ impl Observed {
                 self.went.insert(key, went(&work));
             }
         }
+        // What was told to be gone and is listed has come back: the hub was restored, or the list is an older one.
+        self.went.retain(|key, _| !listed.contains_key(key));
         self.works.append(&mut listed);
         let Self { works, stored, .. } = self;
         stored.retain(|key, _| works.contains_key(key));
@@ -501,6 +503,11 @@ mod tests {
         // Its label was taken off and put on again, or a list was older than what is there.
         observed.gone(&source, &there.key);
         observed.changed(there.clone());
+        observed.looked_up(&there.key, Some(there.clone()));
+        assert_eq!(observed.works.len(), 1);
+        // Or the hub was restored.
+        observed.gone(&source, &there.key);
+        observed.listed(&source, vec![there.clone()]);
         observed.looked_up(&there.key, Some(there.clone()));
         assert_eq!(observed.works.len(), 1);
     }

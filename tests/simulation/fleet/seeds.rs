@@ -1,7 +1,7 @@
 //! Seeds that failed once. They run with every `cargo test`.
 
 /// The seed, and what was wrong then.
-pub const FOUND: [(u64, &str); 14] = [
+pub const FOUND: [(u64, &str); 15] = [
     (1, "a retry whose time had come woke the loop without end while the record was not known"),
     (4, "as seed 1, while Git had not said what the head builds on"),
     (30, "the time to ask for history again stayed in the past, and woke the loop without end"),
@@ -25,4 +25,5 @@ pub const FOUND: [(u64, &str); 14] = [
         137025,
         "the late answer to a creation brought back what had gone before the watch began anew",
     ),
+    (142088, "what a restored hub had again was taken for gone when it was looked up"),
 ];

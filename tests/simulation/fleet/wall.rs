@@ -98,6 +98,7 @@ impl Wall {
                 found.push(later(stretch.wall, lasted - back));
                 back += Duration::from_secs(10);
             }
+            found.push(later(stretch.wall, lasted - span));
             left -= span;
             if left.is_zero() {
                 break;
