@@ -1,9 +1,11 @@
-//! What gitwork-agent costs and how fast it is, between a real hub and a real managed cluster, each with an API server
-//! of its own. No controllers run there, so that all that happens is the agent's doing. One run, as machines are noisy.
+//! What gitwork-agent costs and how fast it is, between a real hub and a real managed cluster, each
+//! with an API server of its own. No controllers run there, so that all that happens is the agent's
+//! doing. One run, as machines are noisy.
 //!
-//! Smaller or larger by environment variable: `GITWORK_BENCH_WORKS` (500), `GITWORK_BENCH_UNRELATED` (50000 objects of
-//! the same kinds that belong to no work), `GITWORK_BENCH_ROUNDS` (50 of each change), `GITWORK_BENCH_STEADY` (60
-//! seconds in which nothing changes).
+//! Smaller or larger by environment variable: `GITWORK_BENCH_WORKS` (500),
+//! `GITWORK_BENCH_UNRELATED` (50000 objects of the same kinds that belong to no work),
+//! `GITWORK_BENCH_ROUNDS` (50 of each change), `GITWORK_BENCH_STEADY` (60 seconds in which nothing
+//! changes).
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -150,7 +152,7 @@ struct Bench {
 impl Bench {
     fn start(&self) -> Program {
         let argument = |name: &str, file: &Path| format!("--{name}={}", file.display());
-        let child = Command::new(env!("CARGO_BIN_EXE_gitwork-agent"))
+        let child = Command::new(harness::agent_program(env!("CARGO_BIN_EXE_gitwork")))
             .args(["agent", "--workload-source-driver=kube", "--listen=127.0.0.1:0"])
             .arg(format!("--spoke-cluster-name={CLUSTER}"))
             .arg(format!("--namespace={NAMESPACE}"))

@@ -1,5 +1,5 @@
-//! What gitwork costs against a real kube-apiserver: ratios and counts of one run, as machines are noisy.
-//! `docs/benchmarks.md` has the results and says how they are measured.
+//! Measures gitwork against a real kube-apiserver. It prints ratios and counts of one run, because
+//! machines are noisy. `docs/benchmarks.md` has the results and the method.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -15,12 +15,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
-use gitwork::core::name::{ClusterName, SourceId, WorkKey, WorkName};
-use gitwork::core::status::State;
-use gitwork::core::status::source::{SourceStatus, WorkState};
-use gitwork::core::status::view::StatusView;
-use gitwork::git::statusbranch::{Published, StatusBranch};
-use gitwork::git::{Auth, Remote};
+use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::{SourceStatus, WorkState};
+use gitwork_core::report::status::view::StatusView;
+use gitwork_git::status_branch::{Published, StatusBranch};
+use gitwork_git::{Auth, Remote};
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ mod harness;
 use git_server::{GitServer, Repo};
 use harness::{Cluster, ClusterOptions, ControlPlane, crds, eventually, tally};
 
-/// As many requests as gitwork has in flight.
+/// Concurrent requests, as many as gitwork sends.
 const CONCURRENCY: usize = 32;
 const CLUSTERS: usize = 100;
 const MANY: usize = 10_000;
@@ -41,7 +41,8 @@ const FIRST: usize = 2_000;
 const SOURCE: &str = "bench";
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// Without a name of one on the command line, all of them. `steady` has `plan` with it, which reads the same repository.
+/// The parts of the benchmark. Without names on the command line all of them run. `steady` includes
+/// `plan`, which reads the same repository.
 const PARTS: [&str; 3] = ["first-sync", "steady", "status-branch"];
 
 fn main() {
@@ -77,8 +78,8 @@ async fn hub(plane: &ControlPlane) -> Cluster {
     for cluster in 0..CLUSTERS {
         hub.create_namespace(&namespace(cluster)).await;
     }
-    // Where gitwork keeps its own record, as deploy/gitwork.yaml has it.
-    hub.create_namespace(gitwork::hub::NAMESPACE).await;
+    // The namespace of gitwork's own objects, as in deploy/gitwork.yaml.
+    hub.create_namespace(gitwork_hub::NAMESPACE).await;
     hub
 }
 
@@ -90,7 +91,7 @@ fn cpu_of(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    // Linux counts in hundredths of a second here.
+    // The unit is a hundredth of a second.
     Duration::from_millis(ticks * 10)
 }
 
@@ -99,11 +100,12 @@ fn own_cpu() -> Duration {
     cpu_of(std::process::id())
 }
 
-/// The status branch of 1,000 clusters x 10 works: what one changed work costs.
-fn status_branch(folder: &Path) {
+/// The status of 1,000 clusters x 10 works, all available.
+fn many_available_works() -> SourceStatus {
     let condition = json!({
-        "type": "Available", "status": "True", "reason": "ResourcesAvailable", "observedGeneration": 1,
-        "message": "All resources are available", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "type": "Available", "status": "True", "reason": "ResourcesAvailable",
+        "observedGeneration": 1, "message": "All resources are available",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     let status = json!({ "conditions": [condition] });
     let work = WorkState {
@@ -120,18 +122,23 @@ fn status_branch(folder: &Path) {
         cluster: ClusterName::parse(&format!("edge-{:03}", number / 10)).unwrap(),
         work: WorkName::parse(&format!("work-{}", number % 10)).unwrap(),
     });
-    let mut now = SourceStatus {
+    SourceStatus {
         source: SourceId::parse("bench").unwrap(),
         commit: None,
         works: keys.map(|key| (key, work.clone())).collect(),
         unreachable: BTreeSet::new(),
-        moves: 0,
+        record_generation: 0,
         errors: 0,
         first_error: None,
         findings: Vec::new(),
         held: Vec::new(),
-    };
-    let repo = Repo::create(&folder.join("told.git"));
+    }
+}
+
+/// Measures a push to the status branch of 1,000 clusters x 10 works after one work has changed.
+fn status_branch(folder: &Path) {
+    let mut now = many_available_works();
+    let repo = Repo::create(&folder.join("status.git"));
     let remote = Remote {
         url: repo.file_url(),
         auth: Auth::None,
@@ -139,17 +146,17 @@ fn status_branch(folder: &Path) {
         client_certificate: None,
         proxy: None,
     };
-    let mut branch = StatusBranch::open(&folder.join("told"), remote, "gitwork-status").unwrap();
+    let mut branch = StatusBranch::open(&folder.join("status"), remote, "gitwork-status").unwrap();
     let cancel = Arc::new(AtomicBool::new(false));
     let mut publish = |status: &Arc<SourceStatus>, at: i64| {
-        let told = branch.publish(status, at, &cancel).unwrap();
-        assert!(matches!(told, Published::Pushed { .. }), "{told:?}");
+        let published = branch.publish(status, at, &cancel).unwrap();
+        assert!(matches!(published, Published::Pushed { .. }), "{published:?}");
     };
     let first = Arc::new(now.clone());
     let before = own_cpu();
     publish(&first, 0);
     let cpu = own_cpu() - before;
-    println!("| status branch of 1,000 clusters x 10 works, made anew: CPU | {cpu:?} |");
+    println!("| status branch of 1,000 clusters x 10 works, first push: CPU | {cpu:?} |");
     let keys: Vec<WorkKey> = now.works.keys().cloned().collect();
     let changed = (1..=PUBLICATIONS).map(|round| {
         now.works.get_mut(&keys[round as usize * 191 % keys.len()]).unwrap().state = State::Failed;
@@ -160,7 +167,8 @@ fn status_branch(folder: &Path) {
     changed.iter().for_each(|(status, round)| publish(status, *round));
     let each = (own_cpu() - before) / PUBLICATIONS as u32;
     println!(
-        "| one changed work of them, {PUBLICATIONS} times: CPU each, push to a local repository included | {each:?} |"
+        "| one changed work of them, {PUBLICATIONS} times: CPU each, with the push to a local \
+         repository | {each:?} |"
     );
 }
 
@@ -269,7 +277,9 @@ async fn bare(hub: &Cluster, round: usize) -> f64 {
                 Api::namespaced_with(client.clone(), &namespace(work % CLUSTERS), &resource);
             let object: DynamicObject = serde_json::from_value(json!({
                 "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
-                "metadata": { "name": format!("bare-{round}-{work:05}"), "labels": { "bench": "bare" } },
+                "metadata": {
+                    "name": format!("bare-{round}-{work:05}"), "labels": { "bench": "bare" },
+                },
                 "spec": { "workload": { "manifests": manifests(work, "first") } },
             }))
             .unwrap();
@@ -312,7 +322,9 @@ async fn first_sync(hub: &Cluster, folder: &Path) {
         let after = bare(hub, 2 * round + 1).await;
         let reference = f64::midpoint(before, after);
         println!(
-            "| first sync of {FIRST} works (round {round}) | writes {written:.0}/s; from start to end, fetch included, {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: ratios {:.2} and {:.2} |",
+            "| first sync of {FIRST} works (round {round}) | writes {written:.0}/s; from start to end, \
+             fetch included, {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
+             ratios {:.2} and {:.2} |",
             written / reference,
             synced / reference
         );
@@ -327,7 +339,6 @@ async fn steady(hub: &Cluster, folder: &Path) {
     let repo = repository(folder, "steady.git", MANY);
     let first = command(hub, &server, &repo, SOURCE).arg("--once").status().unwrap();
     assert!(first.success());
-    let (client, resource) = works(hub);
     assert_eq!(all(hub).await, MANY);
 
     let child = command(hub, &server, &repo, SOURCE)
@@ -346,7 +357,7 @@ async fn steady(hub: &Cluster, folder: &Path) {
     idle(&gitwork).await;
     let made = requests.take();
     let made = made.iter().filter(|request| {
-        // Leader election goes by the clock.
+        // Leader election depends on the clock.
         request.user_agent.starts_with("gitwork") && !request.name.starts_with("gitwork-leader-")
     });
     println!(
@@ -354,12 +365,20 @@ async fn steady(hub: &Cluster, folder: &Path) {
         tally(made.filter(|request| request.verb != "watch")),
         (gitwork.cpu() - cpu).as_millis()
     );
+    change_one_work(hub, &gitwork, &repo).await;
+    let (now, most) = gitwork.memory();
+    println!("| memory with {MANY} works after that | {now} MiB RSS, {most} MiB at most |");
+}
 
+/// Measures commits that each change one of many works.
+async fn change_one_work(hub: &Cluster, gitwork: &Gitwork, repo: &Repo) {
+    let (client, resource) = works(hub);
     let api: Api<DynamicObject> =
         Api::namespaced_with(client, &namespace(4_321 % CLUSTERS), &resource);
     let mut latencies = Vec::new();
     let cpu = gitwork.cpu();
     let rounds = 10;
+    let mut requests = hub.requests();
     requests.take();
     for round in 0..rounds {
         let text = format!("change-{round}");
@@ -376,26 +395,26 @@ async fn steady(hub: &Cluster, folder: &Path) {
         .unwrap();
         latencies.push(start.elapsed());
     }
-    idle(&gitwork).await;
+    idle(gitwork).await;
     let made = requests.take();
     let made = made.iter().filter(|request| {
-        // Leader election goes by the clock.
+        // Leader election depends on the clock.
         request.user_agent.starts_with("gitwork") && !request.name.starts_with("gitwork-leader-")
     });
     let kinds = tally(made.clone());
     let writes = made.filter(|request| request.is_write()).count();
     latencies.sort();
     println!(
-        "| 1 of {MANY} works changed, {rounds} commits | {writes} writes of {kinds:?}; commit to hub {} ms in the middle, {} ms at most; {} ms of CPU a commit |",
+        "| 1 of {MANY} works changed, {rounds} commits | {writes} writes of {kinds:?}; commit to hub \
+         {} ms in the middle, {} ms at most; {} ms of CPU a commit |",
         latencies[latencies.len() / 2].as_millis(),
         latencies[latencies.len() - 1].as_millis(),
         (gitwork.cpu() - cpu).as_millis() / rounds
     );
-    let (now, most) = gitwork.memory();
-    println!("| memory with {MANY} works after that | {now} MiB RSS, {most} MiB at most |");
 }
 
-/// From the moment that gitwork knows what was last changed by which commit to its last write, by its own log.
+/// From the moment that gitwork knows what was last changed by which commit to its last write, by
+/// its own log.
 fn writing(log: &Path) -> Duration {
     let text = std::fs::read_to_string(log).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -429,7 +448,8 @@ async fn all(hub: &Cluster) -> usize {
 async fn idle(gitwork: &Gitwork) {
     let mut last = (gitwork.cpu(), Instant::now());
     let deadline = Instant::now() + DEADLINE;
-    // At least a second passes before an idle program counts as idle: a signal needs a moment to be seen.
+    // At least a second passes before an idle program counts as idle: a signal needs a moment to be
+    // seen.
     while last.1.elapsed() < Duration::from_secs(2) {
         assert!(Instant::now() < deadline, "gitwork does not come to rest");
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,11 +1,12 @@
-//! The main job on real parts: a hub and two managed clusters, a forge, gitwork and its agents.
+//! Demonstrates gitwork with real parts: a hub and two managed clusters, a forge, the daemon and
+//! its agents.
 //!
-//! `cargo run --example demo` stays up until Ctrl-C; `--exit` ends after the tour.
+//! `cargo run --example demo` runs until Ctrl-C; with `--exit` it ends after the tour.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a demonstration prints, and ends where something is wrong"
+    reason = "a demonstration prints, and panics on errors"
 )]
 
 use std::collections::BTreeMap;
@@ -14,12 +15,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser as _;
-use gitwork::agent;
-use gitwork::api::cluster::ManagedCluster;
-use gitwork::core::name::{ClusterName, CommitId};
-use gitwork::core::status::{WorkStatus, aggregate};
-use gitwork::hub::fleet::Selection;
-use gitwork::hub::{client, fleet};
+use gitwork_api::cluster::ManagedCluster;
+use gitwork_core::model::name::{ClusterName, CommitId};
+use gitwork_core::report::status::{WorkStatus, aggregate};
+use gitwork_hub::fleet;
+use gitwork_hub::fleet::Selection;
 use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
@@ -38,7 +38,7 @@ use gitea::{Gitea, GiteaRepository, request};
 use harness::process::Port;
 use harness::{Cluster, ClusterOptions, ControlPlane, crds, eventually};
 
-/// These run for real; the other clusters of the example are switched off, as far as the hub can tell.
+/// The clusters that run. The hub sees the other clusters of the example as unreachable.
 const MANAGED: [&str; 2] = ["store-berlin", "store-lisbon"];
 const AWAY: [&str; 2] = ["staging", "production"];
 const DEADLINE: Duration = Duration::from_secs(180);
@@ -56,7 +56,7 @@ struct Demo {
     managed: Vec<Cluster>,
     /// Address of the status page.
     page: String,
-    /// What the hub had at the last look: generation and state of each work.
+    /// Commit and state of each work when they were last printed.
     before: BTreeMap<String, (Option<String>, String)>,
 }
 
@@ -64,7 +64,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(demo(&args))?;
-    // Threads with the daemon and the agents are still there; the control plane ends with this process.
+    // The threads of the daemon and the agents still run; the control plane ends with this process.
     std::process::exit(0);
 }
 
@@ -72,8 +72,9 @@ async fn demo(args: &Args) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let log = std::env::temp_dir().join("gitwork-demo.log");
     start_log(&log)?;
-    say(
-        "Starting a hub, two managed clusters and a forge (the first time they are built, which takes minutes)",
+    print_step(
+        "Starting a hub, two managed clusters and a forge (the first start builds them, which \
+         takes minutes)",
     );
     let plane = ControlPlane::boot().await?;
     let hub = plane.start("hub", ClusterOptions { crds: crds::hub(), ..Default::default() }).await;
@@ -91,7 +92,7 @@ async fn demo(args: &Args) -> Result<()> {
     }
     for name in AWAY {
         hub.accept(name).await;
-        switch_off(&hub, name).await?;
+        mark_unreachable(&hub, name).await?;
     }
 
     let repo = Gitea::shared().await.repository().await;
@@ -101,7 +102,7 @@ async fn demo(args: &Args) -> Result<()> {
     let url = repo.http_url();
     let port = Port::reserve()?;
     let page = format!("http://127.0.0.1:{}", port.number());
-    say(&format!(
+    print_step(&format!(
         "Serving examples/repo-layout at {url}; starting gitwork, with its page at {page}"
     ));
     start_gitwork(&repo, &page, &hub.kubeconfig_path(), &folder.path().join("cache")).await;
@@ -112,17 +113,31 @@ async fn demo(args: &Args) -> Result<()> {
     if args.exit {
         return Ok(());
     }
-    say("Push to the repository and watch; Ctrl-C ends it all");
+    print_step("Push to the repository and watch; Ctrl-C ends the demo");
     tokio::signal::ctrl_c().await?;
     Ok(())
 }
 
 impl Demo {
     async fn tour(&mut self, first: CommitId) -> Result<()> {
-        say(
-            "1. The first sync: every work folder becomes a ManifestWork, and the agents apply them",
+        self.first_sync(first).await?;
+        self.change_settings().await?;
+        print_step(
+            "3. A user deletes a Service on the cluster and edits a work on the hub: gitwork \
+             reverts both",
         );
-        self.show("all works of both stores to be taken by their clusters", |works| {
+        self.drift().await?;
+        self.break_one_work().await?;
+        print_step("5. A cluster rejects an object: commit, page and status branch name the work");
+        self.reject_object().await?;
+        self.remove_work().await
+    }
+
+    async fn first_sync(&mut self, first: CommitId) -> Result<()> {
+        print_step(
+            "1. The first sync: every work folder becomes a ManifestWork, which the agents apply",
+        );
+        self.show("all works of both stores to be applied", |works| {
             let of =
                 |name: &str| works.iter().filter(|work| work.cluster == name).collect::<Vec<_>>();
             MANAGED.iter().all(|name| {
@@ -132,15 +147,31 @@ impl Demo {
         })
         .await?;
         self.show_objects().await?;
-        self.told(first, "success").await?;
+        self.show_commit_status(first, "success").await
+    }
 
-        say("2. A commit changes the settings of one store");
+    async fn change_settings(&mut self) -> Result<()> {
+        print_step("2. A commit changes the settings of one store");
         let path = "clusters/store-berlin/shop/settings.yaml";
         let settings = self.read(path)?.replace("sundays=", "open on sundays=");
         let commit = self.repo.push("main", &[(path, Some(&settings))]);
         println!("   pushed {}", commit.short());
-        let settings: Api<ConfigMap> = Api::namespaced(self.managed[0].client(), "shop");
         let start = Instant::now();
+        self.wait_for_opening_hours(0).await?;
+        println!("   on the cluster after {:.1} s", start.elapsed().as_secs_f64());
+        self.show("the changed work to be applied", |works| {
+            works
+                .iter()
+                .filter(|work| work.cluster == "store-berlin")
+                .all(|work| work.state.is_applied())
+        })
+        .await?;
+        self.show_commit_status(commit, "success").await
+    }
+
+    /// Waits until a managed cluster has the changed opening hours.
+    async fn wait_for_opening_hours(&self, cluster: usize) -> Result<()> {
+        let settings: Api<ConfigMap> = Api::namespaced(self.managed[cluster].client(), "shop");
         eventually("the change on the cluster", DEADLINE, || async {
             let found = settings.get("shop-settings").await.map_err(|error| error.to_string())?;
             let hours = found.data.and_then(|data| data.get("opening-hours").cloned());
@@ -150,39 +181,20 @@ impl Demo {
             }
         })
         .await?;
-        println!("   on the cluster after {:.1} s", start.elapsed().as_secs_f64());
-        self.show("the changed work to be applied", |works| {
-            works
-                .iter()
-                .filter(|work| work.cluster == "store-berlin")
-                .all(|work| work.state.is_applied())
-        })
-        .await?;
-        self.told(commit, "success").await?;
+        Ok(())
+    }
 
-        say(
-            "3. Somebody deletes a Service on the cluster and edits a work on the hub: both are put back",
+    async fn break_one_work(&mut self) -> Result<()> {
+        print_step(
+            "4. A commit breaks one work and changes another: only the broken one is frozen",
         );
-        self.drift().await?;
-
-        say("4. A commit breaks one work and changes another: only the broken one is held");
         let broken = "kind: Namespace\n  metadata: [";
         let path = "clusters/store-berlin/shop/namespace.yaml";
         let namespace = self.read(path)?;
         let other = "clusters/store-lisbon/shop/settings.yaml";
         let changed = self.read(other)?.replace("sundays=", "open on sundays=");
         let commit = self.repo.push("main", &[(path, Some(broken)), (other, Some(&changed))]);
-        let settings: Api<ConfigMap> = Api::namespaced(self.managed[1].client(), "shop");
-        eventually("the other change on the cluster", DEADLINE, || async {
-            let found = settings.get("shop-settings").await.map_err(|error| error.to_string())?;
-            let hours = found.data.and_then(|data| data.get("opening-hours").cloned());
-            if hours.is_some_and(|hours| hours.starts_with("open on")) {
-                Ok(())
-            } else {
-                Err("not yet".into())
-            }
-        })
-        .await?;
+        self.wait_for_opening_hours(1).await?;
         self.show("store-berlin/shop to stay as it was", |works| {
             let kept =
                 works.iter().any(|work| work.cluster == "store-berlin" && work.work == "shop");
@@ -190,54 +202,56 @@ impl Demo {
             kept && lisbon.clone().all(|work| work.state.is_applied())
         })
         .await?;
-        self.told(commit, "failure").await?;
+        self.show_commit_status(commit, "failure").await?;
         self.repo.push("main", &[(path, Some(&namespace))]);
+        Ok(())
+    }
 
-        say("5. A commit has what a cluster refuses: commit, page and status branch name the work");
-        self.refused().await?;
-
-        say("6. A commit removes a work folder: the work goes, and with it its objects");
+    async fn remove_work(&mut self) -> Result<()> {
+        print_step("6. A commit removes a work folder: gitwork deletes the work and its objects");
         let commit = self.repo.push("main", &[("clusters/store-berlin/tills", None)]);
         self.show("store-berlin/tills to be gone", |works| {
             !works.iter().any(|work| work.cluster == "store-berlin" && work.work == "tills")
         })
         .await?;
+        self.show_commit_status(commit, "success").await?;
 
-        self.told(commit, "success").await?;
-
-        say("7. The status is in Git too, at most 30 s later: branch gitwork-status, README.md");
-        let told = self.branch(&commit.to_string()).await?;
-        told.lines().take(30).for_each(|line| println!("   | {line}"));
+        print_step(
+            "7. The status is in Git too, at most 30 s later: branch gitwork-status, README.md",
+        );
+        let readme = self.status_branch(&commit.to_string()).await?;
+        readme.lines().take(30).for_each(|line| println!("   | {line}"));
         Ok(())
     }
 
-    /// A work that its cluster's API server does not take, and its end.
-    async fn refused(&self) -> Result<()> {
+    /// Pushes an object that its cluster's API server rejects, and removes it again.
+    async fn reject_object(&self) -> Result<()> {
         let path = "clusters/store-lisbon/shop/refused.yaml";
-        let refused = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused, namespace: shop}\ndata: {no key: x}\n";
+        let refused = "apiVersion: v1\nkind: ConfigMap\n\
+                       metadata: {name: refused, namespace: shop}\ndata: {no key: x}\n";
         let commit = self.repo.push("main", &[(path, Some(refused))]);
-        self.told(commit, "failure").await?;
-        let work = eventually("the page to say why", DEADLINE, || async {
+        self.show_commit_status(commit, "failure").await?;
+        let work = eventually("the page to show the reason", DEADLINE, || async {
             let path = "/api/works/demo/store-lisbon/shop";
             let answer = request(&self.page, Method::GET, path, None, None).await;
             let (_, text) = answer.map_err(|error| format!("{error:#}"))?;
             let work: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-            let told = work["why"].as_str().or(work["message"].as_str()).unwrap_or_default();
-            if told.contains("refused") { Ok(told.to_owned()) } else { Err(text) }
+            let why = work["why"].as_str().or(work["message"].as_str()).unwrap_or_default();
+            if why.contains("refused") { Ok(why.to_owned()) } else { Err(text) }
         })
         .await?;
         println!("   page: store-lisbon/shop: {work}");
-        let told = self.branch("failed").await?;
-        let line = told.lines().find(|line| line.contains("store-lisbon.md"));
+        let readme = self.status_branch("failed").await?;
+        let line = readme.lines().find(|line| line.contains("store-lisbon.md"));
         println!("   status branch: {}", line.unwrap_or_default().trim());
         let commit = self.repo.push("main", &[(path, None)]);
-        self.told(commit, "success").await
+        self.show_commit_status(commit, "success").await
     }
 
-    /// Waits until gitwork's status on the commit is this one, and prints what it was on the way.
-    async fn told(&self, commit: CommitId, state: &str) -> Result<()> {
+    /// Waits until gitwork's status on the commit is `state`, and prints all statuses up to then.
+    async fn show_commit_status(&self, commit: CommitId, state: &str) -> Result<()> {
         let path = format!("/commits/{commit}/statuses?sort=oldest");
-        let told =
+        let statuses =
             eventually(&format!("the status of {commit} to be {state}"), DEADLINE, || async {
                 let (_, answer) = self.repo.call(Method::GET, &path, None).await;
                 let mut all = answer.as_array().cloned().unwrap_or_default();
@@ -246,7 +260,7 @@ impl Demo {
                 if is_it { Ok(all) } else { Err(answer.to_string()) }
             })
             .await?;
-        for status in told {
+        for status in statuses {
             let [state, words] = ["status", "description"].map(|name| status[name].as_str());
             let (state, words) = (state.unwrap_or_default(), words.unwrap_or_default());
             println!("   commit {}: {state:<8} {words}", commit.short());
@@ -254,18 +268,18 @@ impl Demo {
         Ok(())
     }
 
-    /// The status branch's README once it says this.
-    async fn branch(&self, words: &str) -> Result<String> {
-        let told = eventually("the status branch to tell of it", DEADLINE, || async {
-            let told = self.repo.file("gitwork-status", "README.md").await.unwrap_or_default();
-            if told.contains(words) {
-                Ok(told)
+    /// The status branch's README, once it has `words`.
+    async fn status_branch(&self, words: &str) -> Result<String> {
+        let readme = eventually("the status branch to show it", DEADLINE, || async {
+            let text = self.repo.file("gitwork-status", "README.md").await.unwrap_or_default();
+            if text.contains(words) {
+                Ok(text)
             } else {
-                Err(format!("it does not say {words:?}:\n{told}"))
+                Err(format!("it has no {words:?}:\n{text}"))
             }
         })
         .await?;
-        Ok(told)
+        Ok(readme)
     }
 
     async fn drift(&self) -> Result<()> {
@@ -290,32 +304,32 @@ impl Demo {
         let works: Api<DynamicObject> = Api::namespaced_with(
             self.hub.client(),
             "store-lisbon",
-            &kube::core::ApiResource::erase::<gitwork::api::work::ManifestWork>(&()),
+            &kube::core::ApiResource::erase::<gitwork_api::work::ManifestWork>(&()),
         );
         let start = Instant::now();
         let patch = json!({ "spec": { "deleteOption": { "propagationPolicy": "Orphan" } } });
         works.patch("shop", &PatchParams::default(), &Patch::Merge(patch)).await?;
-        eventually("the work to be put back", DEADLINE, || async {
+        eventually("the edit to be reverted", DEADLINE, || async {
             let work = works.get("shop").await.map_err(|error| error.to_string())?;
             let policy = work.data.pointer("/spec/deleteOption/propagationPolicy").cloned();
             if policy == Some("Orphan".into()) { Err("it is as edited".into()) } else { Ok(()) }
         })
         .await?;
         println!(
-            "   ManifestWork store-lisbon/shop was put back after {:.2} s",
+            "   ManifestWork store-lisbon/shop was reverted after {:.2} s",
             start.elapsed().as_secs_f64()
         );
         Ok(())
     }
 
-    /// Waits until the hub is as `done` wants it, and prints what changed.
+    /// Waits until `done` accepts the works on the hub, and prints the changed ones.
     async fn show(&mut self, what: &str, done: impl Fn(&[WorkStatus]) -> bool) -> Result<()> {
         let client = self.hub.client();
         let works = eventually(what, DEADLINE, || async {
             let fleet = fleet::fleet(&client, &Selection::default()).await;
             let fleet = fleet.map_err(|error| error.to_string())?;
             let works: Vec<_> = fleet.works.into_iter().map(|tree| tree.work).collect();
-            if done(&works) { Ok(works) } else { Err(open(&works)) }
+            if done(&works) { Ok(works) } else { Err(describe_pending(&works)) }
         })
         .await?;
         let now: BTreeMap<String, (Option<String>, String)> = works
@@ -343,7 +357,7 @@ impl Demo {
         for (name, cluster) in MANAGED.iter().zip(&self.managed) {
             let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
                 Api::namespaced(cluster.client(), "shop");
-            let told = eventually("the Deployment to be ready", DEADLINE, || async {
+            let line = eventually("the Deployment to be ready", DEADLINE, || async {
                 let all = deployments
                     .list(&Default::default())
                     .await
@@ -352,21 +366,21 @@ impl Demo {
                 let status = web.status.clone().unwrap_or_default();
                 let (ready, wanted) =
                     (status.ready_replicas.unwrap_or(0), status.replicas.unwrap_or(0));
-                let told = format!(
+                let line = format!(
                     "deployment/{} {ready}/{wanted} ready",
                     web.metadata.name.clone().unwrap_or_default()
                 );
-                if ready > 0 && ready == wanted { Ok(told) } else { Err(told) }
+                if ready > 0 && ready == wanted { Ok(line) } else { Err(line) }
             })
             .await?;
-            println!("   {name}: {told}");
+            println!("   {name}: {line}");
         }
         let of = |cluster: &str| Selection {
             cluster: ClusterName::parse(cluster).ok(),
             ..Selection::default()
         };
-        let seen = fleet::fleet(&self.hub.client(), &of(MANAGED[0])).await?;
-        let objects = seen.works.iter().flat_map(|tree| &tree.objects);
+        let fleet = fleet::fleet(&self.hub.client(), &of(MANAGED[0])).await?;
+        let objects = fleet.works.iter().flat_map(|tree| &tree.objects);
         for object in objects.filter(|object| !object.feedback.is_empty()) {
             let values: Vec<String> =
                 object.feedback.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -383,12 +397,12 @@ impl Demo {
     fn at(&self, path: &str) -> Result<String> {
         let git = self.repo.local.git2();
         let tip = git.revparse_single(path)?;
-        let blob = tip.as_blob().ok_or_else(|| anyhow!("{path} is no file"))?;
+        let blob = tip.as_blob().ok_or_else(|| anyhow!("{path} is not a file"))?;
         Ok(String::from_utf8(blob.content().to_vec())?)
     }
 
     fn print_kubeconfigs(&self, log: &Path) {
-        say("All of it is still there:");
+        print_step("Everything is still running:");
         println!("   export KUBECONFIG={}   # the hub", self.hub.kubeconfig_path().display());
         for (name, cluster) in MANAGED.iter().zip(&self.managed) {
             println!("   export KUBECONFIG={}   # {name}", cluster.kubeconfig_path().display());
@@ -400,11 +414,11 @@ impl Demo {
 }
 
 /// The works of the stores that are not applied.
-fn open(works: &[WorkStatus]) -> String {
-    let open = works
+fn describe_pending(works: &[WorkStatus]) -> String {
+    let pending = works
         .iter()
         .filter(|work| MANAGED.contains(&work.cluster.as_str()) && !work.state.is_applied());
-    let told = |work: &WorkStatus| {
+    let describe = |work: &WorkStatus| {
         format!(
             "{}/{} is {} {}",
             work.cluster,
@@ -413,11 +427,11 @@ fn open(works: &[WorkStatus]) -> String {
             work.message.as_deref().unwrap_or_default()
         )
     };
-    let open: Vec<String> = open.map(told).collect();
-    format!("{}; {}", aggregate(works), open.join(", "))
+    let pending: Vec<String> = pending.map(describe).collect();
+    format!("{}; {}", aggregate(works), pending.join(", "))
 }
 
-fn say(text: &str) {
+fn print_step(text: &str) {
     println!("\n{text}");
 }
 
@@ -427,20 +441,22 @@ fn start_log(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A ManagedCluster as OCM has it whose agent has not been heard of for a while.
-async fn switch_off(hub: &Cluster, name: &str) -> Result<()> {
+/// Sets the condition that OCM gives a ManagedCluster whose agent no longer updates its lease.
+async fn mark_unreachable(hub: &Cluster, name: &str) -> Result<()> {
     let kind = kube::core::ApiResource::erase::<ManagedCluster>(&());
     let clusters: Api<DynamicObject> = Api::all_with(hub.client(), &kind);
     let condition = json!({
-        "type": "ManagedClusterConditionAvailable", "status": "Unknown", "reason": "ManagedClusterLeaseUpdateStopped",
-        "message": "Registration agent stopped updating its lease.", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "type": "ManagedClusterConditionAvailable", "status": "Unknown",
+        "reason": "ManagedClusterLeaseUpdateStopped",
+        "message": "Registration agent stopped updating its lease.",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     let status = json!({ "status": { "conditions": [condition] } });
     clusters.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
     Ok(())
 }
 
-/// The very command line that a pod has.
+/// Starts the daemon with the command line of a pod.
 async fn start_gitwork(repo: &GiteaRepository, page: &str, kubeconfig: &Path, cache: &Path) {
     let token = repo.token(&["write:repository"]).await;
     let token = token.display();
@@ -460,7 +476,7 @@ async fn start_gitwork(repo: &GiteaRepository, page: &str, kubeconfig: &Path, ca
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--cache={}", cache.display()),
     ];
-    std::thread::spawn(move || gitwork::cli::main(arguments.map(std::ffi::OsString::from)));
+    std::thread::spawn(move || gitwork::main(arguments.map(std::ffi::OsString::from)));
 }
 
 fn start_agent(name: &str, hub: &Path, managed: &Path) -> Result<()> {
@@ -473,13 +489,14 @@ fn start_agent(name: &str, hub: &Path, managed: &Path) -> Result<()> {
         "--disable-leader-election".into(),
         "--listen=127.0.0.1:0".into(),
     ];
-    let cli = agent::flags::Cli::try_parse_from(arguments).context("the agent's arguments")?;
-    let agent::flags::Command::Agent(flags) = cli.command;
-    client::install_crypto();
+    let cli =
+        gitwork_agent::flags::Cli::try_parse_from(arguments).context("the agent's arguments")?;
+    let gitwork_agent::flags::Command::Agent(flags) = cli.command;
+    gitwork_kube::install_crypto();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let name = name.to_owned();
     std::thread::spawn(move || {
-        if let Err(problem) = runtime.block_on(agent::run::run(*flags)) {
+        if let Err(problem) = runtime.block_on(gitwork_agent::run::run(*flags)) {
             tracing::error!(%problem, cluster = name, "the agent has ended");
         }
     });

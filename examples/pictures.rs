@@ -1,10 +1,13 @@
-//! Makes the pictures of the status page and of the terminal in `docs/pictures`: `cargo run --example pictures`. With `--serve` it serves the
-//! page with its made-up fleet on 127.0.0.1:8081 until it is interrupted, to be looked at while working on it.
+//! Makes the pictures of the status page and of the terminal in `docs/pictures`:
+//! `cargo run --example pictures`.
+//!
+//! With `--serve` it serves the page with an invented fleet on 127.0.0.1:8081 until it is
+//! interrupted, for work on the page.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a program for those who work on gitwork"
+    reason = "a program for developers of gitwork"
 )]
 
 #[path = "../tests/browser/mod.rs"]
@@ -15,11 +18,12 @@ use std::sync::Arc;
 
 use browser::fleet::{Stage, cluster_name, commit, fleet, hold, key, reported, work};
 use browser::{Browser, Tab};
-use gitwork::core::report::Style;
-use gitwork::core::status::print::{self, Layout};
-use gitwork::core::status::source::SourceStatus;
-use gitwork::core::status::tree::WorkTree;
-use gitwork::core::status::{State, aggregate};
+use gitwork_core::report::status::print;
+use gitwork_core::report::status::print::Layout;
+use gitwork_core::report::status::source::SourceStatus;
+use gitwork_core::report::status::tree::WorkTree;
+use gitwork_core::report::status::{State, aggregate};
+use gitwork_core::text::style::ColorMode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -27,7 +31,7 @@ use serde_json::json;
 async fn main() {
     let is_serving = std::env::args().any(|argument| argument == "--serve");
     let stage = Stage::start(&["fleet"], if is_serving { 8081 } else { 0 }).await;
-    stage.tell(&busy());
+    stage.publish(&fleet_with_problems());
     if is_serving {
         println!("{}", stage.url());
         std::future::pending::<()>().await;
@@ -47,11 +51,11 @@ async fn main() {
     tab.until("document.getElementById('grid').clientWidth < 400").await;
     take(&tab, "page-phone");
     stage.stop().await;
-    several(&browser).await;
+    take_sources(&browser).await;
     terminal(&browser);
 }
 
-/// `gitwork status` and `gitwork tree` of a few works.
+/// Takes the picture of `gitwork status` and `gitwork tree` with a few works.
 fn terminal(browser: &Browser) {
     let now = Timestamp::now();
     let works = [
@@ -79,7 +83,7 @@ fn terminal(browser: &Browser) {
         });
         WorkTree::of(&object, |cluster| cluster.as_str() == "edge-rome-001")
     });
-    let layout = Layout { wide: false, width: Some(130), style: Style::Coloured, now };
+    let layout = Layout { wide: false, width: Some(130), style: ColorMode::Colored, now };
     let mut lines = vec!["$ gitwork status".to_owned()];
     lines.extend(print::works(trees.iter().map(|tree| &tree.work), &layout));
     lines.push(aggregate(trees.iter().map(|tree| &tree.work)));
@@ -94,12 +98,14 @@ fn terminal(browser: &Browser) {
     take(&tab, "terminal");
 }
 
-/// Text with a terminal's colours as a page that looks like one.
+/// A page that looks like a terminal, from text with a terminal's colour codes.
 fn as_html(text: &str) -> String {
     let mut html = String::from(
         "<!doctype html><meta charset=utf-8><style>body{margin:0;background:#15181d;color:#d8dee6}\
-         pre{margin:18px;font:14px/1.5 'DejaVu Sans Mono',monospace}.c1{font-weight:bold}.c2{color:#8b94a1}\
-         .c31,.c91{color:#ff7b72}.c32,.c92{color:#7ee787}.c33,.c93{color:#e3b341}.c34,.c94,.c36,.c96{color:#79c0ff}\
+         pre{margin:18px;font:14px/1.5 'DejaVu Sans Mono',monospace}\
+         .c1{font-weight:bold}.c2{color:#8b94a1}\
+         .c31,.c91{color:#ff7b72}.c32,.c92{color:#7ee787}.c33,.c93{color:#e3b341}\
+         .c34,.c94,.c36,.c96{color:#79c0ff}\
          </style><pre>",
     );
     let mut open = 0;
@@ -123,16 +129,19 @@ fn as_html(text: &str) -> String {
     html
 }
 
-/// Three sources, one of which cannot be read; what somebody has to look at is picked out.
-async fn several(browser: &Browser) {
+/// Takes the picture of three sources, one of which cannot be read, filtered to works with
+/// problems.
+async fn take_sources(browser: &Browser) {
     let stage = Stage::start(&["fleet", "monitoring", "policies"], 0).await;
-    let monitoring = Arc::new(of(&["grafana", "loki", "prometheus"], &fleet(16)));
+    let monitoring = Arc::new(renamed_works(&["grafana", "loki", "prometheus"], &fleet(16)));
     stage.feeds[1].send_replace(Some(monitoring));
-    stage.feeds[2].send_replace(Some(Arc::new(of(&["kyverno"], &fleet(16)))));
+    stage.feeds[2].send_replace(Some(Arc::new(renamed_works(&["kyverno"], &fleet(16)))));
     stage.troubles[2].send_replace(Some(
-        "cannot fetch https://github.com/acme/policies.git: the server refuses the credentials (401)".into(),
+        "cannot fetch https://github.com/acme/policies.git: the server refuses the credentials \
+         (401)"
+            .into(),
     ));
-    stage.tell(&busy());
+    stage.publish(&fleet_with_problems());
     let tab = browser.tab(1200, 680);
     tab.open(&stage.url());
     tab.until("document.querySelectorAll('[role=gridcell]').length > 100").await;
@@ -144,21 +153,21 @@ async fn several(browser: &Browser) {
     stage.stop().await;
 }
 
-/// The first works of another source, under these names.
-fn of(names: &[&str], other: &SourceStatus) -> SourceStatus {
+/// Works of another source under these names.
+fn renamed_works(names: &[&str], other: &SourceStatus) -> SourceStatus {
     let mut status = fleet(0);
     for (name, first) in names.iter().zip(["dns", "ingress", "logging"]) {
         for (found, there) in other.works.iter().filter(|(key, _)| key.work.as_str() == first) {
-            let mut told = there.clone();
-            told.state = told.state.max(State::Progressing);
-            status.works.insert(key(found.cluster.as_str(), name), told);
+            let mut work = there.clone();
+            work.state = work.state.max(State::Progressing);
+            status.works.insert(key(found.cluster.as_str(), name), work);
         }
     }
     status
 }
 
-/// Forty clusters as a team would find them on a busy day.
-fn busy() -> SourceStatus {
+/// Forty clusters with various problems.
+fn fleet_with_problems() -> SourceStatus {
     let mut status = fleet(40);
     let failed = key("edge-berlin-001", "shop");
     status.works.insert(failed.clone(), work(&failed, State::Failed, 7));
@@ -174,7 +183,7 @@ async fn open(tab: &Tab<'_>, cluster: &str, work: &str) {
 }
 
 fn take(tab: &Tab<'_>, name: &str) {
-    // Two frames, so that what was changed is drawn.
+    // Wait for two frames, so that changes are drawn.
     tab.eval(
         "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))",
     );

@@ -7,7 +7,7 @@
     clippy::print_stderr,
     dead_code,
     unused_imports,
-    reason = "it is a test that can run for hours, and uses a part of the tests' modules"
+    reason = "a test that can run for hours, with a part of the tests' modules"
 )]
 
 use std::process::ExitCode;
@@ -17,8 +17,8 @@ use clap::Parser;
 
 #[path = "../tests/contract/mod.rs"]
 mod contract;
-#[path = "../tests/it/memory.rs"]
-mod memory;
+#[path = "../tests/it/memory_repository.rs"]
+mod memory_repository;
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 
@@ -26,16 +26,16 @@ use simulation::fleet::{self, bugs};
 
 #[derive(Parser)]
 struct Args {
-    /// How many seeds to run
+    /// Number of seeds to run
     #[arg(long, default_value_t = 100_000)]
     seeds: u64,
-    /// The first of them
+    /// First seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Print all that happens in the first seed
+    /// Print every event of the first seed
     #[arg(long)]
     trace: bool,
-    /// Run with a planted bug, and say how many seeds it takes to find it; `all` for every one of them
+    /// Plant this bug (or `all`, one after the other) and print the number of seeds that find it
     #[arg(long)]
     bug: Option<String>,
 }
@@ -43,7 +43,7 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(name) = &args.bug {
-        return plant(name, &args);
+        return find_bugs(name, &args);
     }
     if args.trace {
         let done = fleet::run(args.from, None, true);
@@ -51,36 +51,38 @@ fn main() -> ExitCode {
         return if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let began = Instant::now();
-    let (failures, tally) = fleet::run_all(args.from, args.seeds, None);
+    let (failures, totals) = fleet::run_all(args.from, args.seeds, None);
     for failure in &failures {
-        println!("{}\n", fleet::tell(failure));
+        println!("{}\n", fleet::describe(failure));
     }
     println!(
         "{} seeds from {}: {} failed, {} writes, {} days of virtual time, in {:.1} s",
         args.seeds,
         args.from,
         failures.len(),
-        tally.writes,
-        tally.virtual_seconds / 86_400,
+        totals.writes,
+        totals.virtual_seconds / 86_400,
         began.elapsed().as_secs_f64()
     );
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints a row of the table of `docs/simulation.md` for each bug. Where all were found, the page has them with
-/// `GITWORK_UPDATE=1`.
-fn plant(name: &str, args: &Args) -> ExitCode {
+/// Prints a row of the table in `docs/simulation.md` for each bug. With `all` and
+/// `GITWORK_UPDATE=1` it updates the page.
+fn find_bugs(name: &str, args: &Args) -> ExitCode {
     let mut rows = Vec::new();
-    for bug in bugs::ALL.into_iter().filter(|bug| name == "all" || format!("{bug:?}") == name) {
+    let planted = bugs::ALL.into_iter().map(|(bug, _)| bug);
+    for bug in planted.filter(|bug| name == "all" || format!("{bug:?}") == name) {
         let Some((seeds, failure)) = fleet::seeds_to_find(bug, args.from, args.seeds) else {
             println!("{bug:?}: not found in {} seeds", args.seeds);
             return ExitCode::FAILURE;
         };
-        let least = fleet::shrunk(failure, Some(bug));
-        let row = format!("| `{bug:?}` | {} | {seeds} | {} |\n", bug.says(), least.actions());
+        let shortest = fleet::shrunk(failure, Some(bug));
+        let row =
+            format!("| `{bug:?}` | {} | {seeds} | {} |\n", bug.description(), shortest.actions());
         print!("{row}");
         if name != "all" {
-            println!("{}\n{}", least.why, least.trace.join("\n"));
+            println!("{}\n{}", shortest.why, shortest.trace.join("\n"));
         }
         rows.push(row);
     }

@@ -1,4 +1,4 @@
-//! What goes wrong, one thing after the other, in an order that the seed decides.
+//! The faults, one after the other, in an order that the seed decides.
 
 use std::process::Output;
 use std::time::Duration;
@@ -15,9 +15,10 @@ use crate::harness::{Cluster, eventually};
 use crate::programs::{Program, signal};
 use crate::world::{MANAGED, NAMESPACE, SOURCE, World};
 
-/// For all that has to come about while everything competes for the machine.
+/// The timeout of every wait while all programs compete for the machine.
 pub const DEADLINE: Duration = Duration::from_secs(300);
-/// How much of the run has programs killed and ended; after it each lives to the end, so that slow growth shows.
+/// The part of the run in which programs are killed and stopped. After it each lives to the end, so
+/// that slow growth shows.
 const RESTARTS: f64 = 0.4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,7 @@ const WHOLE_RUN: [Fault; 16] = [
 ];
 const AT_FIRST: [Fault; 5] = [DaemonKilled, DaemonEnded, MirrorLost, AgentKilled, AgentEnded];
 
-/// Faults until `length` has passed, every kind once before any comes again.
+/// Makes faults until `length` has passed, every kind once before any kind again.
 pub async fn faults(world: &World, seed: u64, length: Duration) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut deck: Vec<Fault> = Vec::new();
@@ -91,42 +92,42 @@ pub async fn faults(world: &World, seed: u64, length: Duration) -> Result<()> {
 
 async fn make(world: &World, fault: Fault, lasts: Duration) -> Result<()> {
     let seconds = lasts.as_secs_f64();
-    let tell = |text: String| world.tell("fault", &text);
+    let record = |text: String| world.record("fault", &text);
     match fault {
         HubKilled => {
-            tell(format!("the hub's API server is killed, for {seconds:.0} s"));
+            record(format!("the hub's API server is killed, for {seconds:.0} s"));
             away(&world.hub, lasts).await?;
         }
         ClusterKilled => {
-            tell(format!("the API server of {} is killed, for {seconds:.0} s", MANAGED[1]));
+            record(format!("the API server of {} is killed, for {seconds:.0} s", MANAGED[1]));
             away(&world.managed[1].cluster, lasts).await?;
         }
         HubStalled => {
-            tell(format!("the hub's API server does not answer for {seconds:.0} s"));
+            record(format!("the hub's API server does not answer for {seconds:.0} s"));
             let server = world.hub.pid();
             signal(server, "STOP");
             sleep(lasts).await;
             signal(server, "CONT");
         }
-        HubCut => tell(format!("{} connections to the hub are cut", world.hub_gate.cut())),
+        HubCut => record(format!("{} connections to the hub are cut", world.hub_gate.cut())),
         ClusterCut => {
             let cut: Vec<usize> = world.managed.iter().map(|managed| managed.gate.cut()).collect();
-            tell(format!("{cut:?} connections to the clusters are cut"));
+            record(format!("{cut:?} connections to the clusters are cut"));
         }
         GitRefuses => {
-            tell(format!("the Git server answers 503 for {seconds:.0} s"));
+            record(format!("the Git server answers 503 for {seconds:.0} s"));
             git_fault(world, git_server::Fault::Status(503), lasts).await;
         }
         GitStalls => {
-            tell(format!("the Git server does not answer for {:.0} s", 2.0 * seconds));
+            record(format!("the Git server does not answer for {:.0} s", 2.0 * seconds));
             git_fault(world, git_server::Fault::Stall, 2 * lasts).await;
         }
         GitStallsPacks => {
-            tell(format!("the Git server sends no packs for {seconds:.0} s"));
+            record(format!("the Git server sends no packs for {seconds:.0} s"));
             git_fault(world, git_server::Fault::StallPack, lasts).await;
         }
         Hangup => {
-            tell("the daemon gets SIGHUP".to_owned());
+            record("the daemon gets SIGHUP".to_owned());
             world.daemon.signal("HUP");
         }
         EditedOnHub | DeletedOnHub => drift_on_hub(world, fault == DeletedOnHub).await?,
@@ -139,7 +140,7 @@ async fn make(world: &World, fault: Fault, lasts: Duration) -> Result<()> {
         DaemonKilled => killed(world, &world.daemon).await,
         DaemonEnded => ended(world, &world.daemon).await?,
         MirrorLost => {
-            world.tell("restart", "gitwork is killed and loses its mirrors");
+            world.record("restart", "gitwork is killed and loses its mirrors");
             world.daemon.kill();
             std::fs::remove_dir_all(&world.cache)?;
             world.daemon.start();
@@ -164,7 +165,7 @@ async fn git_fault(world: &World, fault: git_server::Fault, lasts: Duration) {
 }
 
 async fn killed(world: &World, program: &Program) {
-    world.tell("restart", &format!("{} is killed", program.name));
+    world.record("restart", &format!("{} is killed", program.name));
     program.kill();
     sleep(Duration::from_secs(1)).await;
     program.start();
@@ -173,12 +174,12 @@ async fn killed(world: &World, program: &Program) {
 async fn ended(world: &World, program: &Program) -> Result<()> {
     let took = program.end().await?;
     let text = format!("{} was asked to end, which took {:.1} s", program.name, took.as_secs_f64());
-    world.tell("restart", &text);
+    world.record("restart", &text);
     program.start();
     Ok(())
 }
 
-/// One that Git and the hub have.
+/// A work that both Git and the hub have.
 fn some_work(world: &World) -> Key {
     world.git().choose()
 }
@@ -193,7 +194,7 @@ async fn drift_on_hub(world: &World, delete: bool) -> Result<()> {
         works.patch(&work, &PatchParams::default(), &Patch::Merge(edit)).await.map(drop)
     };
     let did = if delete { "deletes" } else { "edits" };
-    world.tell("fault", &format!("somebody {did} {cluster}/{work} on the hub{}", told(done)?));
+    world.record("fault", &format!("a user {did} {cluster}/{work} on the hub{}", outcome(done)?));
     Ok(())
 }
 
@@ -210,12 +211,12 @@ async fn drift_on_cluster(world: &World, delete: bool) -> Result<()> {
         maps.patch(&work, &PatchParams::default(), &Patch::Merge(edit)).await.map(drop)
     };
     let did = if delete { "deletes" } else { "edits" };
-    world.tell("fault", &format!("somebody {did} {work} on {name}{}", told(done)?));
+    world.record("fault", &format!("a user {did} {work} on {name}{}", outcome(done)?));
     Ok(())
 }
 
-/// A work that is not there yet, or no more, is nothing to drift.
-fn told(done: kube::Result<()>) -> Result<&'static str> {
+/// A work that does not exist cannot drift.
+fn outcome(done: kube::Result<()>) -> Result<&'static str> {
     match done {
         Ok(()) => Ok(""),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(", which is not there"),
@@ -223,9 +224,9 @@ fn told(done: kube::Result<()>) -> Result<&'static str> {
     }
 }
 
-/// Waits until the hub is as Git says.
+/// Waits until the hub matches Git.
 pub async fn settled_on_hub(world: &World) -> Result<()> {
-    eventually("the hub to be as Git says", DEADLINE, || async {
+    eventually("the hub to match Git", DEADLINE, || async {
         sleep(Duration::from_millis(250)).await;
         let behind = world.behind_on_hub();
         if behind.is_empty() { Ok(()) } else { Err(some(&behind)) }
@@ -233,37 +234,37 @@ pub async fn settled_on_hub(world: &World) -> Result<()> {
     .await
 }
 
-/// The first ones of a set, and how many there are.
+/// The first elements of a set, and its size.
 pub fn some(keys: &std::collections::BTreeSet<Key>) -> String {
     let first: Vec<String> =
         keys.iter().take(3).map(|(cluster, work)| format!("{cluster}/{work}")).collect();
     format!("{} works are not: {} …", keys.len(), first.join(", "))
 }
 
-/// A rewritten branch is held until it is approved.
+/// Rewrites the branch, which is held until it is approved.
 async fn forced_push(world: &World) -> Result<()> {
     let _paused = world.pause().await;
-    // A rewind of what was never applied is none.
+    // A rewind of commits that were never applied is none.
     settled_on_hub(world).await?;
     let what = world.git().rewind();
-    world.tell("fault", &format!("a push by force: {what}"));
+    world.record("fault", &format!("a push by force: {what}"));
     world.hint();
     let approved = approve(world).await?;
-    world.tell("approve", &format!("{approved} approvals"));
+    world.record("approve", &format!("{approved} approvals"));
     Ok(())
 }
 
-/// The removal of a whole cluster is held until it is approved.
+/// Removes a whole cluster, which is held until it is approved.
 async fn cluster_dropped(world: &World) -> Result<()> {
     let paused = world.pause().await;
     settled_on_hub(world).await?;
     let cluster = world.git().drop_cluster();
     drop(paused);
-    world.tell("fault", &format!("a push removes all works of {cluster}"));
+    world.record("fault", &format!("a push removes all works of {cluster}"));
     world.hint();
     let approved = approve(world).await?;
     ensure!(approved > 0, "the removal of {cluster} was not held");
-    world.tell("approve", &format!("{approved} approvals"));
+    world.record("approve", &format!("{approved} approvals"));
     world.git().refill(&cluster);
     world.hint();
     Ok(())
@@ -273,7 +274,7 @@ async fn drop_taken_back(world: &World, lasts: Duration) -> Result<()> {
     let _paused = world.pause().await;
     settled_on_hub(world).await?;
     let cluster = world.git().drop_cluster();
-    world.tell("fault", &format!("a push removes all works of {cluster}, and is taken back"));
+    world.record("fault", &format!("a push removes all works of {cluster}, and is reverted"));
     world.hint();
     sleep(lasts).await;
     world.git().revert();
@@ -281,7 +282,8 @@ async fn drop_taken_back(world: &World, lasts: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Approves of what is held until nothing is and the hub is as Git says; how often.
+/// Approves held changes until none is held and the hub matches Git. Returns the number of
+/// approvals.
 async fn approve(world: &World) -> Result<usize> {
     let mut approved = 0;
     let begun = std::time::Instant::now();
@@ -293,10 +295,10 @@ async fn approve(world: &World) -> Result<usize> {
         let holds = plan["holds"].as_array().cloned().unwrap_or_default();
         for hold in &holds {
             let guard = hold["guard"].as_str().unwrap_or_default();
-            ensure!(matches!(guard, "budget" | "rewind"), "nobody gave reason to hold: {hold}");
+            ensure!(matches!(guard, "budget" | "rewind"), "no guard should hold: {hold}");
             world.git().approved();
             let hash = hold["hash"].as_str().context("a hold without a hash")?;
-            // The next look finds it again where the plan has changed meanwhile.
+            // The next attempt finds it again if the plan has changed meanwhile.
             let done = gitwork(world, &["approve", hash]).await?;
             approved += usize::from(done.status.success());
         }
@@ -304,7 +306,7 @@ async fn approve(world: &World) -> Result<usize> {
             return Ok(approved);
         }
         if holds.is_empty() && approved == 0 && world.behind_on_hub().is_empty() {
-            // Nothing that was applied is left out: it went through.
+            // No applied commit is left out: it went through.
             world.git().approved();
         }
         sleep(Duration::from_secs(2)).await;

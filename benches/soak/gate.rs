@@ -1,10 +1,10 @@
-//! A way to a server whose connections can be cut while the server itself stays up.
+//! A proxy to a server. Its connections can be cut while the server stays up.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Passes connections on. It lives as long as the process.
+/// Forwards connections. It lives as long as the process.
 pub struct Gate {
     port: u16,
     open: Arc<Mutex<Vec<TcpStream>>>,
@@ -19,7 +19,7 @@ impl Gate {
         let server = SocketAddr::from(([127, 0, 0, 1], port));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A client of a server that is away sees its connection end.
+                // If the server is down, the client's connection closes.
                 let Ok(server) = TcpStream::connect(server) else { continue };
                 let _gone = pass(client, server, &open);
             }
@@ -27,16 +27,16 @@ impl Gate {
         gate
     }
 
-    /// Kubeconfig or URL, with this gate in the place of the server.
+    /// A kubeconfig or URL, with this gate in place of the server.
     pub fn in_place_of(&self, server: &str, text: &str) -> String {
         assert!(text.contains(server), "{server} is what the file has to lead to");
         text.replace(server, &format!("https://127.0.0.1:{}", self.port))
     }
 
-    /// Breaks every connection that there is; how many.
+    /// Breaks all connections, and returns their number.
     pub fn cut(&self) -> usize {
         let open = std::mem::take(&mut *self.open.lock().unwrap());
-        // Each is there twice: the client's end and the server's. Some have ended before.
+        // Each has two entries, the client's end and the server's. Some have closed before.
         open.iter().filter(|end| end.shutdown(Shutdown::Both).is_ok()).count() / 2
     }
 }
@@ -45,7 +45,7 @@ fn pass(client: TcpStream, server: TcpStream, open: &Mutex<Vec<TcpStream>>) -> s
     let ends = [client.try_clone()?, server.try_clone()?];
     {
         let mut open = open.lock().unwrap();
-        // What has ended is forgotten, so that the list stays short.
+        // Closed connections are removed, so that the list stays short.
         open.retain(|end| end.peer_addr().is_ok());
         open.extend(ends);
     }

@@ -1,29 +1,29 @@
-//! The repository, as a team would push to it, and what the hub and the clusters have to be like then.
+//! The repository, with pushes as of a team, and the expected state of the hub and the clusters.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use gitwork::core::name::CommitId;
+use gitwork_core::model::name::CommitId;
 
 use crate::git_server::Repo;
 
-/// Cluster and work.
+/// A cluster and a work.
 pub type Key = (String, String);
 
 const BRANCH: &str = "main";
-/// States that a rewind may go back to.
+/// The number of states that a rewind may go back to.
 const HISTORY: usize = 8;
 /// Bytes of a usual work's filler; three works of ten such lines have 2 KiB.
 const USUAL: usize = 1_500;
 const LARGE: usize = 200 * 1024;
-/// Over the hub's limit for one work.
+/// Larger than the hub's limit for one work.
 const TOO_LARGE: usize = 600 * 1024;
 
-/// What Git says.
+/// The content of Git.
 #[derive(Clone, Default)]
 pub struct Wanted {
     /// The revision of each work.
     pub works: BTreeMap<Key, String>,
-    /// Works that cannot be rendered or applied as they are: what the hub has of them is not known.
+    /// Works that cannot be rendered or applied: their state on the hub is not known.
     pub broken: BTreeSet<Key>,
 }
 
@@ -31,20 +31,20 @@ pub struct Git {
     repo: Repo,
     random: fastrand::Rng,
     clusters: Vec<String>,
-    /// As many of the first of those have an agent.
+    /// The number of clusters with an agent, which are the first ones.
     managed: usize,
     works_each: usize,
     pub wanted: Wanted,
     history: VecDeque<(CommitId, Wanted)>,
-    /// Works that may be deleted, since Git has asked for it.
+    /// Works that may be deleted, because Git dropped them.
     pub removed: BTreeSet<Key>,
-    /// Works that Git has removed and a guard holds.
+    /// Works that Git dropped and a guard holds.
     pub held: BTreeSet<Key>,
     next: usize,
     pub pushes: usize,
 }
 
-/// New content of files, or none to remove them.
+/// New content of files; `None` removes a file.
 type Files = Vec<(String, Option<String>)>;
 
 impl Git {
@@ -95,7 +95,7 @@ impl Git {
         }
     }
 
-    /// One push of a kind that chance chooses; says what it was.
+    /// One push of a random kind. Returns its description.
     pub fn push(&mut self) -> String {
         let usual = self.clusters.len() * self.works_each;
         let total = self.wanted.works.len();
@@ -116,8 +116,8 @@ impl Git {
         what
     }
 
-    /// A push that leaves nothing broken.
-    pub fn mend(&mut self) -> String {
+    /// A push that fixes everything.
+    pub fn fix_all(&mut self) -> String {
         let mut files = Files::new();
         let what = self.fix(&mut files);
         self.change(1, USUAL, &mut files);
@@ -142,7 +142,7 @@ impl Git {
         cluster
     }
 
-    /// Puts new works into a cluster that has none.
+    /// Adds new works to a cluster without works.
     pub fn refill(&mut self, cluster: &str) {
         let mut files = Files::new();
         for _ in self.of(cluster).len()..self.works_each {
@@ -151,18 +151,18 @@ impl Git {
         self.commit(&files);
     }
 
-    /// Takes back the last push.
+    /// Reverts the last push.
     pub fn revert(&mut self) {
         let Some((base, wanted)) = self.history.iter().rev().nth(1).cloned() else { return };
         let tip = self.tip();
         self.wanted = wanted;
-        // A merge that keeps nothing of the last push: the tree of a commit is that of its first parent.
+        // A merge without the changes of the last push: its tree is that of its first parent.
         let commit = self.repo.commit_on(BRANCH, &[base, tip], &[]);
         self.held.clear();
         self.remember(commit);
     }
 
-    /// Pushes by force: leaves out the last one to three pushes and makes another change in their place.
+    /// Pushes by force: leaves out the last one to three pushes and makes another change instead.
     pub fn rewind(&mut self) -> String {
         let back = self.random.usize(1..=3).min(self.history.len() - 1);
         for _ in 0..back {
@@ -181,7 +181,7 @@ impl Git {
         format!("{back} pushes left out, {what}")
     }
 
-    /// What was held may go.
+    /// Marks the held deletions as allowed.
     pub fn approved(&mut self) {
         self.removed.append(&mut self.held);
     }
@@ -190,7 +190,7 @@ impl Git {
         self.wanted.works.keys().filter(|key| key.0 == cluster).cloned().collect()
     }
 
-    /// One work; those of clusters with an agent more often.
+    /// A random work, more often of a cluster with an agent.
     pub fn choose(&mut self) -> Key {
         loop {
             let range = if self.random.u8(..3) == 0 { self.managed } else { self.clusters.len() };
@@ -240,7 +240,7 @@ impl Git {
         let mut gone = BTreeSet::new();
         for _ in 0..self.random.usize(1..=3) {
             let key = self.choose();
-            // The last ones of a cluster would be held.
+            // The last works of a cluster would be held.
             if self.of(&key.0).len() > 8 && self.wanted.works.remove(&key).is_some() {
                 self.wanted.broken.remove(&key);
                 gone.insert(key);
@@ -263,9 +263,9 @@ impl Git {
             }
         };
         files.push((file(&key), Some(text)));
-        let told = format!("{}/{} broken: {how}", key.0, key.1);
+        let text = format!("{}/{} broken: {how}", key.0, key.1);
         self.wanted.broken.insert(key);
-        told
+        text
     }
 
     fn fix(&mut self, files: &mut Files) -> String {
@@ -291,7 +291,8 @@ fn file(key: &Key) -> String {
 
 fn config_map(name: &str, revision: &str, filler: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {}}}\ndata:\n  revision: {revision}\n  filler: x{filler}\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {}}}\ndata:\n  \
+         revision: {revision}\n  filler: x{filler}\n",
         super::world::NAMESPACE
     )
 }
@@ -300,8 +301,10 @@ const FEEDBACK: &str = "feedbackRules:\n  - type: WellKnownStatus\n";
 
 fn deployment(name: &str) -> String {
     format!(
-        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: {}}}\nspec:\n  replicas: 1\n  \
-         selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:\n      \
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: \
+         {}}}\nspec:\n  replicas: 1\n  \
+         selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata: {{labels: {{app: \
+         {name}}}}}\n    spec:\n      \
          containers: [{{name: app, image: \"registry.example.com/app:1\"}}]\n",
         super::world::NAMESPACE
     )

@@ -1,6 +1,7 @@
-//! Pushes, faults and restarts for an hour on the real control plane: the real programs between a real hub, managed
-//! clusters and a Git server. Nothing may be lost on the way, all is as Git says at the end, and memory, open files and
-//! the mirror stay flat: `docs/soak.md` says what is done and what came out.
+//! An hour of pushes, faults and restarts on the real control plane. The real programs run between
+//! a real hub, managed clusters and a Git server. Nothing may be lost, everything matches Git at
+//! the end, and memory, open files and the mirror stay flat. `docs/soak.md` has the method and the
+//! results.
 //!
 //! `cargo bench --bench soak -- --minutes 60`
 #![allow(
@@ -45,8 +46,8 @@ const BOUNDS: Bounds = Bounds {
     rss_mib: &[150.0, 60.0, 60.0],
     rss_growth: (0.1, 4.0),
     handles_growth: 10.0,
-    // While a mirror is made anew, the old one is still there.
-    packs: 2.0 * gitwork::limits::MIRROR_PACKS_MAX as f64,
+    // The old mirror exists until the new one is complete.
+    packs: 2.0 * gitwork_git::limits::MIRROR_PACKS_MAX as f64,
     mirror: (3.0, 16.0),
     metrics: 32_768.0,
 };
@@ -56,13 +57,13 @@ struct Args {
     /// How long pushes and faults go on
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
-    /// Decides pushes and faults
+    /// Seed of pushes and faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for samples, report, plots and logs; made anew
+    /// Folder for samples, report, plots and logs; it is emptied first
     #[arg(long, default_value = "target/soak")]
     out: PathBuf,
-    /// Folder with `gitwork` and `gitwork-agent`; without it, those that cargo has built
+    /// Folder with `gitwork` and `gitwork-agent` (default: those that cargo has built)
     #[arg(long)]
     programs: Option<PathBuf>,
     /// Given by `cargo bench`
@@ -76,7 +77,8 @@ impl Args {
         match &self.programs {
             Some(folder) => ["gitwork", "gitwork-agent"].map(|name| folder.join(name)),
             None => {
-                [env!("CARGO_BIN_EXE_gitwork"), env!("CARGO_BIN_EXE_gitwork-agent")].map(Into::into)
+                let gitwork = env!("CARGO_BIN_EXE_gitwork");
+                [gitwork.into(), harness::agent_program(gitwork).into()]
             }
         }
     }
@@ -99,7 +101,7 @@ fn main() -> ExitCode {
         (result, world)
     });
     let samples = samples.into_inner().unwrap();
-    let kept = tell(&world, &samples, &folder);
+    let kept = write_report(&world, &samples, &folder);
     match result {
         Ok(()) if kept => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
@@ -115,7 +117,7 @@ async fn soak(world: &World, args: &Args) -> Result<()> {
     settle::make_foreign_works(world).await?;
     world.programs().for_each(programs::Program::start);
     faults::settled_on_hub(world).await?;
-    world.tell("settled", "all works are on the hub");
+    world.record("settled", "all works are on the hub");
     let pushes = pushes(world, args.seed, length);
     let faults = faults::faults(world, args.seed, length);
     tokio::try_join!(pushes, faults)?;
@@ -128,8 +130,8 @@ async fn pushes(world: &World, seed: u64, length: Duration) -> Result<()> {
         sleep(Duration::from_millis(random.u64(2_000..8_000))).await;
         let _no_pause = world.pause().await;
         let what = world.git().push();
-        world.tell("push", &what);
-        // Now and then a webhook is lost, and the next fetch is the timer's.
+        world.record("push", &what);
+        // Some webhooks are lost, so that the timer triggers the next fetch.
         if random.u8(..4) > 0 {
             world.hint();
         }
@@ -137,13 +139,13 @@ async fn pushes(world: &World, seed: u64, length: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Starts a program again that has ended by itself, as a kubelet would. A crash is a failure.
+/// Restarts a program that has ended by itself, as a kubelet does. A crash is a failure.
 async fn supervise(world: &World) -> Result<()> {
     loop {
         sleep(Duration::from_millis(500)).await;
         for program in world.programs() {
             let Some(status) = program.died() else { continue };
-            world.tell("restart", &format!("{} has ended by itself: {status}", program.name));
+            world.record("restart", &format!("{} has ended by itself: {status}", program.name));
             if status.code() != Some(1) {
                 anyhow::bail!("{} ended with {status}", program.name);
             }
@@ -200,8 +202,8 @@ fn names(world: &World) -> Vec<String> {
     world.programs().map(|program| program.name.clone()).collect()
 }
 
-/// Writes and prints the report; whether all bounds were kept.
-fn tell(world: &World, samples: &[Sample], folder: &Path) -> bool {
+/// Writes and prints the report. Returns whether all bounds hold.
+fn write_report(world: &World, samples: &[Sample], folder: &Path) -> bool {
     let (names, events) = (names(world), world.events());
     let clone = settle::clone_bytes(world);
     let count = |kind: &str| events.iter().filter(|event| event.kind == kind).count();
@@ -210,8 +212,10 @@ fn tell(world: &World, samples: &[Sample], folder: &Path) -> bool {
     let seconds = samples.last().map_or(0.0, |sample| sample.seconds);
     let writes: usize = samples.iter().map(|sample| sample.daemon_writes).sum();
     let text = format!(
-        "{:.1} minutes, {} commits, {} other faults, {} restarts, {writes} writes of works by gitwork; a fresh clone has {:.1} MiB\n\n\
-         The whole run:\n\n{}\nProcesses that lived for {} minutes and more, without their first two:\n\n{}",
+        "{:.1} minutes, {} commits, {} other faults, {} restarts, {writes} writes of works by \
+         gitwork; a fresh clone has {:.1} MiB\n\n\
+         The whole run:\n\n{}\nProcesses that lived for {} minutes and more, without their first \
+         two:\n\n{}",
         seconds / 60.0,
         world.git().pushes,
         count("fault"),

@@ -1,4 +1,4 @@
-//! The samples as a picture: one panel below the other, over time.
+//! The samples as a picture: panels over time, one below the other.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ const GAP: f64 = 44.0;
 const TOP: f64 = 34.0;
 const COLOURS: [&str; 3] = ["#2563eb", "#d97706", "#059669"];
 
-/// A name and, at each sample, a value or none.
+/// A name and, for each sample, a value or `None`.
 type Series = (String, Vec<Option<f64>>);
 
 struct Panel {
@@ -26,7 +26,8 @@ pub fn svg(samples: &[Sample], events: &[Event], names: &[String]) -> String {
     let end = samples.last().map_or(1.0, |sample| sample.seconds).max(1.0);
     let height = TOP + panels.len() as f64 * (HEIGHT + GAP);
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"sans-serif\" \
          font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
     let at = |seconds: f64| LEFT + (WIDTH - LEFT - RIGHT) * seconds / end;
@@ -46,7 +47,8 @@ pub fn svg(samples: &[Sample], events: &[Event], names: &[String]) -> String {
     }
     let _ = writeln!(
         text,
-        "<text x=\"{LEFT}\" y=\"14\" fill=\"#6b7280\">minutes; red: a program was ended or killed, grey: another fault</text>"
+        "<text x=\"{LEFT}\" y=\"14\" fill=\"#6b7280\">minutes; red: a program was ended or \
+         killed, grey: another fault</text>"
     );
     for (number, panel) in panels.iter().enumerate() {
         let top = TOP + number as f64 * (HEIGHT + GAP);
@@ -72,7 +74,8 @@ fn draw(text: &mut String, panel: &Panel, samples: &[Sample], top: f64, end: f64
         let value = most * f64::from(part) / 2.0;
         let _ = writeln!(
             text,
-            "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\" stroke=\"#e5e7eb\"/><text x=\"{1}\" \
+            "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{0:.1}\" y2=\"{0:.1}\" \
+             stroke=\"#e5e7eb\"/><text x=\"{1}\" \
              y=\"{2:.1}\" text-anchor=\"end\" fill=\"#6b7280\">{value}</text>",
             y(value),
             LEFT - 6.0,

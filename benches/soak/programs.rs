@@ -1,4 +1,4 @@
-//! The daemon and the agents as processes that are killed, ended and started again.
+//! The daemon and the agents as processes that are killed, stopped and started again.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use anyhow::{Result, bail};
 
 use crate::harness::eventually;
 
-/// The promise is ten seconds; a machine that builds something else meanwhile may take longer.
+/// The promise is ten seconds; a machine that also runs a build may take longer.
 const END: Duration = Duration::from_secs(30);
 
-/// One program and the processes that it was, one after the other.
+/// One program and its processes, one after the other.
 pub struct Program {
     pub name: String,
     binary: PathBuf,
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Program {
-    /// `binary` is copied into `folder`, so that a build meanwhile changes nothing.
+    /// Copies `binary` into `folder`, so that a build meanwhile changes nothing.
     pub fn new(name: &str, binary: &Path, folder: &Path, arguments: Vec<String>) -> Program {
         let copy = folder.join(format!("{name}.program"));
         std::fs::copy(binary, &copy).unwrap();
@@ -38,7 +38,7 @@ impl Program {
         Program { name: name.to_owned(), binary: copy, arguments, log, state: Mutex::default() }
     }
 
-    /// The program file that is run.
+    /// The path of the program.
     pub fn binary(&self) -> &Path {
         &self.binary
     }
@@ -65,13 +65,13 @@ impl Program {
         state.child = Some(child);
     }
 
-    /// The process and its number among those that the program was.
+    /// The process, and its number among the program's processes.
     pub fn process(&self) -> Option<(u32, usize)> {
         let state = self.state();
         state.child.as_ref().map(|child| (child.id(), state.lives))
     }
 
-    /// Ends it as a crash would.
+    /// Kills it, as a crash does.
     pub fn kill(&self) {
         if let Some(mut child) = self.state().child.take() {
             let _gone = child.kill();
@@ -85,7 +85,7 @@ impl Program {
         }
     }
 
-    /// Asks it to end, as a kubelet does, and tells how long that took.
+    /// Stops it, as a kubelet does, and returns how long that took.
     pub async fn end(&self) -> Result<Duration> {
         self.signal("TERM");
         let begun = Instant::now();
@@ -101,7 +101,7 @@ impl Program {
         Ok(begun.elapsed())
     }
 
-    /// How it ended, where nobody asked it to.
+    /// How it ended, if it ended by itself.
     pub fn died(&self) -> Option<ExitStatus> {
         let mut state = self.state();
         let status = state.child.as_mut()?.try_wait().unwrap()?;

@@ -1,24 +1,25 @@
-//! What the samples of a soak come to: medians of the first and the last quarter, of each process and of the whole run,
-//! and whether something has grown past its bound. It is pure, so that its arithmetic has tests.
+//! The result of a soak: medians of the first and the last quarter, of each process and of the
+//! whole run, and whether a value grew beyond its bound. It is pure, so that its arithmetic has
+//! tests.
 
 use std::fmt::{self, Write as _};
 
-/// What a process fills in its first minutes: caches, arenas of the allocator, connections.
+/// The warm-up of a process: caches, arenas of the allocator, connections.
 const WARM_UP: f64 = 120.0;
-/// A process is judged by how it has changed once it has lived so long.
+/// A process is judged by its growth if it lives at least this long.
 pub const LONG_LIFE: f64 = 600.0;
 
-/// What a process takes of the machine.
+/// The resources of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
-    /// Which of the processes that the program was, from 1 on.
+    /// The number of the process among the program's processes, from 1 on.
     pub life: usize,
     pub rss_kib: u64,
-    /// Of it, what is no file.
+    /// The part of it that is not backed by files.
     pub anon_kib: u64,
     pub threads: u64,
     pub handles: u64,
-    /// Of those, Git's packs and their indices.
+    /// The part of them that is Git's packs and their indices.
     pub packs: u64,
     /// Processor time since its start.
     pub cpu_ms: u64,
@@ -32,7 +33,7 @@ pub struct Folder {
     pub packs: u64,
 }
 
-/// One look at everything.
+/// One sample of everything.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     /// Since the start.
@@ -44,15 +45,15 @@ pub struct Sample {
     /// Since the sample before.
     pub daemon_writes: usize,
     pub agent_writes: usize,
-    /// Size of `/metrics`; 0 while nobody answers.
+    /// The size of `/metrics`; 0 if the daemon does not respond.
     pub metrics_bytes: u64,
     pub mirror: Folder,
     pub status: Folder,
-    /// The daemon, then the agents; none while one is away.
+    /// The daemon, then the agents; `None` while a program does not run.
     pub programs: Vec<Option<Usage>>,
 }
 
-/// Something that was done to the world.
+/// An event of the run.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub seconds: f64,
@@ -67,20 +68,22 @@ impl fmt::Display for Event {
     }
 }
 
-/// What must not be exceeded.
+/// The bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// RSS of each program at any time.
     pub rss_mib: &'static [f64],
-    /// Growth of a process's RSS from its first quarter after the warm-up to its last: so much of it, and so many MiB.
+    /// The growth of a process's RSS from its first quarter after the warm-up to its last: a
+    /// factor, and MiB.
     pub rss_growth: (f64, f64),
-    /// The same of open files besides packs, and of threads.
+    /// The same for open files other than packs, and for threads.
     pub handles_growth: f64,
-    /// Packs of the mirror at any time.
+    /// The number of the mirror's packs at any time.
     pub packs: f64,
-    /// The mirror at the end, in sizes of a fresh clone, and so many MiB more.
+    /// The size of the mirror at the end: a factor of a fresh clone, and MiB.
     pub mirror: (f64, f64),
-    /// Size of `/metrics` at any time, in bytes: no label holds a name, so the number of lines is bounded.
+    /// The size of `/metrics` at any time, in bytes: no label has a name, so the number of lines is
+    /// bounded.
     pub metrics: f64,
 }
 
@@ -91,7 +94,7 @@ pub struct Row {
     pub first: f64,
     pub last: f64,
     pub most: f64,
-    /// What it is judged by, and whether that is kept.
+    /// The bound, and whether it holds.
     pub bound: Option<(String, bool)>,
 }
 
@@ -107,7 +110,7 @@ impl Life {
         at(self.usage.last()) - at(self.usage.first())
     }
 
-    /// Whether it is judged.
+    /// Whether the process is judged.
     pub fn is_long(&self) -> bool {
         self.seconds() >= LONG_LIFE
     }
@@ -128,7 +131,7 @@ impl Row {
         Row { what, first, last, most, bound: None }
     }
 
-    /// Judges the last quarter by what the first allows.
+    /// Compares the last quarter with the bound that the first allows.
     fn grows_at_most(self, share: f64, plus: f64, unit: &str) -> Row {
         let limit = self.first * (1.0 + share) + plus;
         let kept = self.last <= limit;
@@ -162,7 +165,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The processes that a program was.
+/// The processes of a program.
 pub fn lives(samples: &[Sample], program: usize) -> Vec<Life> {
     let mut lives: Vec<Life> = Vec::new();
     for sample in samples {
@@ -187,7 +190,7 @@ fn handles(usage: &Usage) -> f64 {
     (usage.handles - usage.packs) as f64
 }
 
-/// Every long-lived process, judged.
+/// Every long-lived process with its result.
 pub fn of_processes(samples: &[Sample], names: &[String], bounds: &Bounds) -> Vec<Row> {
     let mut rows = Vec::new();
     for (program, name) in names.iter().enumerate() {
@@ -206,7 +209,8 @@ pub fn of_processes(samples: &[Sample], names: &[String], bounds: &Bounds) -> Ve
     rows
 }
 
-/// The whole run, judged. `clone_bytes` is what a fresh clone of the repository's branch takes.
+/// The whole run with its results. `clone_bytes` is the size of a fresh clone of the repository's
+/// branch.
 pub fn of_run(samples: &[Sample], names: &[String], clone_bytes: u64, bounds: &Bounds) -> Vec<Row> {
     let mut rows = Vec::new();
     for (program, (name, limit)) in names.iter().zip(bounds.rss_mib).enumerate() {
@@ -257,7 +261,7 @@ pub fn markdown(rows: &[Row]) -> String {
     text
 }
 
-/// Every sample, one a line.
+/// Every sample, one for each line.
 pub fn csv(samples: &[Sample], names: &[String]) -> String {
     let mut text =
         "seconds,pushes,works,behind_hub,behind_clusters,daemon_writes,agent_writes,metrics_bytes,\
@@ -276,7 +280,8 @@ pub fn csv(samples: &[Sample], names: &[String]) -> String {
         let Sample { daemon_writes, agent_writes, metrics_bytes, mirror, status, .. } = sample;
         let _ = write!(
             text,
-            "{seconds:.1},{pushes},{works},{behind_hub},{behind_clusters},{daemon_writes},{agent_writes},{metrics_bytes},\
+            "{seconds:.1},{pushes},{works},{behind_hub},{behind_clusters},{daemon_writes},\
+             {agent_writes},{metrics_bytes},\
              {},{},{},{},{}",
             mirror.bytes, mirror.files, mirror.packs, status.bytes, status.files
         );

@@ -1,11 +1,11 @@
-//! What the programs take of the machine, from `/proc` and from the disk.
+//! The programs' resources, from `/proc` and from the disk.
 
 use std::fs;
 use std::path::Path;
 
 use crate::report::{Folder, Usage};
 
-/// Of one process; `None` when it is gone.
+/// The resources of one process; `None` if it has ended.
 pub fn usage(process: u32, life: usize) -> Option<Usage> {
     let proc = Path::new("/proc").join(process.to_string());
     let status = fs::read_to_string(proc.join("status")).ok()?;
@@ -34,7 +34,7 @@ pub fn usage(process: u32, life: usize) -> Option<Usage> {
     })
 }
 
-/// Of all folders below `root` whose names end so, together.
+/// The total size of all folders below `root` whose names have this ending.
 pub fn folder(root: &Path, suffix: &str) -> Folder {
     let mut found = Folder::default();
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! How it all has to end once nothing goes wrong any more.
+//! The required end of a run, after all faults have stopped.
 
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -14,16 +14,16 @@ use crate::harness::eventually;
 use crate::samples;
 use crate::world::{MANAGED, World};
 
-/// For so long nothing may be written once all is as Git says.
+/// After everything matches Git, nothing may be written for this long.
 const QUIET: Duration = Duration::from_secs(15);
-/// Works of somebody else, one beside an agent and one beside none.
+/// Works of another owner, one with an agent and one without.
 const FOREIGN: [&str; 2] = [MANAGED[0], "away-00"];
 
 pub async fn make_foreign_works(world: &World) -> Result<()> {
     for cluster in FOREIGN {
         let work: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
-            "metadata": { "name": "foreign", "labels": { "team": "somebody-else" } },
+            "metadata": { "name": "foreign", "labels": { "team": "another-owner" } },
             "spec": { "workload": { "manifests": [] } },
         }))?;
         world.works(Some(cluster)).create(&PostParams::default(), &work).await?;
@@ -31,40 +31,41 @@ pub async fn make_foreign_works(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// All is as Git says, on the hub, on the clusters and in the status branch; then nothing is written; then all programs end.
+/// Waits until the hub, the clusters and the status branch match Git. Then nothing may be written,
+/// and all programs end.
 pub async fn settle(world: &World) -> Result<()> {
     let begun = Instant::now();
-    let what = world.git().mend();
-    world.tell("push", &what);
+    let what = world.git().fix_all();
+    world.record("push", &what);
     world.hint();
     settled_on_hub(world).await?;
-    world.tell("settled", &format!("the hub, after {:.1} s", begun.elapsed().as_secs_f64()));
-    eventually("the clusters to be as Git says", DEADLINE, || async {
+    world.record("settled", &format!("the hub, after {:.1} s", begun.elapsed().as_secs_f64()));
+    eventually("the clusters to match Git", DEADLINE, || async {
         sleep(Duration::from_millis(250)).await;
         let behind = world.behind_on_clusters();
         if behind.is_empty() { Ok(()) } else { Err(some(&behind)) }
     })
     .await?;
-    world.tell("settled", &format!("the clusters, after {:.1} s", begun.elapsed().as_secs_f64()));
+    world.record("settled", &format!("the clusters, after {:.1} s", begun.elapsed().as_secs_f64()));
     let tip = world.git().tip().to_string();
-    eventually("the status branch to tell of the last commit", DEADLINE, || async {
+    eventually("the status branch to have the last commit", DEADLINE, || async {
         sleep(Duration::from_secs(1)).await;
-        let told = status(world).map_err(|error| format!("{error:#}"))?;
-        if told["commit"] == *tip { Ok(()) } else { Err(format!("it tells of {}", told["commit"])) }
+        let status = status(world).map_err(|error| format!("{error:#}"))?;
+        if status["commit"] == *tip { Ok(()) } else { Err(format!("it has {}", status["commit"])) }
     })
     .await?;
     let text = format!("the status branch, after {:.1} s", begun.elapsed().as_secs_f64());
-    world.tell("settled", &text);
+    world.record("settled", &text);
     quiet(world).await?;
     for cluster in FOREIGN {
         let work = world.works(Some(cluster)).get("foreign").await?;
         let labels = work.metadata.labels.unwrap_or_default();
         let is_untouched = work.metadata.generation == Some(1) && labels.len() == 1;
-        ensure!(is_untouched, "the work of somebody else in {cluster} was changed");
+        ensure!(is_untouched, "the work of another owner in {cluster} was changed");
     }
     for program in world.programs() {
         let took = program.end().await?;
-        world.tell("end", &format!("{} after {:.1} s", program.name, took.as_secs_f64()));
+        world.record("end", &format!("{} after {:.1} s", program.name, took.as_secs_f64()));
     }
     Ok(())
 }
@@ -94,7 +95,7 @@ fn status(world: &World) -> Result<Value> {
     Ok(serde_json::from_slice(blob.content())?)
 }
 
-/// What a fresh clone of the branch takes on disk.
+/// The size of a fresh clone of the branch on disk.
 pub fn clone_bytes(world: &World) -> u64 {
     let clone = world.folder.join("fresh.git");
     let done = Command::new("git")

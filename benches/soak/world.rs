@@ -1,4 +1,5 @@
-//! The hub, the managed clusters, the Git server, the programs between them, and how far all of it is from what Git says.
+//! The hub, the managed clusters, the Git server and the programs between them, and how far their
+//! state is from Git.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;
-use gitwork::api::work::ManifestWork;
+use gitwork_api::work::ManifestWork;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -26,13 +27,13 @@ use crate::report::Event;
 
 pub const SOURCE: &str = "soak";
 pub const NAMESPACE: &str = "apps";
-/// These have an API server and an agent; the other clusters are namespaces on the hub.
+/// These have an API server and an agent. The other clusters are namespaces on the hub.
 pub const MANAGED: [&str; 2] = ["edge-1", "edge-2"];
 const AWAY: usize = 48;
 const WORKS_EACH: usize = 20;
 const WEBHOOK_SECRET: &str = "soak";
 
-/// What is there of each work: its revision.
+/// The revision of each existing work.
 type Seen = Arc<Mutex<BTreeMap<Key, String>>>;
 
 pub struct Managed {
@@ -44,7 +45,7 @@ pub struct Managed {
 pub struct World {
     pub begun: Instant,
     pub folder: PathBuf,
-    /// Held for its life.
+    /// Keeps the folder until the end.
     _plane: ControlPlane,
     pub hub: Cluster,
     pub hub_gate: Gate,
@@ -55,9 +56,9 @@ pub struct World {
     pub agents: Vec<Program>,
     on_hub: Seen,
     requests: Mutex<Requests>,
-    /// Writes of works by the daemon, as far as they have been counted.
+    /// The daemon's writes of works so far.
     pub daemon_writes: AtomicUsize,
-    /// Held by who does not want a push now.
+    /// Held while no push may happen.
     pushing: tokio::sync::Mutex<()>,
     events: Mutex<Vec<Event>>,
     pub cache: PathBuf,
@@ -73,7 +74,7 @@ impl World {
         let hub_gate = Gate::to(port_of(&hub));
         let mut managed = Vec::new();
         for (number, name) in MANAGED.iter().enumerate() {
-            // One cluster where Deployments roll out, others where they never do.
+            // Deployments roll out on one cluster and never on the others.
             let rolls_out = number == 0;
             let options = ClusterOptions {
                 controller_manager: rolls_out,
@@ -134,7 +135,7 @@ impl World {
         self.git.lock().unwrap()
     }
 
-    /// Keeps pushes from happening, for as long as the answer lives.
+    /// Prevents pushes while the returned guard lives.
     pub async fn pause(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.pushing.lock().await
     }
@@ -147,8 +148,8 @@ impl World {
         self.begun.elapsed().as_secs_f64()
     }
 
-    /// Notes what happens, for the report and for who watches.
-    pub fn tell(&self, kind: &'static str, text: &str) {
+    /// Records an event for the report, and prints it.
+    pub fn record(&self, kind: &'static str, text: &str) {
         let event = Event { seconds: self.seconds(), kind, text: text.to_owned() };
         print!("{event}");
         self.events.lock().unwrap().push(event);
@@ -158,7 +159,7 @@ impl World {
         self.events.lock().unwrap().clone()
     }
 
-    /// Tells the daemon of a push, as a forge does. It may be away.
+    /// Sends a push webhook to the daemon, as a forge does. The daemon may not run.
     pub fn hint(&self) {
         let send = || -> std::io::Result<()> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.webhook))?;
@@ -167,7 +168,8 @@ impl World {
             stream.set_write_timeout(wait)?;
             write!(
                 stream,
-                "POST /hook/{SOURCE} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 0\r\n\
+                "POST /hook/{SOURCE} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: \
+                 0\r\n\
                  X-Gitlab-Token: {WEBHOOK_SECRET}\r\n\r\n"
             )?;
             stream.read_to_end(&mut Vec::new()).map(drop)
@@ -175,12 +177,12 @@ impl World {
         let _away = send();
     }
 
-    /// Works on the hub that are not as Git says.
+    /// Works on the hub that do not match Git.
     pub fn behind_on_hub(&self) -> BTreeSet<Key> {
         differing(&self.git(), &self.on_hub.lock().unwrap(), |_| true)
     }
 
-    /// Works on the managed clusters that are not as Git says.
+    /// Works on the managed clusters that do not match Git.
     pub fn behind_on_clusters(&self) -> BTreeSet<Key> {
         let git = self.git();
         let of = |(name, managed): (&&str, &Managed)| {
@@ -189,10 +191,10 @@ impl World {
         MANAGED.iter().zip(&self.managed).flat_map(of).collect()
     }
 
-    /// Requests to the hub since it was last asked: writes of works by the daemon, and by the agents.
+    /// Requests to the hub since the last call: writes of works by the daemon, and by the agents.
     ///
     /// # Panics
-    /// When the daemon has deleted what Git did not ask it to.
+    /// If the daemon has deleted a work that Git did not drop.
     pub fn writes(&self) -> (usize, usize) {
         let made = self.requests.lock().unwrap().take();
         let of = |program: &'static str| {
@@ -205,20 +207,20 @@ impl World {
         let git = self.git();
         for request in of("gitwork").filter(|request| request.verb.starts_with("delete")) {
             let key = (request.namespace.clone(), request.name.clone());
-            assert!(git.removed.contains(&key), "nobody asked for this: {request}");
+            assert!(git.removed.contains(&key), "Git did not request this: {request}");
         }
         let writes = of("gitwork").count();
         self.daemon_writes.fetch_add(writes, Ordering::Relaxed);
         (writes, of("work-agent").count())
     }
 
-    /// ManifestWorks of all namespaces or of one.
+    /// The ManifestWorks of all namespaces or of one.
     pub fn works(&self, namespace: Option<&str>) -> Api<DynamicObject> {
         works(&self.hub, namespace)
     }
 }
 
-/// Those of `Git`'s works that are otherwise there, and those that are there and should not be.
+/// The works of Git that differ, and the works that should not exist.
 fn differing(
     git: &Git,
     seen: &BTreeMap<Key, String>,
@@ -257,7 +259,7 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-/// Writes the daemon's configuration and answers its path.
+/// Writes the daemon's configuration and returns its path.
 async fn configure_daemon(
     folder: &Path,
     hub: &Cluster,
@@ -273,9 +275,12 @@ async fn configure_daemon(
     let cache = cache(folder).display().to_string();
     let url = server.url("fleet.git");
     let config = format!(
-        "kubeconfig: {kubeconfig}\ncache: {cache}\nlisten: 127.0.0.1:{metrics}\npage: {{bind: \"127.0.0.1:{page}\"}}\n\
-         webhook: {{listen: \"127.0.0.1:{webhook}\", secretFile: {secret}}}\nsources:\n- id: {SOURCE}\n  repo: {url}\n  \
-         branch: main\n  intervalSeconds: 20\n  rewind: hold\n  statusBranch: {{intervalSeconds: 5}}\n"
+        "kubeconfig: {kubeconfig}\ncache: {cache}\nlisten: 127.0.0.1:{metrics}\npage: {{bind: \
+         \"127.0.0.1:{page}\"}}\n\
+         webhook: {{listen: \"127.0.0.1:{webhook}\", secretFile: {secret}}}\nsources:\n- id: \
+         {SOURCE}\n  repo: {url}\n  \
+         branch: main\n  intervalSeconds: 20\n  rewind: hold\n  statusBranch: {{intervalSeconds: \
+         5}}\n"
     );
     write(folder, "daemon.yaml", &config)
 }
@@ -284,7 +289,7 @@ fn cache(folder: &Path) -> PathBuf {
     folder.join("cache")
 }
 
-/// Writes an agent's kubeconfigs and answers its arguments.
+/// Writes an agent's kubeconfigs and returns its arguments.
 async fn configure_agent(
     folder: &Path,
     name: &str,
@@ -305,14 +310,14 @@ async fn configure_agent(
         format!("--workload-source-config={to_hub}"),
         format!("--kubeconfig={to_cluster}"),
         "--listen=127.0.0.1:0".to_owned(),
-        // An agent that was killed leaves a Lease behind, which the next one waits for.
+        // A killed agent leaves a Lease behind, for which the next one waits.
         "--leader-election-lease-duration=40s".to_owned(),
         "--leader-election-renew-deadline=30s".to_owned(),
         "--leader-election-retry-period=5s".to_owned(),
     ]
 }
 
-/// The works of the source on the hub, as they come.
+/// The works of the source on the hub, in the order of the list.
 fn follow_works(hub: &Cluster) -> Seen {
     let labels = watcher::Config::default().labels(&format!("gitwork.dev/source={SOURCE}"));
     let revision = |work: &DynamicObject| {
@@ -326,7 +331,7 @@ fn follow_works(hub: &Cluster) -> Seen {
     })
 }
 
-/// The ConfigMaps of works on a managed cluster, as they come.
+/// The ConfigMaps of works on a managed cluster, in the order of the list.
 fn follow_maps(cluster: &Cluster, name: &'static str) -> Seen {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), NAMESPACE);
     follow(maps, watcher::Config::default(), move |map| {
@@ -345,12 +350,12 @@ where
     K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let seen = Seen::default();
-    let told = Arc::clone(&seen);
+    let current = Arc::clone(&seen);
     tokio::spawn(async move {
         let mut events = std::pin::pin!(watcher(api, config).default_backoff());
         let mut listed = BTreeMap::new();
         loop {
-            // A server that is away is asked again.
+            // Retries while the server is down.
             let event = match events.try_next().await {
                 Ok(Some(event)) => event,
                 Ok(None) => return,
@@ -359,11 +364,11 @@ where
             match event {
                 watcher::Event::Init => listed.clear(),
                 watcher::Event::InitApply(object) => listed.extend(read(&object)),
-                watcher::Event::InitDone => *told.lock().unwrap() = std::mem::take(&mut listed),
-                watcher::Event::Apply(object) => told.lock().unwrap().extend(read(&object)),
+                watcher::Event::InitDone => *current.lock().unwrap() = std::mem::take(&mut listed),
+                watcher::Event::Apply(object) => current.lock().unwrap().extend(read(&object)),
                 watcher::Event::Delete(object) => {
                     if let Some((key, _)) = read(&object) {
-                        told.lock().unwrap().remove(&key);
+                        current.lock().unwrap().remove(&key);
                     }
                 }
             }

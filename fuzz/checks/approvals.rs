@@ -1,13 +1,14 @@
-//! Approvals, and what else operators say on the hub. A JSON object is the ConfigMap's data; any other text an approval.
+//! Approvals, and the operators' other requests on the hub. A JSON object is the ConfigMap's data;
+//! any other text is an approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gitwork::core::approval::{Approval, ApprovalError, Approvals};
-use gitwork::core::diagnostic::Scope;
-use gitwork::core::digest::Digest;
-use gitwork::core::directives::{Directives, RECONCILE, suspension_key};
-use gitwork::core::name::SourceId;
-use gitwork::core::report::is_dangerous;
+use gitwork_core::model::approval::{Approval, ApprovalError, Approvals};
+use gitwork_core::model::diagnostic::Scope;
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::plan::directives::{Directives, RECONCILE, suspension_key};
+use gitwork_yaml::is_dangerous;
 
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
@@ -26,7 +27,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The same in the form whose hash is its name.
+/// The canonical form, whose hash is the name.
 fn canonical(text: &str) -> String {
     let mut lines = lines(text).peekable();
     let first = lines.next_if(|line| {
@@ -49,19 +50,19 @@ fn approval(text: &str) -> bool {
         }
     };
     assert_eq!(approval.hash().to_string(), name);
-    assert_eq!(Approval::read(&name, &plain).as_ref(), Ok(&approval), "order says nothing");
+    assert_eq!(Approval::read(&name, &plain).as_ref(), Ok(&approval), "the order has no meaning");
     assert_eq!(Approval::read(&name, &approval.text()).as_ref(), Ok(&approval));
-    // It lets nothing through that it does not say.
-    let said: BTreeSet<&str> = lines(text).collect();
+    // It approves only what it lists.
+    let listed: BTreeSet<&str> = lines(text).collect();
     for line in approval.text().lines() {
-        assert!(said.contains(line), "{line:?} of {text:?}");
+        assert!(listed.contains(line), "{line:?} of {text:?}");
     }
-    // Under another name it lets nothing through.
+    // Under another name it approves nothing.
     let other = Digest::of(name.as_bytes()).to_string();
     assert_eq!(Approval::read(&other, text), Err(ApprovalError::OtherWorks));
     assert_eq!(Approval::read("README", text), Err(ApprovalError::Name));
     let more = format!("{text}\nanother/work uid");
-    assert!(said.contains("another/work uid") || Approval::read(&name, &more).is_err());
+    assert!(listed.contains("another/work uid") || Approval::read(&name, &more).is_err());
     let mut elsewhere = Approvals::default();
     elsewhere.add(&SourceId::parse("elsewhere").unwrap(), approval.clone());
     let deletes = matches!(approval, Approval::Deletions(_));
@@ -74,7 +75,7 @@ fn config_map(data: &BTreeMap<String, String>) -> bool {
     let (found, unread) = Directives::read(&source(), data);
     assert_eq!(found.reconcile.is_some(), data.contains_key(RECONCILE));
     assert!(unread.iter().all(|text| !text.chars().any(is_dangerous)), "{unread:?}");
-    // What is suspended stays suspended, whatever is said of it; and each is found again under its own key.
+    // Suspended works stay suspended with any text, and each has its own key.
     let suspensions = &found.suspensions;
     let of_clusters = suspensions.clusters.keys().cloned().map(Scope::Cluster);
     let of_works = suspensions.works.keys().cloned().map(Scope::Work);
@@ -83,15 +84,15 @@ fn config_map(data: &BTreeMap<String, String>) -> bool {
     for scope in &all {
         assert!(data.contains_key(&suspension_key(scope)), "{scope:?}");
     }
-    for told in suspensions.works.values().chain(suspensions.clusters.values()) {
-        assert!(!told.to_string().chars().any(is_dangerous), "{told}");
+    for suspension in suspensions.works.values().chain(suspensions.clusters.values()) {
+        assert!(!suspension.to_string().chars().any(is_dangerous), "{suspension}");
     }
-    // Every key is for one thing, and only what has the name of a hash approves anything.
+    // Every key has one purpose, and only a key with the name of a hash approves anything.
     let approvals = data.keys().filter(|key| Digest::parse(key).is_some()).count();
     let others = usize::from(found.reconcile.is_some()) + all.len();
     assert!(others + unread.len() + approvals >= data.len());
     assert!(approvals > 0 || found.approvals == Approvals::default());
-    // One more that cannot be read changes nothing of the others.
+    // Another unreadable key changes nothing of the others.
     let mut more = data.clone();
     if more.insert("no approval".into(), "edge-1/web u-1".into()).is_none() {
         let (again, unread_too) = Directives::read(&source(), &more);

@@ -1,11 +1,16 @@
-//! A CEL expression in the first line, an object in JSON behind it: no deep recursion, a place that is in the text, and
-//! an evaluation that ends. What is refused before it reaches a cluster never runs there.
+//! A CEL expression in the first line, an object in JSON after it. There is no deep recursion,
+//! every location is inside the text, and an evaluation ends. A rejected expression never runs on a
+//! cluster.
 
-use gitwork::agent::core::cel::{CelError, Subject};
-use gitwork::core::cel;
+use gitwork_rules::cel::check as cel;
+use gitwork_rules::cel::{CelEvaluationError, CelEvaluator};
 use serde_json::Value;
 
-const OBJECT: &str = r#"{"metadata":{"name":"web","labels":{"a":"b"}},"spec":{"replicas":3,"ports":[80,443],"ratio":0.5},"status":{"conditions":[{"type":"Ready","status":"True"}],"text":"1.2.3"}}"#;
+const OBJECT: &str = r#"{
+    "metadata":{"name":"web","labels":{"a":"b"}},
+    "spec":{"replicas":3,"ports":[80,443],"ratio":0.5},
+    "status":{"conditions":[{"type":"Ready","status":"True"}],"text":"1.2.3"}
+}"#;
 
 pub fn check(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
@@ -19,14 +24,14 @@ pub fn check(bytes: &[u8]) -> bool {
         assert!(error.line >= 1 && error.column >= 1, "{error}");
         assert!(!error.to_string().is_empty());
     }
-    let subject = Subject::new(&object);
-    match (subject.test(expression), &checked) {
-        (Err(CelError::Compile(_)), _) => {}
+    let evaluator = CelEvaluator::new(&object);
+    match (evaluator.test(expression), &checked) {
+        (Err(CelEvaluationError::Compile(_)), _) => {}
         (_, Err(error)) => panic!("the agent runs what was refused: {error}"),
-        // Of the same object, the same answer, as long as there is something left of what it may spend.
-        (Ok(result), Ok(())) => match subject.test(expression) {
+        // The same object gives the same result while the budget lasts.
+        (Ok(result), Ok(())) => match evaluator.test(expression) {
             Ok(again) => assert_eq!(again, result),
-            Err(error) => assert_eq!(error, CelError::Budget),
+            Err(error) => assert_eq!(error, CelEvaluationError::Budget),
         },
         (Err(_), Ok(())) => {}
     }

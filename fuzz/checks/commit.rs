@@ -1,8 +1,9 @@
-//! Any bytes as a commit object: of one that has a signature, all the rest was signed.
+//! Any bytes as a commit object. The signature covers everything but itself.
 
-use gitwork::core::signature::{SignatureError, commit};
+use gitwork_core::signature::SignatureError;
+use gitwork_signatures::commit;
 
-/// The object again, with the signature at this place of what was signed.
+/// The object again, with the signature at this offset of the signed part.
 fn with(content: &[u8], at: usize, signature: &[u8]) -> Vec<u8> {
     let mut object = content[..at].to_vec();
     object.extend(b"gpgsig ");
@@ -29,7 +30,7 @@ pub fn check(bytes: &[u8]) -> bool {
             return false;
         }
     };
-    // There is one place at which the signature stood; it is all that is not part of what was signed.
+    // There is one offset of the signature. All other bytes are signed.
     let starts = (0..=signed.content.len())
         .filter(|at| *at == 0 || signed.content.get(at - 1) == Some(&b'\n'))
         .filter(|at| with(&signed.content, *at, &signed.signature) == bytes);

@@ -1,12 +1,14 @@
-//! JSON: one value has one text and one digest, whoever wrote it; two values have two; and a value reads back the same.
+//! JSON. One value has one text and one digest, whichever program wrote it. Two values have two. A
+//! value reads back the same.
 
 use std::collections::BTreeMap;
 
-use gitwork::core::digest::{CanonicalJson, Digest};
-use gitwork::core::work;
+use gitwork_core::model::digest::{CanonicalJson, Digest};
+use gitwork_core::model::work;
 use serde_json::Value;
 
-/// The same value written by another hand: keys backwards, spaces, every character that may be as an escape.
+/// The same value in another form: keys in reverse order, spaces, and escapes for every possible
+/// character.
 fn otherwise(value: &Value, out: &mut String) {
     let text = |text: &str, out: &mut String| {
         out.push('"');
@@ -50,7 +52,7 @@ pub fn check(bytes: &[u8]) -> bool {
     assert_eq!(Digest::of_json(&again), Digest::of_json(&value), "{written}");
     let wrapped = Value::Array(vec![value.clone()]);
     assert_ne!(Digest::of_json(&wrapped), Digest::of_json(&value));
-    // The digest of a work is that of what a hub stores, which is the digest's own form once more.
+    // The digest of a work is that of the stored form, which is the digest's own form again.
     let none = BTreeMap::new();
     let first = work::digest(value.clone(), &none, &none);
     assert_eq!(work::digest(again, &none, &none), first);

@@ -1,14 +1,16 @@
-//! A byte for the forge, then a repository's URL: a status goes to the host that the URL names, and nowhere else.
+//! A byte for the forge, then a repository's URL. A status goes to the URL's own host, and nowhere
+//! else.
 
-use gitwork::core::forge::address::Settings;
-use gitwork::core::forge::{CommitState, CommitStatus, Provider, Target, WebPages, request};
-use gitwork::core::name::{CommitId, RepoPath};
-use gitwork::core::report::is_dangerous;
+use gitwork_core::config::commit_status::Provider;
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::report::forge::address::TargetSettings;
+use gitwork_core::report::forge::{CommitState, CommitStatus, ForgeTarget, WebPages, request};
+use gitwork_yaml::is_dangerous;
 
-/// Where forges have their API on another host than their repositories.
+/// Forges whose API has another host than their repositories.
 const ELSEWHERE: [&str; 3] = ["api.github.com", "api.bitbucket.org", "dev.azure.com"];
 
-/// The host of a URL that is sent to: no user, no odd characters before the path.
+/// The host of a request's URL: no user, no odd characters before the path.
 fn host(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
     rest.split(['/', '?', '#', '\\']).next()
@@ -26,8 +28,8 @@ pub fn check(bytes: &[u8]) -> bool {
             assert!(page.contains(&commit.to_string()), "{page}");
         }
     }
-    let settings = Settings { context: "gitwork", ..Settings::default() };
-    let Ok(target) = Target::new(provider, url, &settings) else { return false };
+    let settings = TargetSettings { context: "gitwork", ..TargetSettings::default() };
+    let Ok(target) = ForgeTarget::new(provider, url, &settings) else { return false };
     let part = Some("edge-1".repeat(20));
     let description = format!("{url}\u{1b}[2J");
     let status = CommitStatus { part, commit, state: CommitState::Failure, description };
@@ -39,9 +41,9 @@ pub fn check(bytes: &[u8]) -> bool {
     let path = &sent.url[target.api_url.len()..];
     assert!(!path.contains("/../") && !path.contains("/./") && !path.contains('#'), "{path}");
     assert!(!path.chars().any(|c| c.is_control() || c.is_whitespace()), "{path}");
-    let told = sent.body["description"].as_str().unwrap();
-    assert!(told.chars().count() <= provider.description_chars_max());
-    assert!(!told.chars().any(is_dangerous), "{told:?}");
+    let description = sent.body["description"].as_str().unwrap();
+    assert!(description.chars().count() <= provider.description_chars_max());
+    assert!(!description.chars().any(is_dangerous), "{description:?}");
     assert!(target.context_of(&status).chars().count() <= provider.context_chars_max());
     true
 }

@@ -1,17 +1,17 @@
-//! `ignoreFields` in the first line, a manifest in JSON behind it: what is applied is the manifest without some fields,
-//! and both forms say by which hash.
+//! `ignoreFields` in the first line, a manifest in JSON after it. The applied form is the manifest
+//! without some fields, and both forms have the same hash.
 
-use gitwork::agent::core::identity::SPEC_HASH_ANNOTATION;
-use gitwork::agent::core::ignore::ignore;
-use gitwork::agent::core::object::Object;
-use gitwork::agent::core::work::IgnoreField;
+use gitwork_agent_core::identity::SPEC_HASH_ANNOTATION;
+use gitwork_agent_core::ignore::ignore;
+use gitwork_agent_core::object::Object;
+use gitwork_api::work::{IgnoreField, IgnoreFieldsCondition};
 use serde_json::Value;
 
 use super::jq::is_part;
 
 const RULES_MAX: usize = 8;
 
-/// Takes the hash off again.
+/// Removes the hash.
 fn without_hash(object: &Object) -> (Value, Option<Value>) {
     let mut value = Value::Object(object.clone());
     let annotations = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
@@ -38,9 +38,10 @@ pub fn check(bytes: &[u8]) -> bool {
     let (reduced, hash) = without_hash(&ignored.reduced);
     assert_eq!(hash.as_ref().and_then(Value::as_str), Some(ignored.hash.as_str()));
     assert!(is_part(&reduced, &original), "{reduced}\n{original}");
-    // Where only what somebody changes on the cluster is ignored, the whole manifest is applied.
-    if rules.iter().all(|rule| rule.condition == "OnSpokeChange") {
+    // If only fields that a client changes on the cluster are ignored, the whole manifest is
+    // applied.
+    if rules.iter().all(|rule| rule.condition == IgnoreFieldsCondition::OnSpokeChange) {
         assert_eq!(reduced, original);
     }
-    rules.iter().any(|rule| rule.condition != "OnSpokeChange")
+    rules.iter().any(|rule| rule.condition != IgnoreFieldsCondition::OnSpokeChange)
 }

@@ -1,11 +1,19 @@
-//! A jq path in the first line, an object in JSON behind it: it ends, and what is left was there before.
+//! A jq path in the first line, an object in JSON after it. The evaluation ends, and the remaining
+//! fields were there before.
 
-use gitwork::agent::core::jq;
+use gitwork_rules::jq;
 use serde_json::Value;
 
-const OBJECT: &str = r#"{"spec":{"replicas":1,"paused":true,"containers":[{"name":"web","image":"a","env":[{"name":"A"},{"name":"B"}]},{"name":"proxy","image":"b"},{"name":"log"}]},"x":null}"#;
+const OBJECT: &str = r#"{
+    "spec":{"replicas":1,"paused":true,"containers":[
+        {"name":"web","image":"a","env":[{"name":"A"},{"name":"B"}]},
+        {"name":"proxy","image":"b"},
+        {"name":"log"}
+    ]},
+    "x":null
+}"#;
 
-/// Whether one value is another with fields and items taken out of it.
+/// Whether one value is another with fields and items removed.
 pub fn is_part(left: &Value, of: &Value) -> bool {
     match (left, of) {
         (Value::Object(left), Value::Object(of)) => {
@@ -34,7 +42,8 @@ pub fn check(bytes: &[u8]) -> bool {
             true
         }
         Err(why) => {
-            // Of what the manifest holds, nothing is told.
+            // The message has nothing of the manifest.
+            let why = why.to_string();
             assert!(!why.is_empty() && why.len() < 400, "{why}");
             false
         }

@@ -1,6 +1,8 @@
-//! A path in the first line, an object in JSON behind it: bounded work, and what is removed is gone.
+//! A path in the first line, an object in JSON after it. The work is bounded, and a removed field
+//! is gone.
 
-use gitwork::core::jsonpath::{self, FieldRemoval, JsonPath};
+use gitwork_rules::jsonpath;
+use gitwork_rules::jsonpath::{FieldRemoval, JsonPathQuery};
 use serde_json::Value;
 
 const OBJECT: &str =
@@ -10,7 +12,7 @@ pub fn check(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let (path, object) = text.split_once('\n').unwrap_or((text, OBJECT));
     let Ok(mut object) = serde_json::from_str::<Value>(object) else { return false };
-    let parsed = JsonPath::parse(path);
+    let parsed = JsonPathQuery::parse(path);
     match jsonpath::check(path) {
         Ok(()) => assert!(parsed.is_ok()),
         Err(error) => {
@@ -25,7 +27,8 @@ pub fn check(bytes: &[u8]) -> bool {
     {
         let before = object.clone();
         if removal.remove(&mut object).is_ok() {
-            // A filter may pick other maps the second time, but never more of them in an object without it.
+            // A filter may select other maps the second time, but never more of them in an object
+            // without it.
             assert!(object.to_string().len() <= before.to_string().len());
         }
     }

@@ -1,13 +1,15 @@
-//! Text as a repository: rendering again from what is kept gives the same works, and so does another renderer.
+//! Text as a repository. Rendering again from the cache gives the same works, and so does another
+//! renderer.
 //!
-//! A line `=== path` starts a file. A file whose text starts with `link:` is a link, one of `submodule` a submodule.
+//! A line `=== path` starts a file. A file whose text starts with `link:` is a link, one with
+//! `submodule` a submodule.
 
 use std::collections::BTreeMap;
 
-use gitwork::core::desired::{Desired, Renderer};
-use gitwork::core::snapshot::Snapshot;
+use gitwork_core::model::snapshot::Snapshot;
+use gitwork_core::render::desired::{Desired, Renderer};
 
-use super::memory::{File, MemoryObjects, source};
+use super::memory_repository::{File, MemoryObjects, source};
 
 const FILES_MAX: usize = 64;
 
@@ -28,7 +30,7 @@ fn files(text: &str) -> BTreeMap<String, File> {
     files
 }
 
-/// All that a plan is made from.
+/// The inputs of a plan.
 fn same(one: &Desired, other: &Desired) {
     assert_eq!(one.diagnostics, other.diagnostics);
     assert!(one.works.keys().eq(other.works.keys()));
@@ -49,7 +51,7 @@ pub fn check(bytes: &[u8]) -> bool {
     same(&first, &Renderer::new(source()).render(&snapshot).unwrap());
     for (key, work) in &first.works {
         assert!(work.body.spec.value().is_object(), "{key}");
-        // A work may only be on the cluster whose folder it stands in.
+        // A work may only be on the cluster of its folder.
         let at = format!("clusters/{}/", key.cluster);
         assert!(work.path.as_str().starts_with(&at), "{key} from {}", work.path);
     }

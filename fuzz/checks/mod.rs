@@ -1,8 +1,8 @@
-//! What must hold for any input, by target: the same functions for the fuzzer and for `cargo test`, which runs the
-//! committed seeds through them. By their answers a test tells seeds that reach something from seeds that a parser throws
-//! out at once.
+//! The promises that hold for any input, by target. The fuzzer and `cargo test` use the same
+//! functions; `cargo test` runs the committed seeds through them. Each returns whether the input
+//! got past the parser, so that a test can find useless seeds.
 
-use crate::memory;
+use crate::memory_repository;
 
 mod approvals;
 mod cel;
@@ -24,7 +24,7 @@ mod webhook;
 mod windows;
 mod yaml;
 
-/// Takes an input, and answers whether it was taken for what the target is about.
+/// Checks an input. Returns whether it is valid input of the target.
 pub type Check = fn(&[u8]) -> bool;
 
 /// Every target by its name.

@@ -1,9 +1,10 @@
-//! Any text as a name, a path or an id: what is taken is what it says, prints as it reads, and stays inside.
+//! Any text as a name, a path or an id. An accepted text prints as it reads, and a path stays
+//! inside the repository.
 
-use gitwork::core::digest::Digest;
-use gitwork::core::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkName};
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkName};
 
-/// A DNS label or subdomain (RFC 1123), told another way than the product does.
+/// A second implementation of a DNS label or subdomain (RFC 1123).
 fn is_dns(text: &str, dots: bool, limit: usize) -> bool {
     let part = |part: &str| {
         let bytes = part.as_bytes();

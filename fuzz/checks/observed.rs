@@ -1,12 +1,12 @@
-//! JSON as a ManifestWork that a hub answers: what is kept of it is bounded, only what gitwork set counts for its digest,
-//! and a work that is stored as it was sent needs no write.
+//! JSON as a ManifestWork that a hub returns. The kept part is bounded, only gitwork's fields count
+//! for its digest, and a work that is stored as sent needs no write.
 
 use std::collections::BTreeMap;
 
-use gitwork::core::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
-use gitwork::core::observed::{Observed, ObservedWork};
-use gitwork::core::work::WorkBody;
-use gitwork::limits;
+use gitwork_core::limits;
+use gitwork_core::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
+use gitwork_core::model::work::WorkBody;
+use gitwork_core::plan::observed::{Observed, ObservedWork};
 use serde_json::{Value, json};
 
 pub fn check(bytes: &[u8]) -> bool {
@@ -24,7 +24,7 @@ pub fn check(bytes: &[u8]) -> bool {
     assert!(account.len() <= limits::STATUS_ACCOUNT_BYTES_MAX + 200, "{}", account.len());
     let short = |text: &Option<String>, limit| text.as_ref().is_none_or(|t| t.len() <= limit);
     assert!(short(&read.path, limits::PATH_BYTES_MAX) && short(&read.commit, 64));
-    // What others may change is no reason to write.
+    // Fields that other clients may change cause no write.
     let mut others = object;
     others["status"] = json!({"conditions": 7});
     others["metadata"]["finalizers"] = json!(["x"]);
@@ -40,13 +40,13 @@ pub fn check(bytes: &[u8]) -> bool {
     let again = ObservedWork::from_manifest_work(others).unwrap();
     assert_eq!((again.digest, &again.key), (read.digest, &read.key));
     let mut observed = Observed::default();
-    observed.changed(read.clone());
-    observed.changed(read.clone());
+    observed.record_change(read.clone());
+    observed.record_change(read.clone());
     assert_eq!(observed.works.len(), 1);
     true
 }
 
-/// Takes the input's spec, labels and annotations for those of Git, and the hub for one that stores what it is sent.
+/// Uses the input's spec, labels and annotations as Git's, and a hub that stores what it receives.
 fn stored_as_sent(object: &Value) {
     let map = |field: &str| {
         let fields = object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_object);

@@ -1,16 +1,16 @@
-//! Any bytes as a configuration file: what is refused says why. The first byte picks the kind.
+//! Any bytes as a configuration file. Every rejection has a message. The first byte selects the
+//! kind.
 
-use gitwork::core::config::{
-    ClusterFile, DaemonFile, FileKind, ManifestFile, SourceFile, WorkFile,
-};
-use gitwork::core::configfile::{self, Config};
-use gitwork::core::diagnostic::{Diagnostic, Scope};
-use gitwork::core::name::RepoPath;
+use gitwork_core::config::file;
+use gitwork_core::config::file::Config;
+use gitwork_core::config::{ClusterFile, DaemonFile, FileKind, ManifestFile, SourceFile, WorkFile};
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
+use gitwork_core::model::name::RepoPath;
 
 fn read<T: serde::de::DeserializeOwned + Default>(bytes: &[u8], kind: FileKind) -> bool {
     let file = RepoPath::root().join("work.yaml");
     let (config, diagnostics): (Option<Config<T>>, Vec<Diagnostic>) =
-        configfile::read_one(&file, bytes, kind, &Scope::Source);
+        file::read_one(&file, bytes, kind, &Scope::Source);
     for diagnostic in &diagnostics {
         assert!(!diagnostic.message.is_empty(), "{diagnostic:?}");
     }

@@ -1,11 +1,14 @@
-//! Key files and signatures: a byte for the kind, then text. Nobody is trusted for what cannot be read.
+//! A byte for the kind, then key files or signatures. An unreadable file trusts no key.
 
-use gitwork::core::name::RepoPath;
-use gitwork::core::signature::policy::{Asker, Policy, SignerPolicy};
-use gitwork::core::signature::{Keyring, Moments, Signed, allowed};
+use gitwork_core::config::signers::SignerPolicy;
+use gitwork_core::model::name::RepoPath;
+use gitwork_core::signature::policy::{CompiledPolicy, PolicyOrigin};
+use gitwork_core::signature::{Signed, Timestamps};
+use gitwork_signatures::Keyring;
+use gitwork_signatures::allowed;
 use jiff::tz::TimeZone;
 
-/// A key of nobody, so that a signature by it gets as far as it can.
+/// An unused key, so that a signature by it gets as far as possible.
 const ALLOWED: &str = include_str!("../seeds/signatures/allowed_signers.keys");
 const OPENPGP: &str = include_str!("../seeds/signatures/openpgp.keys");
 
@@ -30,7 +33,7 @@ pub fn check(bytes: &[u8]) -> bool {
         b'p' => match SignerPolicy::in_file(rest) {
             Ok(policy) => {
                 let problems = policy.problems();
-                match policy.compile(Asker::Operator) {
+                match CompiledPolicy::new(&policy, PolicyOrigin::Operator) {
                     Ok(compiled) => covers_what_it_names(&policy, &compiled),
                     Err(_) => assert!(!problems.is_empty()),
                 }
@@ -45,14 +48,14 @@ pub fn check(bytes: &[u8]) -> bool {
     }
 }
 
-/// A rule that names a file without any sign is for that file, and for all in it where it is a folder.
-fn covers_what_it_names(policy: &SignerPolicy, compiled: &Policy) {
+/// A rule without wildcards covers the file of that name, and all files in the folder of that name.
+fn covers_what_it_names(policy: &SignerPolicy, compiled: &CompiledPolicy) {
     for rule in &policy.paths {
         let plain = |path: &&String| {
             let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.');
             path.chars().all(letters) && !path.ends_with('/')
         };
-        // A later `!` takes out again.
+        // A later `!` removes files again.
         if rule.paths.iter().any(|path| path.starts_with('!')) {
             continue;
         }
@@ -68,7 +71,7 @@ fn covers_what_it_names(policy: &SignerPolicy, compiled: &Policy) {
 }
 
 fn is_signature(signature: &[u8]) -> bool {
-    let at = Moments { committed: 1_700_000_000, now: 1_800_000_000 };
+    let at = Timestamps { committed: 1_700_000_000, now: 1_800_000_000 };
     let mut ring = Keyring::default();
     ring.add_allowed_signers(ALLOWED, &TimeZone::UTC);
     ring.add_openpgp(OPENPGP);
@@ -78,7 +81,7 @@ fn is_signature(signature: &[u8]) -> bool {
     if let Err(error) = &of_tree {
         assert!(!error.to_string().is_empty());
     }
-    // One signature is for one content; and a ring without keys trusts nobody.
+    // One signature is for one content, and a key ring without keys trusts no key.
     let others =
         [ring.check(&signed(b"tree "), at), Keyring::default().check(&signed(b"tree"), at)];
     assert!(of_tree.is_err() || others.iter().all(Result::is_err), "{of_tree:?}");

@@ -1,17 +1,18 @@
-//! The operator's policy: a line of JSON with rules, then one with a work: no rule gives what no rule alone gives, and a
-//! pattern means the same to a second, plain reading of it.
+//! The operator's policy: a line of JSON with rules, then one with a work. Rules together allow
+//! only what one of them allows alone, and a pattern matches as in a second, simple implementation.
 
-use gitwork::core::diagnostic::Span;
-use gitwork::core::manifest::{Identity, Manifest, Origin};
-use gitwork::core::name::{ClusterName, RepoPath, WorkName};
-use gitwork::core::rules::wildcard;
-use gitwork::core::tenancy::{Breach, Tenancy, Tenant, TenantRule, kind_name};
+use gitwork_core::config::ocm_rules::wildcard;
+use gitwork_core::config::tenancy::{Breach, Tenancy, Tenant, TenantRule, kind_name};
+use gitwork_core::model::diagnostic::Span;
+use gitwork_core::model::manifest::{Identity, Manifest, Origin};
+use gitwork_core::model::name::{ClusterName, RepoPath, WorkName};
 use serde_json::{Value, json};
 
 const RULES_MAX: usize = 16;
 const OBJECTS_MAX: usize = 16;
 
-/// The work, as in `{"path": .., "cluster": .., "work": .., "account": [..], "objects": [[group, kind, namespace, name]]}`.
+/// The work, as in `{"path": .., "cluster": .., "work": .., "account": [..],
+/// "objects": [[group, kind, namespace, name]]}`.
 struct Work {
     path: RepoPath,
     cluster: ClusterName,
@@ -60,7 +61,7 @@ impl Work {
     }
 }
 
-/// Whether a pattern fits: every way to spend its stars, in a table.
+/// Whether a pattern matches, by a table of every way to expand its wildcards.
 fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
@@ -99,14 +100,14 @@ pub fn check(bytes: &[u8]) -> bool {
     let alone: Vec<Vec<Breach>> =
         rules.iter().map(|rule| work.breaches(std::slice::from_ref(rule))).collect();
     let whole = |breaches: &Vec<Breach>| breaches.iter().any(|b| !matches!(b, Breach::Object(_)));
-    // A rule that is not for the work gives nothing; one that is gives its objects, each by itself.
+    // A rule for another work allows nothing. A matching rule allows its objects, each by itself.
     assert_eq!(whole(&together), alone.iter().all(whole), "{together:?} {alone:?}");
     for (index, manifest) in work.manifests.iter().enumerate() {
         let refused = |one: &Vec<Breach>| whole(one) || one.contains(&Breach::Object(index));
         let name = kind_name(manifest);
         assert_eq!(refused(&together), alone.iter().all(refused), "{name} {together:?} {alone:?}");
     }
-    // Another rule never takes away.
+    // Another rule never removes a permission.
     for count in 1..rules.len() {
         let fewer = work.breaches(&rules[..count]);
         assert!(!fewer.is_empty() || together.is_empty(), "{fewer:?} {together:?}");

@@ -1,6 +1,6 @@
-//! Any bytes as a tree object: every entry is there once, under a name that is no path.
+//! Any bytes as a tree object. Every entry is there once, and its name is not a path.
 
-use gitwork::core::snapshot::{EntryKind, read_tree};
+use gitwork_core::model::snapshot::{EntryKind, read_tree};
 
 pub fn check(bytes: &[u8]) -> bool {
     let tree = match read_tree(bytes) {
@@ -14,11 +14,11 @@ pub fn check(bytes: &[u8]) -> bool {
     for (name, entry) in &tree {
         assert!(!name.is_empty() && !name.contains(['/', '\0']), "{name:?}");
         assert!(!matches!(name.as_str(), "." | ".."), "{name:?}");
-        // Of the shortest mode, where the name is as it was.
+        // With the shortest mode, if the name is unchanged.
         length += b"100644 \0".len() + name.len() + entry.id.0.len();
     }
     let odd = tree.keys().any(|name| name.contains('\u{fffd}'));
-    // Written anew it reads as the same.
+    // Written again it reads the same.
     let mode = |kind| match kind {
         EntryKind::Tree => "40000",
         EntryKind::Blob => "100644",

@@ -1,14 +1,17 @@
-//! What forges send. Lines `name: value` are a webhook's headers; `=status`, `=retry` and the like with a body behind an
-//! empty line are an answer to a commit status. A proof is one header, whole; an answer never makes gitwork wait for
-//! longer than an hour, or tell the token.
+//! Requests and responses of forges. Lines `name: value` are a webhook's headers; `=status`,
+//! `=retry` and the like, with a body after an empty line, are a response to a commit status. A
+//! proof is one whole header. A response never makes gitwork wait for longer than an hour, and no
+//! message has the token.
 
 use std::time::Duration;
 
-use gitwork::core::forge::address::Settings;
-use gitwork::core::forge::answer::{self, Answer, Rejection};
-use gitwork::core::forge::webhook::{Proof, proof};
-use gitwork::core::forge::{Provider, Target, checks, jwt};
-use gitwork::core::report::is_dangerous;
+use gitwork_core::config::commit_status::Provider;
+use gitwork_core::report::forge::address::TargetSettings;
+use gitwork_core::report::forge::response;
+use gitwork_core::report::forge::response::{ForgeResponse, Rejection};
+use gitwork_core::report::forge::webhook::{WebhookSignature, proof};
+use gitwork_core::report::forge::{ForgeTarget, checks, jwt};
+use gitwork_yaml::is_dangerous;
 use jiff::Timestamp;
 
 const SECRET: &str = "s3cr3t-0123456789abcdef0123456789abcdef";
@@ -24,14 +27,14 @@ pub fn check(bytes: &[u8]) -> bool {
         .collect();
     let header = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
     let status = header("status").and_then(|status| status.parse::<u16>().ok());
-    let answered = status.is_some_and(|status| is_answer(status, &header, body));
+    let answered = status.is_some_and(|status| is_response(status, &header, body));
     is_proof(&header) || answered
 }
 
 fn is_proof<'a>(header: &impl Fn(&str) -> Option<&'a str>) -> bool {
     let found = proof(header);
     match &found {
-        Some(Proof::Hmac(digest)) => {
+        Some(WebhookSignature::Hmac(digest)) => {
             let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
             let names = [
                 "x-hub-signature-256",
@@ -39,21 +42,23 @@ fn is_proof<'a>(header: &impl Fn(&str) -> Option<&'a str>) -> bool {
                 "x-forgejo-signature",
                 "x-hub-signature",
             ];
-            let said = names.iter().find_map(|name| header(name)).unwrap();
-            let said = said.strip_prefix("sha256=").unwrap_or(said);
-            assert_eq!(said.to_ascii_lowercase(), digits);
+            let proof = names.iter().find_map(|name| header(name)).unwrap();
+            let proof = proof.strip_prefix("sha256=").unwrap_or(proof);
+            assert_eq!(proof.to_ascii_lowercase(), digits);
         }
-        Some(Proof::Token(token)) => assert_eq!(header("x-gitlab-token"), Some(token.as_str())),
+        Some(WebhookSignature::Token(token)) => {
+            assert_eq!(header("x-gitlab-token"), Some(token.as_str()));
+        }
         None => {}
     }
     found.is_some()
 }
 
-fn is_answer<'a>(status: u16, header: &impl Fn(&str) -> Option<&'a str>, body: &[u8]) -> bool {
+fn is_response<'a>(status: u16, header: &impl Fn(&str) -> Option<&'a str>, body: &[u8]) -> bool {
     let body = String::from_utf8_lossy(body).replace("SECRET", SECRET);
-    let settings = Settings { context: "gitwork", ..Settings::default() };
+    let settings = TargetSettings { context: "gitwork", ..TargetSettings::default() };
     let now = Timestamp::from_second(1_800_000_000).unwrap();
-    let answer = Answer {
+    let response = ForgeResponse {
         status,
         retry_after: header("retry-after"),
         limit_remaining: header("x-ratelimit-remaining"),
@@ -63,27 +68,28 @@ fn is_answer<'a>(status: u16, header: &impl Fn(&str) -> Option<&'a str>, body: &
     };
     for (provider, _) in Provider::ALL {
         let url = "https://host.example/acme/_git/fleet";
-        let Ok(target) = Target::new(provider, url, &settings) else { continue };
-        for read in [answer::read(&target, &answer, now), answer::read_login(&target, &answer, now)]
+        let Ok(target) = ForgeTarget::new(provider, url, &settings) else { continue };
+        for read in
+            [response::read(&target, &response, now), response::read_login(&target, &response, now)]
         {
             let Err(rejection) = read else {
-                // Only an answer that says so is taken for a success; GitLab has one of its own.
+                // Only a response that reports success counts as one; GitLab has its own form.
                 assert!((200..300).contains(&status) || provider == Provider::Gitlab, "{status}");
                 continue;
             };
-            let told = rejection.to_string();
-            assert!(!told.is_empty() && told.chars().count() < 1_000, "{told}");
-            assert!(!told.chars().any(is_dangerous), "{told:?}");
-            let says = body.replace(SECRET, "").contains(&SECRET[..6]);
-            assert!(says || !told.contains(&SECRET[..6]), "a part of the token: {told}");
+            let message = rejection.to_string();
+            assert!(!message.is_empty() && message.chars().count() < 1_000, "{message}");
+            assert!(!message.chars().any(is_dangerous), "{message:?}");
+            let has_part = body.replace(SECRET, "").contains(&SECRET[..6]);
+            assert!(has_part || !message.contains(&SECRET[..6]), "a part of the token: {message}");
             if let Rejection::Later { after: Some(after), .. } = rejection {
                 assert!(after <= Duration::from_secs(3_600));
             }
         }
     }
-    if let Some((token, _)) = jwt::token(answer.body) {
+    if let Some((token, _)) = jwt::token(response.body) {
         assert!(!token.is_empty());
     }
-    assert_ne!(checks::id_of(answer.body), Some(0));
+    assert_ne!(checks::id_of(response.body), Some(0));
     true
 }

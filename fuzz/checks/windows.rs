@@ -1,15 +1,15 @@
-//! Change windows: a second since 1970, a line break, then windows in YAML, as many as there are documents. The answer
-//! agrees with a plain second reading, and what it says of later holds then.
+//! Change windows: a second since 1970, a line break, then windows in YAML documents. The result is
+//! that of a second, simple implementation, and the time of the next change is right.
 
-use gitwork::core::window::{ChangeWindow, ChangeWindows, Closed, closed};
+use gitwork_core::config::window::{ChangeWindow, ChangeWindows, Closed, closed};
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
 const DOCUMENTS_MAX: usize = 3;
 
-/// Some clocks that are changed in odd ways, by their rules, so that no database has a say: by an hour, by half an hour,
-/// in a summer that goes over the new year, at midnight.
+/// Some time zones with odd clock changes, by their rules, so that no database is needed: by an
+/// hour, by half an hour, in a summer over the new year, at midnight.
 fn zone(name: &str) -> Option<TimeZone> {
     let rule = match name {
         "UTC" => return Some(TimeZone::UTC),
@@ -22,7 +22,7 @@ fn zone(name: &str) -> Option<TimeZone> {
     TimeZone::posix(rule).ok()
 }
 
-/// When a time of a wall clock is.
+/// The moment of a wall-clock time.
 fn moment(zone: &TimeZone, day: Date, time: Time) -> Option<Timestamp> {
     Some(day.to_datetime(time).to_zoned(zone.clone()).ok()?.timestamp())
 }
@@ -35,7 +35,8 @@ fn time(text: &Option<String>) -> Time {
     Time::new(hour.parse().unwrap(), minute.parse().unwrap(), 0, 0).unwrap()
 }
 
-/// Whether a moment is within a window, for windows without problems: the days around it, one by one.
+/// Whether a moment is within a window, for windows without problems: tries the days around it one
+/// by one.
 fn is_within(window: &ChangeWindow, zone: &TimeZone, at: Timestamp) -> bool {
     let today = at.to_zoned(zone.clone()).date();
     let date = |text: &Option<String>| text.as_ref().map(|text| text.parse::<Date>().unwrap());
@@ -91,14 +92,14 @@ pub fn check(bytes: &[u8]) -> bool {
         assert_eq!(ask(until), None, "closed until {until}, and then open");
     }
     let fine = all.iter().all(|windows| windows.problems().is_empty());
-    // Near the ends of time some days have no end.
+    // Some days near the limits of time have no end.
     let usual = (-10_000_000_000..200_000_000_000).contains(&now.as_second());
     if !fine || !usual {
         return false;
     }
     assert_eq!(answer.is_none(), is_open(&all, now), "at {now}");
     if let Some(until) = until {
-        // In between it is closed, and until the same moment.
+        // In between it is closed, until the same moment.
         let seconds = until.as_second() - now.as_second();
         for part in [1, 2, 3, 7, 64] {
             let at = Timestamp::from_second(now.as_second() + seconds * (part - 1) / part).unwrap();

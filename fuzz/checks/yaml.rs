@@ -1,13 +1,13 @@
-//! Any bytes as a YAML file: a document written as JSON reads back as the same document.
+//! Any bytes as a YAML file. A document written as JSON reads back the same.
 
-use gitwork::core::diagnostic::Scope;
-use gitwork::core::name::RepoPath;
-use gitwork::core::report::harmless_json;
-use gitwork::core::yaml;
-use gitwork::limits::FILE_BYTES_MAX;
+use gitwork_core::model::diagnostic::Scope;
+use gitwork_core::model::name::RepoPath;
+use gitwork_core::text::escape::escape_untrusted_json;
+use gitwork_core::text::yaml;
+use gitwork_yaml::limits::FILE_BYTES_MAX;
 use serde_json::{Value, json};
 
-/// A key on one line with its colon is at most so long (YAML 1.2, 7.4.2).
+/// The largest length of a key on one line, with its colon (YAML 1.2, 7.4.2).
 const KEY_CHARACTERS_MAX: usize = 1_024;
 
 pub fn check(bytes: &[u8]) -> bool {
@@ -17,9 +17,10 @@ pub fn check(bytes: &[u8]) -> bool {
         assert!(!diagnostic.message.is_empty(), "{diagnostic:?}");
     }
     for document in &read.documents {
-        // YAML takes some characters for line breaks that JSON does not; as escapes they are the same to both.
-        let json = harmless_json(&serde_json::to_string(&document.value).unwrap()).into_bytes();
-        // What aliases expand to may be too large for a file.
+        // YAML has some line breaks that JSON does not have. As escapes both read them the same.
+        let json =
+            escape_untrusted_json(&serde_json::to_string(&document.value).unwrap()).into_bytes();
+        // Expanded aliases may be too large for a file.
         if json.len() > FILE_BYTES_MAX || has_long_key(&document.value) {
             continue;
         }
@@ -30,9 +31,10 @@ pub fn check(bytes: &[u8]) -> bool {
     !read.documents.is_empty()
 }
 
-/// Whether a key is too long for one line, as JSON has it: its escapes may be longer than the key.
+/// Whether a key is too long for one line in JSON, where escapes may be longer than the characters.
 fn has_long_key(value: &Value) -> bool {
-    let is_long = |key: &str| harmless_json(&json!(key).to_string()).len() >= KEY_CHARACTERS_MAX;
+    let is_long =
+        |key: &str| escape_untrusted_json(&json!(key).to_string()).len() >= KEY_CHARACTERS_MAX;
     match value {
         Value::Object(fields) => {
             fields.iter().any(|(key, value)| is_long(key) || has_long_key(value))

@@ -3,9 +3,9 @@
 
 #[path = "../checks/layout.rs"]
 mod check;
-#[path = "../../tests/it/memory.rs"]
+#[path = "../../tests/it/memory_repository.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
-mod memory;
+mod memory_repository;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     check::check(bytes);

@@ -8,37 +8,42 @@ use tokio::time::{sleep, timeout};
 use tracing::debug;
 
 use super::Agent;
-use super::core::apply::{Live, Refusal, Step, Wanted, is_read_only, next_step};
-use super::core::look;
-use super::core::manifest::{Manifest, Mapping};
-use super::core::object::{Object, meta};
-use super::core::owner::{Owner, owner_patch};
-use super::core::patience::{APPLY_CONFLICT, Fight, NOT_ALLOWED};
-use super::core::status::{Applied, Seen, WorkStatus, is_complete};
-use super::core::tracked::AppliedResource;
-use super::core::work::{ManifestOptions, ResourceMeta, WorkSpec};
-use super::executor::Denied;
-use super::items::Facts;
-use super::pass::place_number;
-use super::server::{ApiError, Server, path};
-use super::state::{Outcome, Retry};
-use super::tracking::{Key, ObjectKey};
-use crate::core::secret;
+use super::executor::ExecutorError;
+use super::items::ObjectVersion;
+use super::server::{ApiError, ApiServer, path};
+use super::state::{ManifestOutcome, Retry};
+use super::tracking::{ObjectKey, QueueKey, tracking_ordinal};
+use gitwork_agent_core::apply::{
+    ApplyStep, DesiredObject, LiveObject, StepError, is_read_only, next_step,
+};
+use gitwork_agent_core::drift_backoff::{APPLY_CONFLICT, DriftBackoff, NOT_ALLOWED};
+use gitwork_agent_core::manifest::{ParsedManifest, ResourceMapping};
+use gitwork_agent_core::object::{Object, meta};
+use gitwork_agent_core::observe;
+use gitwork_agent_core::owner::{Owner, owner_patch};
+use gitwork_agent_core::status::{ApplyOutcome, Observation, is_complete};
+use gitwork_agent_core::work::{ManifestOptions, is_addressable, is_owned};
+use gitwork_api::secret;
+use gitwork_api::work::{
+    AppliedManifestResourceMeta, ManifestResourceMeta, ManifestWorkSpec, ManifestWorkStatus,
+};
 
 /// More steps than any manifest needs where nobody interferes.
 const STEPS_MAX: usize = 8;
-/// Waits between tries where somebody else wrote the object in between (upstream: 10 ms, times five).
+/// Waits between tries where somebody else wrote the object in between (upstream: 10 ms, times
+/// five).
 const CONFLICT_WAITS_MS: [u64; 4] = [0, 10, 50, 250];
-/// Rules with expressions run aside, for no longer than this; upstream gives a jq expression a second.
+/// Rules with expressions run aside, for no longer than this; upstream gives a jq expression a
+/// second.
 const EXPRESSIONS: Duration = Duration::from_secs(2);
 
 /// What the manifests of one pass share.
 pub struct Context<'a> {
-    pub spec: &'a WorkSpec,
-    pub status: &'a WorkStatus,
+    pub spec: &'a ManifestWorkSpec,
+    pub status: &'a ManifestWorkStatus,
     pub owner: &'a Owner,
-    pub key: &'a Key,
-    pub recorded: &'a [AppliedResource],
+    pub key: &'a QueueKey,
+    pub recorded: &'a [AppliedManifestResourceMeta],
     /// Nothing new is asked for: what differs was changed on the cluster.
     pub is_drift: bool,
 }
@@ -51,11 +56,11 @@ pub enum ApplyError {
     #[error("{error}{hint}")]
     Forbidden { error: ApiError, hint: String },
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] StepError),
     #[error("{0}")]
     SideApplyConflict(ApiError),
     #[error("{0}")]
-    Executor(Denied),
+    Executor(ExecutorError),
     #[error("an empty namespace may not be set when a resource name is provided")]
     NoNamespace,
     #[error("the expressions of ignoreFields took too long")]
@@ -65,16 +70,18 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    fn applied(&self) -> Applied {
+    fn applied(&self) -> ApplyOutcome {
         match self {
-            Self::Refused(Refusal::Ignore(error)) => Applied::IgnoreFieldsFailed(error.to_string()),
-            Self::SideApplyConflict(error) => Applied::Failed(error.to_string()),
-            other => Applied::Failed(other.to_string()),
+            Self::Refused(StepError::Ignore(error)) => {
+                ApplyOutcome::IgnoreFieldsFailed(error.to_string())
+            }
+            Self::SideApplyConflict(error) => ApplyOutcome::Failed(error.to_string()),
+            other => ApplyOutcome::Failed(other.to_string()),
         }
     }
     fn retry(&self) -> Retry {
         match self {
-            Self::Executor(denied) if denied.is_refusal() => Retry::After(NOT_ALLOWED),
+            Self::Executor(denied) if denied.is_denied() => Retry::After(NOT_ALLOWED),
             Self::SideApplyConflict(_) => Retry::After(APPLY_CONFLICT),
             _ => Retry::BackOff,
         }
@@ -85,7 +92,7 @@ impl ApplyError {
 struct Target {
     collection: String,
     path: String,
-    mapping: Mapping,
+    mapping: ResourceMapping,
 }
 
 /// How far the steps came.
@@ -103,16 +110,16 @@ impl Agent {
     pub async fn apply_one(
         self: &Arc<Self>,
         context: &Context<'_>,
-        manifest: &Manifest,
-        before: Option<&Outcome>,
-    ) -> (Outcome, Seen) {
+        manifest: &ParsedManifest,
+        before: Option<&ManifestOutcome>,
+    ) -> (ManifestOutcome, Observation) {
         let mapping =
             self.discovery.mapping(&self.cluster, manifest.group_version(), manifest.kind()).await;
         let Ok(Some(mapping)) = mapping else {
-            return (no_mapping(manifest), Seen::Incomplete);
+            return (no_mapping(manifest), Observation::Incomplete);
         };
         let resource_meta = manifest.resource_meta(Some(&mapping));
-        let options = context.spec.options(&resource_meta);
+        let options = ManifestOptions::of(context.spec, &resource_meta);
         let object_key = self.object_key(&mapping, &resource_meta);
         let mut fight = before
             .filter(|before| before.object.as_ref() == Some(&object_key))
@@ -126,11 +133,11 @@ impl Agent {
         let digest = digest(manifest, &options, context);
         let mut retry = Retry::Never;
         let applied = if is_complete(context.status, &resource_meta) {
-            Applied::Complete { note: None }
+            ApplyOutcome::Complete { note: None }
         } else if !hold.is_zero() {
             self.metrics.fights.inc();
             retry = Retry::After(hold);
-            Applied::Complete { note: fight.note(now) }
+            ApplyOutcome::Complete { note: fight.note(now) }
         } else {
             let steps = Steps {
                 agent: self,
@@ -148,13 +155,13 @@ impl Agent {
                         self.metrics.corrections.inc();
                         fight.corrected(now);
                     }
-                    Applied::Complete { note: fight.note(now) }
+                    ApplyOutcome::Complete { note: fight.note(now) }
                 }
                 Err(error) => {
                     retry = error.retry();
                     let mut applied = error.applied();
-                    if let Applied::Failed(problem) | Applied::IgnoreFieldsFailed(problem) =
-                        &mut applied
+                    if let ApplyOutcome::Failed(problem)
+                    | ApplyOutcome::IgnoreFieldsFailed(problem) = &mut applied
                     {
                         // API servers quote what they refuse, and this goes to the hub.
                         let objects = [Some(&manifest.object), progress.live.as_ref()];
@@ -178,7 +185,7 @@ impl Agent {
             progress.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default();
         let unrecorded = (!progress.looked)
             .then(|| format!("cannot read {} {}", mapping.resource, resource_meta.name));
-        let outcome = Outcome {
+        let outcome = ManifestOutcome {
             meta: resource_meta,
             applied,
             uid,
@@ -193,15 +200,15 @@ impl Agent {
     /// Looks at an object that is not applied.
     pub async fn look_at(
         self: &Arc<Self>,
-        key: &Key,
+        key: &QueueKey,
         place: usize,
-        resource_meta: &ResourceMeta,
+        resource_meta: &ManifestResourceMeta,
         options: &ManifestOptions,
-    ) -> (Seen, Option<ObjectKey>, String) {
-        if !resource_meta.is_complete() {
-            return (Seen::Incomplete, None, String::new());
+    ) -> (Observation, Option<ObjectKey>, String) {
+        if !is_addressable(resource_meta) {
+            return (Observation::Incomplete, None, String::new());
         }
-        let mapping = Mapping {
+        let mapping = ResourceMapping {
             group: resource_meta.group.clone(),
             version: resource_meta.version.clone(),
             resource: resource_meta.resource.clone(),
@@ -212,7 +219,7 @@ impl Agent {
         let live = match found {
             Ok(live) => live,
             Err(error) => {
-                return (Seen::Failed(error.to_string()), Some(object_key), String::new());
+                return (Observation::Failed(error.to_string()), Some(object_key), String::new());
             }
         };
         let progress = Progress { live, looked: true, unread: String::new(), wrote: false };
@@ -222,7 +229,11 @@ impl Agent {
         (self.see(&progress, options).await, Some(object_key), uid)
     }
 
-    fn object_key(&self, mapping: &Mapping, resource_meta: &ResourceMeta) -> ObjectKey {
+    fn object_key(
+        &self,
+        mapping: &ResourceMapping,
+        resource_meta: &ManifestResourceMeta,
+    ) -> ObjectKey {
         ObjectKey {
             kind: self.state().tracking.kind(mapping),
             namespace: resource_meta.namespace.as_str().into(),
@@ -232,47 +243,55 @@ impl Agent {
 
     fn note_object(
         &self,
-        key: &Key,
+        key: &QueueKey,
         place: usize,
         object: &ObjectKey,
         options: &ManifestOptions,
         progress: &Progress,
         digest: u64,
     ) {
-        let facts = progress.live.as_ref().map(Facts::of_object);
+        let facts = progress.live.as_ref().map(ObjectVersion::of_object);
         let wants_all = options.needs_content() || !progress.looked;
         let others = {
             let mut state = self.state();
-            state.tracking.hold(object, key, place_number(place), wants_all, facts, digest);
-            if progress.wrote { state.tracking.others(object, key) } else { Vec::new() }
+            state.tracking.subscribe(
+                object,
+                key,
+                tracking_ordinal(place),
+                wants_all,
+                facts,
+                digest,
+            );
+            if progress.wrote { state.tracking.other_subscribers(object, key) } else { Vec::new() }
         };
-        self.tell(others);
+        self.shared.notify(others);
     }
 
-    async fn see(&self, progress: &Progress, options: &ManifestOptions) -> Seen {
+    async fn see(&self, progress: &Progress, options: &ManifestOptions) -> Observation {
         let Some(live) = &progress.live else {
             return if progress.looked {
-                Seen::Absent
+                Observation::Absent
             } else {
-                Seen::Failed(progress.unread.clone())
+                Observation::Failed(progress.unread.clone())
             };
         };
         let raw = self.settings.raw;
         if options.condition_rules.is_empty() {
-            return look(live, options, raw);
+            return observe(live, options, raw);
         }
-        // Expressions are bounded in steps, but not so tightly that other works should wait for them.
+        // Expressions are bounded in steps, but not so tightly that other works should wait for
+        // them.
         let (live, options) = (live.clone(), options.clone());
-        let looking = tokio::task::spawn_blocking(move || look(&live, &options, raw));
+        let looking = tokio::task::spawn_blocking(move || observe(&live, &options, raw));
         match timeout(EXPRESSIONS, looking).await {
             Ok(Ok(seen)) => seen,
-            _ => Seen::Failed("the condition rules took too long".into()),
+            _ => Observation::Failed("the condition rules took too long".into()),
         }
     }
 }
 
 /// Digest of all that decides what is applied.
-fn digest(manifest: &Manifest, options: &ManifestOptions, context: &Context) -> u64 {
+fn digest(manifest: &ParsedManifest, options: &ManifestOptions, context: &Context) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (key, value) in &manifest.object {
         key.hash(&mut hasher);
@@ -283,7 +302,7 @@ fn digest(manifest: &Manifest, options: &ManifestOptions, context: &Context) -> 
     hasher.finish().max(1)
 }
 
-fn target(mapping: &Mapping, resource_meta: &ResourceMeta) -> Target {
+fn target(mapping: &ResourceMapping, resource_meta: &ManifestResourceMeta) -> Target {
     Target {
         collection: path(mapping, &resource_meta.namespace, None),
         path: path(mapping, &resource_meta.namespace, Some(&resource_meta.name)),
@@ -291,16 +310,16 @@ fn target(mapping: &Mapping, resource_meta: &ResourceMeta) -> Target {
     }
 }
 
-fn no_mapping(manifest: &Manifest) -> Outcome {
+fn no_mapping(manifest: &ParsedManifest) -> ManifestOutcome {
     let error = format!("the server doesn't have a resource type \"{}\"", manifest.kind());
-    Outcome {
+    ManifestOutcome {
         meta: manifest.resource_meta(None),
-        applied: Applied::Failed(error.clone()),
+        applied: ApplyOutcome::Failed(error.clone()),
         uid: String::new(),
         unrecorded: Some(error),
         retry: Retry::BackOff,
         object: None,
-        fight: Fight::default(),
+        fight: DriftBackoff::default(),
     }
 }
 
@@ -308,23 +327,25 @@ fn no_mapping(manifest: &Manifest) -> Outcome {
 struct Steps<'a> {
     agent: &'a Arc<Agent>,
     context: &'a Context<'a>,
-    manifest: &'a Manifest,
+    manifest: &'a ParsedManifest,
     options: &'a ManifestOptions,
     target: &'a Target,
     object_key: &'a ObjectKey,
-    resource_meta: &'a ResourceMeta,
+    resource_meta: &'a ManifestResourceMeta,
     digest: u64,
 }
 
 impl Steps<'_> {
-    /// Runs until the object is as it should be. An update that loses against another is tried again.
+    /// Runs until the object is as it should be. An update that loses against another is tried
+    /// again.
     async fn run(&self, progress: &mut Progress) -> Result<(), ApplyError> {
         if self.target.mapping.namespaced && self.resource_meta.namespace.is_empty() {
             return Err(ApplyError::NoNamespace);
         }
-        let owned = self.context.spec.owns(self.resource_meta);
+        let owned = is_owned(self.context.spec, self.resource_meta);
         if let Some(executor) = &self.context.spec.executor {
             self.agent
+                .permissions
                 .authorize(
                     self.context.key,
                     executor,
@@ -370,7 +391,7 @@ impl Steps<'_> {
     /// Whether to look before creating: the object was there when last heard of, or is recorded.
     fn may_exist(&self) -> bool {
         let known = self.known();
-        if known.facts.is_some() {
+        if known.version.is_some() {
             return true;
         }
         !known.is_absent
@@ -382,11 +403,11 @@ impl Steps<'_> {
             })
     }
 
-    fn known(&self) -> super::tracking::Known {
-        self.agent.state().tracking.known(
+    fn known(&self) -> super::tracking::LastObserved {
+        self.agent.state().tracking.last_observed(
             self.object_key,
             self.context.key,
-            place_number(self.manifest.ordinal),
+            tracking_ordinal(self.manifest.ordinal),
         )
     }
 
@@ -396,7 +417,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    fn server(&self) -> &Server {
+    fn server(&self) -> &ApiServer {
         &self.agent.cluster
     }
 
@@ -405,26 +426,26 @@ impl Steps<'_> {
         &self,
         progress: &Progress,
         owner: &serde_json::Value,
-    ) -> Result<Step, ApplyError> {
+    ) -> Result<ApplyStep, ApplyError> {
         let known = self.known();
-        let facts = progress.live.as_ref().map(Facts::of_object);
-        let content_is_known_same = known.applied_digest == self.digest
-            && matches!((known.facts, facts), (Some(old), Some(new)) if old.generation > 0 && old.generation == new.generation);
+        let facts = progress.live.as_ref().map(ObjectVersion::of_object);
+        let content_unchanged = known.applied_digest == self.digest
+            && matches!((known.version, facts), (Some(old), Some(new)) if old.generation > 0 && old.generation == new.generation);
         let decide = move |manifest: &Object,
                            options: &ManifestOptions,
                            live: Option<&Object>,
                            looked: bool,
                            owner: &serde_json::Value| {
-            let wanted = Wanted {
+            let wanted = DesiredObject {
                 manifest,
                 strategy: options.update_strategy.as_ref(),
                 owner,
-                content_is_known_same,
+                content_unchanged,
             };
             let live = match live {
-                Some(live) => Live::Found(live),
-                None if looked => Live::Absent,
-                None => Live::Unseen,
+                Some(live) => LiveObject::Found(live),
+                None if looked => LiveObject::Absent,
+                None => LiveObject::Unseen,
             };
             next_step(&wanted, live)
         };
@@ -451,24 +472,24 @@ impl Steps<'_> {
     /// Takes one step. Gives whether it was the last.
     async fn take(
         &self,
-        step: Step,
+        step: ApplyStep,
         progress: &mut Progress,
         owner: &serde_json::Value,
     ) -> Result<bool, ApplyError> {
         let server = self.server();
         match step {
-            Step::Read => {
+            ApplyStep::Read => {
                 self.read(progress).await?;
                 Ok(false)
             }
-            Step::Settled => {
+            ApplyStep::Settled => {
                 if !progress.looked {
                     self.read(progress).await?;
                 }
                 Ok(true)
             }
-            Step::Create(object) => self.create(&object, progress).await,
-            Step::Replace(object) => {
+            ApplyStep::Create(object) => self.create(&object, progress).await,
+            ApplyStep::Replace(object) => {
                 let before =
                     progress.live.as_ref().map(|live| meta(live, "resourceVersion").to_owned());
                 let written = server.replace(&self.target.path, &object).await;
@@ -482,23 +503,23 @@ impl Steps<'_> {
                 progress.live = Some(written);
                 Ok(true)
             }
-            Step::Recreate(object) => self.recreate(&object, progress).await,
-            Step::PatchOwner(patch) => {
+            ApplyStep::Recreate(object) => self.recreate(&object, progress).await,
+            ApplyStep::PatchOwner(patch) => {
                 let patched = server.merge_patch(&self.target.path, &patch).await;
                 progress.live = Some(patched.map_err(|error| self.explain(error, "patch"))?);
                 progress.looked = true;
                 progress.wrote = true;
                 Ok(true)
             }
-            Step::Apply { object, field_manager, force } => {
-                let before = self.known().facts.map(|facts| facts.revision);
+            ApplyStep::Apply { object, field_manager, force } => {
+                let before = self.known().version.map(|version| version.revision);
                 let applied = server.apply(&self.target.path, &object, &field_manager, force).await;
                 let mut live = applied.map_err(|error| self.explain_apply(error))?;
                 if let Some(patch) = owner_patch(&live, owner) {
                     let patched = server.merge_patch(&self.target.path, &patch).await;
                     live = patched.map_err(|error| self.explain(error, "patch"))?;
                 }
-                progress.wrote |= before != Some(Facts::of_object(&live).revision);
+                progress.wrote |= before != Some(ObjectVersion::of_object(&live).revision);
                 progress.live = Some(live);
                 progress.looked = true;
                 Ok(true)
@@ -536,7 +557,7 @@ impl Steps<'_> {
         let deleted = self.server().delete(&self.target.path, &uid).await;
         deleted.map_err(|error| self.explain(error, "delete"))?;
         let mut object = object.clone();
-        super::core::object::edit_metadata(&mut object, |metadata| {
+        gitwork_agent_core::object::edit_metadata(&mut object, |metadata| {
             for field in ["uid", "resourceVersion", "creationTimestamp"] {
                 metadata.remove(field);
             }
@@ -560,7 +581,7 @@ impl Steps<'_> {
         if !error.is_forbidden() || !error.to_string().contains("cannot") {
             return ApplyError::Api(error);
         }
-        let Mapping { group, resource, .. } = &self.target.mapping;
+        let ResourceMapping { group, resource, .. } = &self.target.mapping;
         let hint = format!(
             "; a ClusterRole with the label open-cluster-management.io/aggregate-to-work: \"true\" and the rule \
              {{apiGroups: [\"{group}\"], resources: [\"{resource}\"], verbs: [\"{verb}\"]}} would allow it"

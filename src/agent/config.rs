@@ -1,4 +1,5 @@
-//! The file of `--config`: what OCM's agent takes from it, a `GenericOperatorConfig` of `operator.openshift.io/v1alpha1`.
+//! The file of `--config`: what OCM's agent takes from it, a `GenericOperatorConfig` of
+//! `operator.openshift.io/v1alpha1`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum OperatorConfigError {
     #[error("cannot read the file {path} of --config: {error}")]
     Read { path: PathBuf, error: std::io::Error },
     #[error("the file {path} of --config is larger than {FILE_BYTES_MAX} bytes")]
@@ -24,7 +25,7 @@ pub enum ConfigError {
 /// What the file may say. Flags that are given go before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Config {
+pub struct OperatorConfig {
     serving_info: ServingInfo,
     leader_election: LeaderElection,
     authentication: Disabled,
@@ -52,20 +53,20 @@ struct Disabled {
     disabled: bool,
 }
 
-impl Config {
+impl OperatorConfig {
     /// Reads a file. An empty one says nothing.
     ///
     /// # Errors
     /// A file that is not there, is too large, or does not have the form.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+    pub fn read(path: &Path) -> Result<Self, OperatorConfigError> {
         let own = || path.to_path_buf();
-        let failed = |error| ConfigError::Read { path: own(), error };
+        let failed = |error| OperatorConfigError::Read { path: own(), error };
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if metadata.len() > FILE_BYTES_MAX {
-            return Err(ConfigError::TooLarge { path: own() });
+            return Err(OperatorConfigError::TooLarge { path: own() });
         }
         let text = std::fs::read_to_string(path).map_err(failed)?;
-        Self::parse(&text).map_err(|problem| ConfigError::Unfit { path: own(), problem })
+        Self::parse(&text).map_err(|problem| OperatorConfigError::Unfit { path: own(), problem })
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -130,14 +131,14 @@ mod tests {
         let text = "apiVersion: operator.openshift.io/v1alpha1\nkind: GenericOperatorConfig\nservingInfo:\n  \
             bindAddress: 127.0.0.1:9443\n  certFile: tls.crt\n  keyFile: tls.key\nleaderElection:\n  \
             disable: true\n  leaseDuration: 60s\n  name: other-lock\n  namespace: agents\nauthorization:\n  disabled: true\n";
-        let config = Config::parse(text).unwrap();
+        let config = OperatorConfig::parse(text).unwrap();
         assert_eq!(config.listen(), Some("127.0.0.1:9443".parse().unwrap()));
         assert_eq!(config.certificate(), Some((Path::new("tls.crt"), Path::new("tls.key"))));
         assert_eq!(config.lease_name(), Some("other-lock"));
         assert_eq!(config.lease_namespace(), Some("agents"));
         assert_eq!(config.notes().len(), 1);
         for text in ["", "  \n", "kind: GenericOperatorConfig", "{}"] {
-            assert_eq!(Config::parse(text), Ok(Config::default()), "{text:?}");
+            assert_eq!(OperatorConfig::parse(text), Ok(OperatorConfig::default()), "{text:?}");
         }
     }
 
@@ -149,9 +150,12 @@ mod tests {
             ("servingInfo: {certFile: a}", "both certFile and keyFile"),
             ("leaderElection: {name: [1]}", "leaderElection"),
         ] {
-            let found = Config::parse(text).unwrap_err();
+            let found = OperatorConfig::parse(text).unwrap_err();
             assert!(found.contains(problem), "{text}: {found}");
         }
-        assert!(matches!(Config::read(Path::new("/nonexistent")), Err(ConfigError::Read { .. })));
+        assert!(matches!(
+            OperatorConfig::read(Path::new("/nonexistent")),
+            Err(OperatorConfigError::Read { .. })
+        ));
     }
 }

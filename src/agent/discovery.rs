@@ -1,5 +1,5 @@
-//! What kinds are called in URLs: asked of the cluster once for each group and version, and again where a kind is
-//! missing.
+//! What kinds are called in URLs: asked of the cluster once for each group and version, and again
+//! where a kind is missing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::core::manifest::Mapping;
-use super::server::{ApiError, Server};
+use super::server::{ApiError, ApiServer};
+use gitwork_agent_core::manifest::ResourceMapping;
 
-/// A kind that is not there is looked for no more often than this: hundreds of works may miss the same one.
+/// A kind that is not there is looked for no more often than this: hundreds of works may miss the
+/// same one.
 const MISS_FOR: Duration = Duration::from_millis(50);
 
 /// Kinds of one group and version: kind to resource and scope.
@@ -44,17 +45,17 @@ impl Discovery {
     /// Where the cluster cannot be asked.
     pub async fn mapping(
         &self,
-        server: &Server,
+        server: &ApiServer,
         (group, version): (&str, &str),
         kind: &str,
-    ) -> Result<Option<Mapping>, ApiError> {
+    ) -> Result<Option<ResourceMapping>, ApiError> {
         let group_path = if group.is_empty() {
             format!("/api/{version}")
         } else {
             format!("/apis/{group}/{version}")
         };
         let found = |kinds: &Kinds| {
-            kinds.get(kind).map(|(resource, namespaced)| Mapping {
+            kinds.get(kind).map(|(resource, namespaced)| ResourceMapping {
                 group: group.into(),
                 version: version.into(),
                 resource: resource.clone(),

@@ -1,5 +1,5 @@
-//! The executor of a work: whether its ServiceAccount may do what the work asks for. It is only asked; the agent
-//! writes as itself.
+//! Permissions of executors: whether a work's ServiceAccount may apply its manifests. The agent
+//! only checks this; it writes with its own permissions.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -8,27 +8,28 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::core::manifest::Mapping;
-use super::core::object::Object;
-use super::core::work::{Executor, ResourceMeta, ServiceAccount};
 use super::items::MetadataItem;
-use super::server::{ApiError, path};
-use super::tracking::Key;
+use super::mutex::lock;
+use super::server::{ApiError, ApiServer, path};
+use super::shared::SharedState;
+use super::tracking::QueueKey;
 use super::watch::{Follower, follow, revision};
-use super::{Agent, lock};
+use gitwork_agent_core::manifest::ResourceMapping;
+use gitwork_agent_core::object::Object;
+use gitwork_api::work::{ExecutorSubjectType, ManifestResourceMeta, ManifestWorkExecutor};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Where roles cannot be watched: upstream asks anew with each pass, every 4 to 6 minutes.
+/// Interval between checks if roles cannot be watched. OCM's agent checks every 4 to 6 minutes.
 const UNWATCHED: Duration = Duration::from_secs(300);
 /// Roles and bindings usually change several at a time.
 const COALESCE: Duration = Duration::from_millis(500);
-/// API servers take a change of roles over a moment after they have told of it, and not all at once.
-const TAKEN_OVER: Duration = Duration::from_secs(5);
+/// API servers apply a change of roles shortly after its event, and not all at the same time.
+const ROLES_APPLIED: Duration = Duration::from_secs(5);
 
-/// Why an executor's work is not done.
+/// Why a manifest is not applied on behalf of an executor.
 #[derive(Debug, thiserror::Error)]
-pub enum Denied {
+pub enum ExecutorError {
     #[error(
         "not allowed to apply the resource {group} {resource}, {namespace} {name}{detail}, will try again in 1m0s; \
          {account} needs {need}"
@@ -50,30 +51,39 @@ pub enum Denied {
     Api(#[from] ApiError),
 }
 
-impl Denied {
-    /// Whether the answer was no, rather than none.
-    pub fn is_refusal(&self) -> bool {
+impl ExecutorError {
+    /// Whether the API server denied the permission, rather than failed to respond.
+    pub fn is_denied(&self) -> bool {
         matches!(self, Self::NotAllowed { .. })
     }
 }
 
-/// What was asked: who, for what, and whether it may be deleted too.
-type Question = (ServiceAccount, Mapping, String, String, bool);
+/// The executor's service account, as a part of [`Question`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ServiceAccount {
+    namespace: String,
+    name: String,
+}
 
-/// What is known of executors.
-#[derive(Default)]
-pub struct Executors {
+/// What was asked: who, for what, and whether it may be deleted too.
+type Question = (ServiceAccount, ResourceMapping, String, String, bool);
+
+/// Checks permissions of executors. Caches them if asked to, until roles or bindings change.
+pub struct ExecutorPermissions {
+    cluster: ApiServer,
+    shared: Arc<SharedState>,
+    is_cached: bool,
     answers: Mutex<Answers>,
-    /// Works with an executor: asked about anew when roles or bindings change.
+    /// Works with an executor: checked again when roles or bindings change.
     works: Mutex<HashSet<Arc<str>>>,
     follows: Mutex<Option<JoinSet<()>>>,
 }
 
-/// The answers that are kept. A refusal is not: it is asked about with each pass, so that none outlives its reason.
+/// The cached permissions. A denial is not cached, so it ends with its cause.
 #[derive(Default)]
 struct Answers {
     allowed: HashSet<Question>,
-    /// Counts how often all were forgotten. An answer to a question from before is not kept.
+    /// Counts invalidations. A response to an earlier request is not cached.
     forgotten: u64,
 }
 
@@ -84,27 +94,44 @@ impl Answers {
     }
 }
 
-impl Executors {
+impl ExecutorPermissions {
+    /// `is_cached`: keep allowed permissions until roles or bindings change.
+    pub fn new(cluster: ApiServer, shared: Arc<SharedState>, is_cached: bool) -> Arc<Self> {
+        Arc::new(Self {
+            cluster,
+            shared,
+            is_cached,
+            answers: Mutex::default(),
+            works: Mutex::default(),
+            follows: Mutex::default(),
+        })
+    }
+
+    /// Stops watching roles and bindings.
     pub fn stop(&self) {
         lock(&self.follows).take();
     }
 }
 
-impl Agent {
+impl ExecutorPermissions {
     /// Asks whether the executor may apply one manifest.
-    pub(super) async fn authorize(
+    pub async fn authorize(
         self: &Arc<Self>,
-        key: &Key,
-        executor: &Executor,
-        mapping: &Mapping,
-        meta: &ResourceMeta,
+        key: &QueueKey,
+        executor: &ManifestWorkExecutor,
+        mapping: &ResourceMapping,
+        meta: &ManifestResourceMeta,
         owned: bool,
         object: &Object,
-    ) -> Result<(), Denied> {
-        if executor.subject.kind != "ServiceAccount" {
-            return Err(Denied::Kind);
-        }
-        let account = executor.subject.service_account.as_ref().ok_or(Denied::NoAccount)?;
+    ) -> Result<(), ExecutorError> {
+        let subject = executor
+            .subject
+            .as_ref()
+            .filter(|subject| subject.type_ == ExecutorSubjectType::ServiceAccount)
+            .ok_or(ExecutorError::Kind)?;
+        let account = subject.service_account.as_ref().ok_or(ExecutorError::NoAccount)?;
+        let account =
+            &ServiceAccount { namespace: account.namespace.clone(), name: account.name.clone() };
         self.follow_roles(key);
         if let Some(verb) = self.denied_verb(account, mapping, meta, owned).await? {
             let need = format!(
@@ -127,15 +154,15 @@ impl Agent {
     async fn denied_verb(
         &self,
         account: &ServiceAccount,
-        mapping: &Mapping,
-        meta: &ResourceMeta,
+        mapping: &ResourceMapping,
+        meta: &ManifestResourceMeta,
         owned: bool,
     ) -> Result<Option<&'static str>, ApiError> {
         let question =
             (account.clone(), mapping.clone(), meta.namespace.clone(), meta.name.clone(), owned);
         let forgotten = {
-            let answers = lock(&self.executors.answers);
-            if self.settings.caches_executors && answers.allowed.contains(&question) {
+            let answers = lock(&self.answers);
+            if self.is_cached && answers.allowed.contains(&question) {
                 return Ok(None);
             }
             answers.forgotten
@@ -147,8 +174,8 @@ impl Agent {
                 return Ok(Some(verb));
             }
         }
-        let mut answers = lock(&self.executors.answers);
-        if self.settings.caches_executors && answers.forgotten == forgotten {
+        let mut answers = lock(&self.answers);
+        if self.is_cached && answers.forgotten == forgotten {
             answers.allowed.insert(question);
         }
         Ok(None)
@@ -157,8 +184,8 @@ impl Agent {
     async fn is_allowed(
         &self,
         account: &ServiceAccount,
-        mapping: &Mapping,
-        meta: &ResourceMeta,
+        mapping: &ResourceMapping,
+        meta: &ManifestResourceMeta,
         verb: &str,
     ) -> Result<bool, ApiError> {
         let review = json!({
@@ -181,15 +208,15 @@ impl Agent {
         Ok(answer.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or(false))
     }
 
-    /// Whether the executor could write this role or binding itself: the API server checks escalation before it
-    /// checks whether the object exists.
+    /// Whether the executor could write this role or binding itself: the API server checks
+    /// escalation before it checks whether the object exists.
     async fn check_escalation(
         &self,
         account: &ServiceAccount,
-        mapping: &Mapping,
-        meta: &ResourceMeta,
+        mapping: &ResourceMapping,
+        meta: &ManifestResourceMeta,
         object: &Object,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), ExecutorError> {
         let collection = path(mapping, &meta.namespace, None);
         match self.cluster.dry_run_create_as(&collection, object, &user(account)).await {
             Ok(_) => Ok(()),
@@ -209,60 +236,51 @@ impl Agent {
     }
 
     /// Follows roles and bindings from the first executor on.
-    fn follow_roles(self: &Arc<Self>, key: &Key) {
-        if let Key::Work(name) = key {
-            lock(&self.executors.works).insert(name.clone());
+    fn follow_roles(self: &Arc<Self>, key: &QueueKey) {
+        if let QueueKey::Work(name) = key {
+            lock(&self.works).insert(name.clone());
         }
-        let mut follows = lock(&self.executors.follows);
+        let mut follows = lock(&self.follows);
         if follows.is_some() {
             return;
         }
         let mut all = JoinSet::new();
         let changed = Arc::new(tokio::sync::Notify::new());
         for resource in ["roles", "rolebindings", "clusterroles", "clusterrolebindings"] {
-            let mapping = Mapping {
+            let mapping = ResourceMapping {
                 group: RBAC.into(),
                 version: "v1".into(),
                 resource: resource.into(),
                 namespaced: false,
             };
-            let agent = self.clone();
+            let permissions = self.clone();
             let changed = changed.clone();
             all.spawn(async move {
                 let mut follower = Roles { changed, latest: 0 };
-                follow(&agent.cluster, &path(&mapping, "", None), true, &mut follower).await;
+                follow(&permissions.cluster, &path(&mapping, "", None), true, &mut follower).await;
             });
         }
-        let agent = self.clone();
+        let permissions = self.clone();
         all.spawn(async move {
             loop {
                 changed.notified().await;
                 tokio::time::sleep(COALESCE).await;
-                agent.ask_anew();
-                while tokio::time::timeout(TAKEN_OVER, changed.notified()).await.is_ok() {
+                permissions.recheck();
+                while tokio::time::timeout(ROLES_APPLIED, changed.notified()).await.is_ok() {
                     tokio::time::sleep(COALESCE).await;
-                    agent.ask_anew();
+                    permissions.recheck();
                 }
-                agent.ask_anew();
+                permissions.recheck();
             }
         });
         *follows = Some(all);
     }
 
-    fn ask_anew(&self) {
-        lock(&self.executors.answers).forget();
-        let works = lock(&self.executors.works).clone();
-        let mut state = self.state();
-        for name in works {
-            match state.works.get_mut(&name) {
-                Some(entry) => {
-                    entry.to_do.everything = true;
-                    self.queue.add(Key::Work(name));
-                }
-                None => {
-                    lock(&self.executors.works).remove(&name);
-                }
-            }
+    fn recheck(&self) {
+        lock(&self.answers).forget();
+        let mut works = lock(&self.works);
+        for gone in self.shared.apply_again(works.iter().cloned()) {
+            works.remove(&gone);
         }
     }
 }
@@ -273,12 +291,12 @@ fn user(account: &ServiceAccount) -> String {
 
 fn not_allowed(
     account: &ServiceAccount,
-    mapping: &Mapping,
-    meta: &ResourceMeta,
+    mapping: &ResourceMapping,
+    meta: &ManifestResourceMeta,
     detail: &'static str,
     need: String,
-) -> Denied {
-    Denied::NotAllowed {
+) -> ExecutorError {
+    ExecutorError::NotAllowed {
         group: mapping.group.clone(),
         resource: mapping.resource.clone(),
         namespace: meta.namespace.clone(),

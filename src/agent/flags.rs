@@ -1,4 +1,5 @@
-//! The command line: that of `work agent` of OCM's klusterlet, so that the binary can take its place.
+//! The command line: that of `work agent` of OCM's klusterlet, so that the binary can take its
+//! place.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub enum Command {
     Agent(Box<AgentFlags>),
 }
 
-/// A boolean as Go takes it: alone, or with a value.
+/// The value of a boolean flag that is given without one, as in Go.
 macro_rules! go_flag {
     () => {
         "true"
@@ -59,7 +60,8 @@ pub struct AgentFlags {
     /// How often objects are read whose kind cannot be watched
     #[arg(long, value_parser = go_duration, default_value = "10s")]
     pub status_sync_interval: Duration,
-    /// How long an AppliedManifestWork stays after its ManifestWork is gone; 100 years and more: for ever
+    /// How long an AppliedManifestWork stays after its ManifestWork is gone; 100 years and more:
+    /// for ever
     #[arg(long, value_parser = go_duration, default_value = "60m")]
     pub appliedmanifestwork_eviction_grace_period: Duration,
     /// Bytes of one raw JSON feedback value (gate RawFeedbackJsonString)
@@ -80,7 +82,8 @@ pub struct AgentFlags {
     pub leader_election_renew_deadline: Duration,
     #[arg(long, value_parser = go_duration, default_value = "26s")]
     pub leader_election_retry_period: Duration,
-    /// Requests a second to the managed cluster; without it there is no limit but the number of workers
+    /// Requests a second to the managed cluster; without it there is no limit but the number of
+    /// workers
     #[arg(long)]
     pub kube_api_qps: Option<f64>,
     #[arg(long)]
@@ -90,13 +93,14 @@ pub struct AgentFlags {
     pub hub_kube_api_qps: Option<f64>,
     #[arg(long)]
     pub hub_kube_api_burst: Option<f64>,
-    /// Where /healthz, /readyz and /metrics are served over TLS; without it, what --config says, or :8443
+    /// Where /healthz, /readyz and /metrics are served over TLS; without it, what --config says, or
+    /// :8443
     #[arg(long, value_parser = listen)]
     pub listen: Option<std::net::SocketAddr>,
     /// A GenericOperatorConfig: servingInfo, and name and namespace of the Lease
     #[arg(long)]
     pub config: Option<PathBuf>,
-    /// End when one of these files changes (the hub's kubeconfig is read anew instead)
+    /// End when one of these files changes (the hub's kubeconfig is reloaded instead)
     #[arg(long)]
     pub terminate_on_files: Vec<PathBuf>,
     /// Verbosity: 0 to 2 info, 3 to 5 debug, more trace
@@ -109,9 +113,9 @@ pub struct AgentFlags {
     pub without_effect: WithoutEffect,
 }
 
-/// Flags of OCM's agent that mean nothing here. They are taken, and said to be without effect.
+/// Flags of OCM's agent that have no effect here. They are accepted and reported.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Taken, without effect")]
+#[command(next_help_heading = "Accepted, without effect")]
 pub struct WithoutEffect {
     #[arg(long)]
     max_feedback_watch: Option<String>,
@@ -138,7 +142,7 @@ pub struct WithoutEffect {
 }
 
 impl WithoutEffect {
-    /// Which of them were given, and why they do nothing.
+    /// A warning for each given flag: its name and why it has no effect.
     pub fn notes(&self) -> Vec<String> {
         let watched = "every tracked kind is watched";
         let kube = "only the kube driver is there";
@@ -325,7 +329,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_flag_of_ocms_agent_is_taken_and_what_has_no_effect_is_said_once() {
+    fn every_flag_of_ocms_agent_is_accepted_and_ignored_flags_are_reported_once() {
         for (flag, is_without_effect) in FLAGS {
             let flags = parse(&["--spoke-cluster-name=a", flag]);
             let notes = flags.unwrap_or_else(|e| panic!("{flag}: {e}")).without_effect.notes();
@@ -362,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_an_error() {
+    fn unknown_arguments_are_errors() {
         for arguments in [
             &["--spoke-cluster-name=a", "--no-such-flag"][..],
             &["--spoke-cluster-name=a", "--feature-gates=NoSuch=true"],

@@ -1,46 +1,43 @@
-//! What the agent follows: the works on the hub, the applied works and the tracked kinds on the cluster, and what
-//! failing works may wait for.
+//! The watches: ManifestWorks on the hub; AppliedManifestWorks, tracked kinds, and prerequisites of
+//! failing works on the cluster. They record what changed and queue passes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::core::manifest::Mapping;
+use super::Agent;
 use super::items::{AppliedItem, HubWork, MetadataItem, WorkItem};
-use super::pass::place_number;
+use super::mutex::lock;
 use super::server::{ApiError, path};
-use super::state::WorkChange;
-use super::tracking::{Key, KindId, Told};
+use super::state::PassNeed;
+use super::tracking::{KindId, QueueKey, tracking_ordinal};
 use super::watch::{Follower, follow, revision};
-use super::{Agent, lock};
+use gitwork_agent_core::manifest::ResourceMapping;
 
-/// Changes of one object often come in pairs.
-const COALESCE: Duration = Duration::from_millis(20);
-/// A work whose objects change all the time is looked at no more often than this.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
-/// Kinds that only help to retry sooner are asked for seldom where they may not be watched.
-const UNIMPORTANT: Duration = Duration::from_secs(300);
+/// Wait before a forbidden watch of a prerequisite is tried again: it only speeds up retries.
+const FORBIDDEN_RETRY: Duration = Duration::from_secs(300);
 
 impl Agent {
     pub(super) fn follow_all(self: &Arc<Self>) -> JoinSet<()> {
         let mut follows = JoinSet::new();
         let agent = self.clone();
         follows.spawn(async move {
-            let mut follower = Works { agent: agent.clone(), listed: HashSet::new() };
-            follow(&agent.hub, &agent.works_path(), false, &mut follower).await;
+            let mut follower = WorkWatch { agent: agent.clone(), listed: HashSet::new() };
+            follow(&agent.hub_works.server, &agent.hub_works.works_path(), false, &mut follower)
+                .await;
         });
         let agent = self.clone();
         follows.spawn(async move {
-            let mut follower = AppliedWorks { agent: agent.clone(), listed: HashSet::new() };
-            follow(&agent.cluster, &agent.applied_path(None), false, &mut follower).await;
+            let mut follower = AppliedWorkWatch { agent: agent.clone(), listed: HashSet::new() };
+            follow(&agent.cluster, &agent.applied_works.applied_path(None), false, &mut follower)
+                .await;
         });
         let crds = ("apiextensions.k8s.io", "customresourcedefinitions");
         for (group, resource) in [crds, ("", "namespaces")] {
-            let mapping = Mapping {
+            let mapping = ResourceMapping {
                 group: group.into(),
                 version: "v1".into(),
                 resource: resource.into(),
@@ -57,8 +54,8 @@ impl Agent {
 
     /// Follows the kinds of all tracked objects, and no others.
     pub(super) fn follow_kinds(self: &Arc<Self>) {
-        let mut follows = lock(&self.follows);
-        let kinds: Vec<(KindId, Mapping, bool)> = {
+        let mut follows = lock(&self.kind_watches);
+        let kinds: Vec<(KindId, ResourceMapping, bool)> = {
             let state = self.state();
             state
                 .tracking
@@ -88,61 +85,27 @@ impl Agent {
         self.metrics.watches.set(i64::try_from(follows.len()).unwrap_or(i64::MAX));
     }
 
-    pub(super) fn tell(&self, told: Vec<Told>) {
-        if told.is_empty() {
-            return;
-        }
-        let keys = self.state().note(told);
-        let now = Instant::now();
-        for key in keys {
-            let after_last = match &key {
-                Key::Work(name) => self.state().works.get(name).and_then(|entry| entry.looked),
-                Key::Applied(_) => None,
-            };
-            let not_before = after_last.map_or(now, |looked| looked + BETWEEN_LOOKS);
-            self.queue.add_at(key, not_before.max(now + COALESCE));
-        }
-    }
-
-    /// Something that works may have waited for is there, or an API server is back.
-    fn retry_failed(&self) {
-        let failed: Vec<Arc<str>> = self
-            .state()
-            .works
-            .iter()
-            .filter(|(_, entry)| entry.failures > 0)
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in failed {
-            self.queue.add(Key::Work(name));
-        }
-        let failed: Vec<Arc<str>> = self.applied_failures().keys().cloned().collect();
-        for name in failed {
-            self.queue.add(Key::Applied(name));
-        }
-    }
-
     fn work_is_gone(&self, name: &str) {
         let mut state = self.state();
         let Some((name, entry)) = state.works.remove_entry(name) else { return };
-        let key = Key::Work(name.clone());
-        for (place, outcome) in entry.memory.outcomes.iter().enumerate() {
+        let key = QueueKey::Work(name.clone());
+        for (place, outcome) in entry.last_pass.outcomes.iter().enumerate() {
             if let Some(object) = &outcome.object {
-                state.tracking.release(object, &key, place_number(place));
+                state.tracking.unsubscribe(object, &key, tracking_ordinal(place));
             }
         }
         drop(state);
-        self.queue.add(self.key_of_applied(&name));
+        self.shared.queue.add(self.applied_works.key_of_applied(&name));
     }
 }
 
 /// The ManifestWorks on the hub.
-struct Works {
+struct WorkWatch {
     agent: Arc<Agent>,
     listed: HashSet<String>,
 }
 
-impl Follower for Works {
+impl Follower for WorkWatch {
     type Item = WorkItem;
     fn list_started(&mut self) {
         self.listed.clear();
@@ -154,14 +117,16 @@ impl Follower for Works {
         let is_evicted = {
             let mut state = self.agent.state();
             let change = state.put_work(work);
-            if change == WorkChange::Something {
-                self.agent.queue.add(Key::Work(name.as_str().into()));
+            if change == PassNeed::Something {
+                self.agent.shared.queue.add(QueueKey::Work(name.as_str().into()));
             }
-            let Key::Applied(applied) = self.agent.key_of_applied(&name) else { return };
+            let QueueKey::Applied(applied) = self.agent.applied_works.key_of_applied(&name) else {
+                return;
+            };
             state.applied.get(&applied).is_some_and(|one| one.status.eviction_start_time.is_some())
         };
         if is_evicted {
-            self.agent.queue.add(self.agent.key_of_applied(&name));
+            self.agent.shared.queue.add(self.agent.applied_works.key_of_applied(&name));
         }
     }
     fn gone(&mut self, item: WorkItem) {
@@ -180,21 +145,25 @@ impl Follower for Works {
         self.agent.synced.send_modify(|synced| synced.works = true);
     }
     fn failed(&mut self, error: &ApiError) -> Duration {
-        warn!(cluster = self.agent.settings.cluster_name, %error, "cannot follow the ManifestWorks on the hub");
+        warn!(
+            cluster = self.agent.hub_works.cluster_name,
+            %error,
+            "cannot watch the ManifestWorks on the hub"
+        );
         Duration::ZERO
     }
     fn recovered(&mut self) {
-        self.agent.retry_failed();
+        self.agent.shared.retry_failed();
     }
 }
 
 /// The AppliedManifestWorks of all hubs.
-struct AppliedWorks {
+struct AppliedWorkWatch {
     agent: Arc<Agent>,
     listed: HashSet<String>,
 }
 
-impl Follower for AppliedWorks {
+impl Follower for AppliedWorkWatch {
     type Item = AppliedItem;
     fn list_started(&mut self) {
         self.listed.clear();
@@ -214,20 +183,21 @@ impl Follower for AppliedWorks {
                 || old.spec != item.spec
                 || old.metadata.uid != item.metadata.uid
         });
-        // Somebody else changed the list, or made an applied work away and anew.
+        // Another client changed the list, or deleted and recreated the AppliedManifestWork.
         let recorded_differs = old.is_some_and(|old| {
             old.status.applied_resources != item.status.applied_resources || old.spec != item.spec
         });
         state.applied.insert(name.clone(), Arc::new(item));
-        if let (true, Some(Key::Work(work))) = (recorded_differs, self.agent.key_of_work(&name))
+        if let (true, Some(QueueKey::Work(work))) =
+            (recorded_differs, self.agent.applied_works.key_of_work(&name))
             && let Some(entry) = state.works.get_mut(&work)
         {
-            entry.to_do.places.insert(super::pass::NO_PLACE, u64::MAX);
-            self.agent.queue.add(Key::Work(work));
+            entry.pending.ordinals.insert(super::tracking::REMOVED_OBJECTS, u64::MAX);
+            self.agent.shared.queue.add(QueueKey::Work(work));
         }
         drop(state);
         if is_news {
-            self.agent.queue.add(Key::Applied(name));
+            self.agent.shared.queue.add(QueueKey::Applied(name));
         }
     }
     fn gone(&mut self, item: AppliedItem) {
@@ -245,22 +215,22 @@ impl Follower for AppliedWorks {
         self.agent.synced.send_modify(|synced| synced.applied = true);
     }
     fn failed(&mut self, error: &ApiError) -> Duration {
-        warn!(%error, "cannot follow the AppliedManifestWorks on the cluster");
+        warn!(%error, "cannot watch the AppliedManifestWorks on the cluster");
         Duration::ZERO
     }
     fn recovered(&mut self) {
-        self.agent.retry_failed();
+        self.agent.shared.retry_failed();
     }
 }
 
-impl AppliedWorks {
-    /// Its work goes too, or is to be applied anew.
+impl AppliedWorkWatch {
+    /// The AppliedManifestWork is gone: its work is finished, or is applied again.
     fn is_gone(&self, name: &str) {
         let mut state = self.agent.state();
         let Some(applied) = state.applied.remove(name) else { return };
-        let key = Key::Applied(name.into());
+        let key = QueueKey::Applied(name.into());
         for resource in &applied.status.applied_resources {
-            let mapping = Mapping {
+            let mapping = ResourceMapping {
                 group: resource.group.clone(),
                 version: resource.version.clone(),
                 resource: resource.resource.clone(),
@@ -271,17 +241,17 @@ impl AppliedWorks {
                 namespace: resource.namespace.as_str().into(),
                 name: resource.name.as_str().into(),
             };
-            state.tracking.release(&object, &key, super::pass::NO_PLACE);
+            state.tracking.unsubscribe(&object, &key, super::tracking::REMOVED_OBJECTS);
         }
-        let Some(Key::Work(work)) = self.agent.key_of_work(name) else { return };
+        let Some(QueueKey::Work(work)) = self.agent.applied_works.key_of_work(name) else { return };
         if let Some(entry) = state.works.get_mut(&work) {
-            entry.to_do.everything = true;
-            self.agent.queue.add(Key::Work(work));
+            entry.pending.everything = true;
+            self.agent.shared.queue.add(QueueKey::Work(work));
         }
     }
 }
 
-/// One kind of tracked objects, of which only metadata is read.
+/// The objects of one tracked kind, metadata only.
 struct Kind {
     agent: Arc<Agent>,
     id: KindId,
@@ -298,7 +268,7 @@ impl Follower for Kind {
     }
     fn present(&mut self, item: MetadataItem) {
         let metadata = item.metadata;
-        let told = {
+        let changes = {
             let mut state = self.agent.state();
             if self.listing
                 && state.tracking.is_tracked(self.id, &metadata.namespace, &metadata.name)
@@ -306,29 +276,29 @@ impl Follower for Kind {
                 self.seen
                     .insert((metadata.namespace.as_str().into(), metadata.name.as_str().into()));
             }
-            state.tracking.present(self.id, &metadata)
+            state.tracking.observe_present(self.id, &metadata)
         };
         if self.listing && self.lists > 0 {
-            self.agent.metrics.missed_changes.inc_by(told.len() as u64);
+            self.agent.metrics.missed_changes.inc_by(changes.len() as u64);
         }
-        self.agent.tell(told);
+        self.agent.shared.notify(changes);
     }
     fn gone(&mut self, item: MetadataItem) {
         let Some(at) = Some(revision(&item.metadata.resource_version)) else { return };
-        let told = self.agent.state().tracking.gone(
+        let changes = self.agent.state().tracking.observe_gone(
             self.id,
             &item.metadata.namespace,
             &item.metadata.name,
             at,
         );
-        self.agent.tell(told);
+        self.agent.shared.notify(changes);
     }
     fn list_ended(&mut self, revision: u64) {
-        let told = self.agent.state().tracking.list_ended(self.id, &self.seen, revision);
+        let changes = self.agent.state().tracking.list_ended(self.id, &self.seen, revision);
         if self.lists > 0 {
-            self.agent.metrics.missed_changes.inc_by(told.len() as u64);
+            self.agent.metrics.missed_changes.inc_by(changes.len() as u64);
         }
-        self.agent.tell(told);
+        self.agent.shared.notify(changes);
         self.seen.clear();
         self.listing = false;
         self.lists = self.lists.saturating_add(1);
@@ -337,15 +307,18 @@ impl Follower for Kind {
         if !error.is_forbidden() && !error.is_not_found() {
             return Duration::ZERO;
         }
-        // Objects of this kind cannot be watched: they are read, as OCM's agent does.
-        info!(%error, "a kind cannot be watched; grant list and watch on it. Its objects are read instead");
-        let told = self.agent.state().tracking.all_of(self.id);
-        self.agent.tell(told);
+        // Objects of this kind cannot be watched: poll them, as OCM's agent does.
+        info!(
+            %error,
+            "cannot watch a kind; polling its objects instead. Grant list and watch on the kind"
+        );
+        let changes = self.agent.state().tracking.all_subscribers(self.id);
+        self.agent.shared.notify(changes);
         self.agent.settings.status_sync_interval
     }
 }
 
-/// Kinds whose objects failing works may wait for.
+/// Kinds that failing works may wait for: namespaces and CRDs.
 struct Prerequisites {
     agent: Arc<Agent>,
     latest: u64,
@@ -360,7 +333,7 @@ impl Follower for Prerequisites {
         let is_new = at > self.latest;
         self.latest = self.latest.max(at);
         if self.listed && is_new {
-            self.agent.retry_failed();
+            self.agent.shared.retry_failed();
         }
     }
     fn gone(&mut self, _item: MetadataItem) {}
@@ -369,6 +342,6 @@ impl Follower for Prerequisites {
         self.listed = true;
     }
     fn failed(&mut self, error: &ApiError) -> Duration {
-        if error.is_forbidden() { UNIMPORTANT } else { Duration::ZERO }
+        if error.is_forbidden() { FORBIDDEN_RETRY } else { Duration::ZERO }
     }
 }

@@ -1,16 +1,16 @@
-//! What is kept of objects that come from lists and watches: no managed fields, and of most objects no content.
+//! What is kept of objects that come from lists and watches: no managed fields, and of most objects
+//! no content.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::core::identity::{APPLIED_FINALIZER, WORK_FINALIZER};
-use super::core::object::Object;
-use super::core::tracked::AppliedResource;
 use super::watch::{Versioned, revision};
+use gitwork_agent_core::identity::{APPLIED_FINALIZER, WORK_FINALIZER};
+use gitwork_agent_core::object::Object;
+use gitwork_api::work::{AppliedManifestWorkSpec, AppliedManifestWorkStatus};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -40,9 +40,10 @@ impl Versioned for MetadataItem {
     }
 }
 
-/// What is remembered of an object on the cluster to tell whether it has changed in a way that counts.
+/// What is remembered of an object on the cluster to tell whether it has changed in a way that
+/// counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct ObjectVersion {
     pub revision: u64,
     /// 0 for kinds that have none: their content can change unseen.
     pub generation: i64,
@@ -50,7 +51,7 @@ pub struct Facts {
     pub fingerprint: u64,
 }
 
-impl Facts {
+impl ObjectVersion {
     pub fn of(metadata: &Metadata) -> Self {
         let mut hasher = DefaultHasher::new();
         metadata.uid.hash(&mut hasher);
@@ -73,7 +74,7 @@ impl Facts {
     }
 
     /// Whether nothing but status (and the like) can differ.
-    pub fn same_but_status(&self, other: &Self) -> bool {
+    pub fn differs_only_in_status(&self, other: &Self) -> bool {
         self.generation > 0
             && self.generation == other.generation
             && self.fingerprint == other.fingerprint
@@ -95,7 +96,8 @@ impl Versioned for WorkItem {
     }
 }
 
-/// A ManifestWork as it is kept: spec and status as text, which takes a tenth of the memory of parsed trees.
+/// A ManifestWork as it is kept: spec and status as text, which takes a tenth of the memory of
+/// parsed trees.
 #[derive(Debug)]
 pub struct HubWork {
     pub name: String,
@@ -154,24 +156,8 @@ impl HubWork {
 #[serde(default)]
 pub struct AppliedItem {
     pub metadata: Metadata,
-    pub spec: AppliedSpec,
-    pub status: AppliedStatus,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct AppliedSpec {
-    pub hub_hash: String,
-    #[serde(rename = "agentID")]
-    pub agent_id: String,
-    pub manifest_work_name: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct AppliedStatus {
-    pub applied_resources: Vec<AppliedResource>,
-    pub eviction_start_time: Option<Timestamp>,
+    pub spec: AppliedManifestWorkSpec,
+    pub status: AppliedManifestWorkStatus,
 }
 
 impl Versioned for AppliedItem {

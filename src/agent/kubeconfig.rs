@@ -1,4 +1,4 @@
-//! Kubeconfigs of hub and cluster: clients, the address that the hub's hash is of, and changes of the files.
+//! Kubeconfigs of hub and cluster: clients, the server address, and digests to detect rotation.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +9,7 @@ use http::{HeaderValue, header};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use super::core::identity::{FIELD_MANAGER, hub_host};
+use gitwork_agent_core::identity::{FIELD_MANAGER, hub_host};
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// A kubeconfig names a handful of files.
@@ -33,15 +33,15 @@ pub enum KubeconfigError {
     Setup { server: String },
 }
 
-/// A cluster that can be talked to.
-pub struct Connection {
+/// A client for a cluster, and the address that OCM hashes.
+pub struct ClusterConnection {
     pub client: Client,
-    /// What OCM takes for the host: the server as the file says it.
+    /// The server address as the kubeconfig has it, byte for byte.
     pub host: String,
 }
 
 /// Connects as a kubeconfig says.
-pub async fn connect(file: &Path) -> Result<Connection, KubeconfigError> {
+pub async fn connect(file: &Path) -> Result<ClusterConnection, KubeconfigError> {
     let path = || file.to_path_buf();
     let kubeconfig =
         Kubeconfig::read_from(file).map_err(|_| KubeconfigError::Read { path: path() })?;
@@ -50,17 +50,18 @@ pub async fn connect(file: &Path) -> Result<Connection, KubeconfigError> {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|_| KubeconfigError::Unusable { path: path() })?;
-    Ok(Connection { client: client(config)?, host })
+    Ok(ClusterConnection { client: client(config)?, host })
 }
 
 /// Connects to the cluster that this pod runs on.
-pub fn connect_in_cluster() -> Result<Connection, KubeconfigError> {
+pub fn connect_in_cluster() -> Result<ClusterConnection, KubeconfigError> {
     let config = Config::incluster().map_err(|_| KubeconfigError::NoPod)?;
     let host = config.cluster_url.to_string();
-    Ok(Connection { client: client(config)?, host })
+    Ok(ClusterConnection { client: client(config)?, host })
 }
 
-/// A client that names itself as OCM's agent does: the API server takes the name for the field manager.
+/// A client that names itself as OCM's agent does: the API server takes the name for the field
+/// manager.
 pub fn client(mut config: Config) -> Result<Client, KubeconfigError> {
     let server = config.cluster_url.to_string();
     config.connect_timeout = Some(CONNECT);
@@ -77,7 +78,7 @@ fn server(kubeconfig: &Kubeconfig) -> Option<String> {
     cluster.cluster.as_ref()?.server.clone()
 }
 
-/// A digest of a kubeconfig and of the files that it names: what rotates is told by both.
+/// A digest of a kubeconfig and of the files that it names: a rotation changes either.
 pub fn digest_with_credentials(file: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     digest(file).hash(&mut hasher);

@@ -1,28 +1,28 @@
-//! The agent's leader election: it leads or does not start at all, as OCM's agent.
+//! The agent's leader election. As with OCM's agent, only the leader runs.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
-use super::core::manifest::Mapping;
-use super::server::{ApiError, Server, path};
-use crate::core::election::Lease;
-use crate::election::{Attempt, Candidate, Election, LeaseStore};
+use super::server::{ApiError, ApiServer, path};
+use gitwork_agent_core::manifest::ResourceMapping;
+use gitwork_kube::leader_election::{Election, ElectionCandidate, ElectionResult, LeaseStore};
+use gitwork_kube::lease::Lease;
 
 /// The Lease on the cluster that it runs in.
 pub struct AgentLease {
-    server: Server,
+    server: ApiServer,
     collection: String,
     path: String,
 }
 
-pub fn candidate(server: Server, election: Election) -> Candidate<AgentLease> {
+pub fn candidate(server: ApiServer, election: Election) -> ElectionCandidate<AgentLease> {
     let (collection, path) = (
         path(&mapping(), &election.namespace, None),
         path(&mapping(), &election.namespace, Some(&election.name)),
     );
-    Candidate::new(AgentLease { server, collection, path }, election)
+    ElectionCandidate::new(AgentLease { server, collection, path }, election)
 }
 
 impl LeaseStore for AgentLease {
@@ -47,17 +47,17 @@ impl LeaseStore for AgentLease {
     }
 }
 
-/// Waits until the Lease is ours.
-pub async fn acquire(candidate: &mut Candidate<AgentLease>) {
+/// Waits until this process holds the Lease.
+pub async fn acquire(candidate: &mut ElectionCandidate<AgentLease>) {
     let Election { name, identity, retry_period, .. } = candidate.election().clone();
-    info!(lease = name, identity, "waiting to lead");
-    let mut told = false;
+    info!(lease = name, identity, "waiting for leadership");
+    let mut is_reported = false;
     loop {
         match candidate.attempt(Duration::ZERO).await {
-            Ok(Attempt::Leads) => return,
+            Ok(ElectionResult::Leader) => return,
             Ok(_) => {}
-            Err(error) if !std::mem::replace(&mut told, true) => {
-                warn!(lease = name, %error, "the Lease cannot be written; without it nothing is applied");
+            Err(error) if !std::mem::replace(&mut is_reported, true) => {
+                warn!(lease = name, %error, "cannot write the Lease; nothing is applied until this process holds it");
             }
             Err(error) => debug!(%error, "cannot write the Lease"),
         }
@@ -65,23 +65,24 @@ pub async fn acquire(candidate: &mut Candidate<AgentLease>) {
     }
 }
 
-/// Renews until that has failed for too long. An attempt that is still under way then counts as one that has failed.
-pub async fn hold(candidate: &mut Candidate<AgentLease>) {
+/// Renews until that has failed for too long. An attempt that is still under way then counts as one
+/// that has failed.
+pub async fn hold(candidate: &mut ElectionCandidate<AgentLease>) {
     let Election { renew_deadline, retry_period, .. } = candidate.election().clone();
     let mut until = Instant::now() + renew_deadline;
     loop {
         sleep(retry_period.min(until.duration_since(Instant::now()))).await;
         let asked = Instant::now();
         match timeout_at(until, candidate.attempt(Duration::ZERO)).await {
-            Ok(Ok(Attempt::Leads)) => until = asked + renew_deadline,
+            Ok(Ok(ElectionResult::Leader)) => until = asked + renew_deadline,
             Ok(Ok(_)) | Err(_) => return,
             Ok(Err(error)) => debug!(%error, "cannot renew the Lease"),
         }
     }
 }
 
-fn mapping() -> Mapping {
-    Mapping {
+fn mapping() -> ResourceMapping {
+    ResourceMapping {
         group: "coordination.k8s.io".into(),
         version: "v1".into(),
         resource: "leases".into(),

@@ -23,7 +23,7 @@ struct OutcomeLabels {
 type Count = Gauge<i64, AtomicI64>;
 
 /// All metrics of one agent.
-pub struct Metrics {
+pub struct AgentMetrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     passes: Family<OutcomeLabels, Counter>,
@@ -35,7 +35,7 @@ pub struct Metrics {
     pub watches: Count,
 }
 
-impl Metrics {
+impl AgentMetrics {
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("gitwork_agent");
         let requests = Family::default();
@@ -51,12 +51,18 @@ impl Metrics {
             registry.register(name, help, counter.clone());
             counter
         };
-        let corrections =
-            counter(&mut registry, "corrections", "Objects put back after a foreign change");
-        let fights =
-            counter(&mut registry, "fights", "Corrections put off as another client undoes them");
+        let corrections = counter(
+            &mut registry,
+            "corrections",
+            "Objects corrected after another client changed them",
+        );
+        let fights = counter(
+            &mut registry,
+            "fights",
+            "Corrections delayed because another client undoes them",
+        );
         let missed_changes =
-            counter(&mut registry, "missed_changes", "Changes that only a full list told of");
+            counter(&mut registry, "missed_changes", "Changes that only a full list reported");
         let gauge = |registry: &mut Registry, name: &str, help: &str| {
             let gauge = Count::default();
             registry.register(name, help, gauge.clone());
@@ -99,7 +105,7 @@ impl Metrics {
     }
 }
 
-impl Default for Metrics {
+impl Default for AgentMetrics {
     fn default() -> Self {
         Self::new()
     }

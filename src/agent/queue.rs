@@ -54,7 +54,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Waits for a key that is due and not being worked on. It counts as worked on until [`Queue::done`].
+    /// Waits for a key that is due and not being worked on. It counts as worked on until
+    /// [`Queue::done`].
     pub async fn next(&self) -> K {
         loop {
             let wake = match self.take(Instant::now()) {

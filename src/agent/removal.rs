@@ -1,4 +1,4 @@
-//! The end of things: objects that are not in a work any more, works that are deleted, and AppliedManifestWorks
+//! Removal: objects that left their work, works that are being deleted, and AppliedManifestWorks
 //! whose work is gone.
 
 use std::sync::Arc;
@@ -10,51 +10,51 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::Agent;
-use super::core::condition::{self, DELETING, Finding, api_time};
-use super::core::eviction::{Eviction, eviction};
-use super::core::identity::{APPLIED_FINALIZER, WORK_FINALIZER, applied_name, work_of_applied};
-use super::core::manifest::Mapping;
-use super::core::owner::Owner;
-use super::core::patience::retry_after;
-use super::core::status::WorkStatus;
-use super::core::tracked::{AppliedResource, Removal, removal};
-use super::items::{AppliedItem, Facts, HubWork};
-use super::pass::{Ended, NO_PLACE, PassError, version_of};
+use super::applied_works::version_of;
+use super::error::{PassError, request_error};
+use super::items::{AppliedItem, HubWork, ObjectVersion};
+use super::pass::PassOutcome;
 use super::server::{ApiError, path};
-use super::tracking::{Key, ObjectKey};
+use super::tracking::{ObjectKey, QueueKey, REMOVED_OBJECTS};
+use gitwork_agent_core::applied_resources::{
+    CleanupAction, applied_resources_patch, cleanup_action,
+};
+use gitwork_agent_core::condition::api_time;
+use gitwork_agent_core::drift_backoff::retry_after;
+use gitwork_agent_core::eviction::{EvictionAction, eviction_action};
+use gitwork_agent_core::identity::APPLIED_FINALIZER;
+use gitwork_agent_core::manifest::ResourceMapping;
+use gitwork_agent_core::owner::Owner;
+use gitwork_api::work::AppliedManifestResourceMeta;
 
-/// A look at what is being deleted, though no event has told of its end.
+/// How often an object that is being deleted is read again, in case the event of its end is missed.
 const PENDING: Duration = Duration::from_secs(10);
 
-fn doing(doing: &'static str) -> impl Fn(ApiError) -> PassError {
-    move |error| PassError::Request { doing, error }
-}
-
 impl Agent {
-    /// Deletes objects that `owner` holds. Gives those that are still going.
+    /// Deletes objects that `owner` owns. Returns those that still exist.
     pub async fn remove_all(
         &self,
-        key: &Key,
-        stale: &[AppliedResource],
+        key: &QueueKey,
+        stale: &[AppliedManifestResourceMeta],
         owner: &Owner,
-    ) -> Result<Vec<AppliedResource>, PassError> {
+    ) -> Result<Vec<AppliedManifestResourceMeta>, PassError> {
         let mut pending = Vec::new();
         for resource in stale {
-            if self.remove(key, resource, owner).await.map_err(doing("delete an object"))? {
+            if self.remove(key, resource, owner).await.map_err(request_error("delete an object"))? {
                 pending.push(resource.clone());
             }
         }
         Ok(pending)
     }
 
-    /// Gives whether the object is still going.
+    /// Deletes one object. Returns whether it still exists.
     async fn remove(
         &self,
-        key: &Key,
-        resource: &AppliedResource,
+        key: &QueueKey,
+        resource: &AppliedManifestResourceMeta,
         owner: &Owner,
     ) -> Result<bool, ApiError> {
-        let mapping = Mapping {
+        let mapping = ResourceMapping {
             group: resource.group.clone(),
             version: resource.version.clone(),
             resource: resource.resource.clone(),
@@ -67,106 +67,65 @@ impl Agent {
             namespace: resource.namespace.as_str().into(),
             name: resource.name.as_str().into(),
         };
-        let going = match removal(resource, live.as_ref(), owner) {
-            Removal::Forget => false,
-            Removal::Disown(patch) => {
+        let going = match cleanup_action(resource, live.as_ref(), owner) {
+            CleanupAction::Forget => false,
+            CleanupAction::RemoveOwner(patch) => {
                 self.cluster.merge_patch(&object_path, &patch).await?;
                 false
             }
-            Removal::Await => true,
-            Removal::Delete => match self.cluster.delete(&object_path, &resource.uid).await {
+            CleanupAction::Wait => true,
+            CleanupAction::Delete => match self.cluster.delete(&object_path, &resource.uid).await {
                 Ok(()) => true,
-                // Usually another object has taken its name: the next look tells.
+                // Usually another object has the name now: the next pass finds out.
                 Err(error) if error.code() == 409 => true,
                 Err(error) => return Err(error),
             },
         };
         let mut state = self.state();
         if going {
-            // Its end is to be heard of at once.
-            state.tracking.hold(
+            // Watch it, so that the next pass runs as soon as it is gone.
+            state.tracking.subscribe(
                 &object,
                 key,
-                NO_PLACE,
+                REMOVED_OBJECTS,
                 true,
-                live.as_ref().map(Facts::of_object),
+                live.as_ref().map(ObjectVersion::of_object),
                 0,
             );
         } else {
-            state.tracking.release(&object, key, NO_PLACE);
+            state.tracking.unsubscribe(&object, key, REMOVED_OBJECTS);
         }
         Ok(going)
     }
 
-    /// A work that is being deleted: its AppliedManifestWork goes first, with all that it holds.
+    /// Finishes a work that is being deleted. Its AppliedManifestWork goes first, with its objects.
     pub async fn finish_work(
         &self,
         work: &HubWork,
         applied: Option<&AppliedItem>,
-    ) -> Result<Ended, PassError> {
+    ) -> Result<PassOutcome, PassError> {
         let Some(applied) = applied else {
-            self.drop_finalizer(work).await?;
-            return Ok(Ended { changed: true, ..Ended::default() });
+            self.hub_works.drop_finalizer(work).await?;
+            return Ok(PassOutcome { changed: true, ..PassOutcome::default() });
         };
         if !applied.is_deleting() {
-            self.report_deleting(work).await?;
+            self.hub_works.report_deleting(work).await?;
             let name = &applied.metadata.name;
-            let deleted =
-                self.cluster.delete(&self.applied_path(Some(name)), &applied.metadata.uid).await;
-            deleted.map_err(doing("delete the AppliedManifestWork"))?;
+            let deleted = self
+                .cluster
+                .delete(&self.applied_works.applied_path(Some(name)), &applied.metadata.uid)
+                .await;
+            deleted.map_err(request_error("delete the AppliedManifestWork"))?;
         }
-        // The event of its end brings us back.
-        Ok(Ended { changed: true, ..Ended::default() })
+        // The event of its deletion starts the next pass.
+        Ok(PassOutcome { changed: true, ..PassOutcome::default() })
     }
 
-    async fn drop_finalizer(&self, work: &HubWork) -> Result<(), PassError> {
-        if !work.has_finalizer() {
-            return Ok(());
-        }
-        let rest: Vec<&String> =
-            work.finalizers.iter().filter(|one| *one != WORK_FINALIZER).collect();
-        let patch = json!({"metadata": {"uid": work.uid, "resourceVersion": work.resource_version, "finalizers": rest}});
-        match self.hub.merge_patch(&self.work_path(&work.name), &patch).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) if error.is_conflict() => {
-                // With the version that is there now, the next try will do.
-                self.read_work(&work.name).await?;
-                Err(doing("remove the finalizer of the ManifestWork")(error))
-            }
-            Err(error) => Err(doing("remove the finalizer of the ManifestWork")(error)),
-        }
-    }
-
-    async fn report_deleting(&self, work: &HubWork) -> Result<(), PassError> {
-        let mut status: WorkStatus = serde_json::from_str(&work.status).unwrap_or_default();
-        let old = status.clone();
-        let finding =
-            Finding::new(DELETING, "True", "WorkDeleting", "ManifestWork is being deleted");
-        condition::set(&mut status.conditions, finding.at(work.generation), Timestamp::now());
-        if status == old {
-            return Ok(());
-        }
-        let patch = json!({
-            "metadata": {"uid": work.uid, "resourceVersion": work.resource_version},
-            "status": {"conditions": status.conditions},
-        });
-        let path = format!("{}/status", self.work_path(&work.name));
-        match self.hub.merge_patch(&path, &patch).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) if error.is_conflict() => {
-                self.read_work(&work.name).await?;
-                Err(doing("update the status of the ManifestWork")(error))
-            }
-            Err(error) => Err(doing("update the status of the ManifestWork")(error)),
-        }
-    }
-
-    /// One AppliedManifestWork of this agent: finalized where it is being deleted, evicted where its work is gone.
+    /// Runs one pass over an AppliedManifestWork of this agent: finalizes it if it is being
+    /// deleted, evicts it if its work is gone.
     pub async fn pass_applied(self: &Arc<Self>, name: &Arc<str>) {
         let Some(applied) = self.state().applied.get(name).cloned() else {
-            self.applied_failures().remove(name);
+            self.shared.applied_failures().remove(name);
             return;
         };
         if applied.spec.agent_id != self.settings.agent_id {
@@ -179,12 +138,12 @@ impl Agent {
         };
         let again = match result {
             Ok(again) => {
-                self.applied_failures().remove(name);
+                self.shared.applied_failures().remove(name);
                 again
             }
             Err(error) => {
-                info!(applied = %name, %error, "the AppliedManifestWork is tried again");
-                let mut failures = self.applied_failures();
+                info!(applied = %name, %error, "the pass over the AppliedManifestWork failed; retrying");
+                let mut failures = self.shared.applied_failures();
                 let count = failures.entry(name.clone()).or_default();
                 let wait = retry_after(*count);
                 *count = count.saturating_add(1);
@@ -192,7 +151,7 @@ impl Agent {
             }
         };
         if let Some(again) = again {
-            self.queue.add_at(Key::Applied(name.clone()), Instant::now() + again);
+            self.shared.queue.add_at(QueueKey::Applied(name.clone()), Instant::now() + again);
         }
         self.follow_kinds();
     }
@@ -205,14 +164,19 @@ impl Agent {
         if !applied.has_finalizer() {
             return Ok(None);
         }
-        let key = Key::Applied(name.clone());
+        let key = QueueKey::Applied(name.clone());
         let owner =
             Owner { name: applied.metadata.name.clone(), uid: applied.metadata.uid.clone() };
         let recorded = &applied.status.applied_resources;
         let pending = self.remove_all(&key, recorded, &owner).await?;
         if !pending.is_empty() {
             if pending != *recorded {
-                self.write_applied_status(applied, &json!({"appliedResources": pending})).await?;
+                self.applied_works
+                    .write_applied_status(
+                        applied,
+                        &json!({"appliedResources": applied_resources_patch(&pending)}),
+                    )
+                    .await?;
             }
             return Ok(Some(PENDING));
         }
@@ -222,11 +186,13 @@ impl Agent {
         if let Value::Object(fields) = &mut metadata {
             fields.insert("finalizers".into(), json!(rest));
         }
-        let path = self.applied_path(Some(name));
+        let path = self.applied_works.applied_path(Some(name));
         match self.cluster.merge_patch(&path, &json!({"metadata": metadata})).await {
             Ok(_) => Ok(None),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(doing("remove the finalizer of the AppliedManifestWork")(error)),
+            Err(error) => {
+                Err(request_error("remove the finalizer of the AppliedManifestWork")(error))
+            }
         }
     }
 
@@ -234,39 +200,33 @@ impl Agent {
         let work_name = &applied.spec.manifest_work_name;
         let is_of_hub = applied.metadata.name.starts_with(&self.settings.hub_hash);
         let managed = is_of_hub && self.state().works.contains_key(work_name.as_str());
-        let start = applied.status.eviction_start_time;
-        match eviction(managed, start, self.settings.eviction_grace, Timestamp::now()) {
-            Eviction::Nothing => Ok(None),
-            Eviction::ClearStart => {
-                self.write_applied_status(applied, &json!({"evictionStartTime": null})).await?;
+        let start = applied.status.eviction_start_time.as_ref().map(|time| time.0);
+        match eviction_action(managed, start, self.settings.eviction_grace, Timestamp::now()) {
+            EvictionAction::None => Ok(None),
+            EvictionAction::ClearStart => {
+                self.applied_works
+                    .write_applied_status(applied, &json!({"evictionStartTime": null}))
+                    .await?;
                 Ok(None)
             }
-            Eviction::SetStart => {
+            EvictionAction::SetStart => {
                 let now = api_time(Timestamp::now());
-                self.write_applied_status(applied, &json!({"evictionStartTime": now})).await?;
+                self.applied_works
+                    .write_applied_status(applied, &json!({"evictionStartTime": now}))
+                    .await?;
                 Ok(Some(self.settings.eviction_grace))
             }
-            Eviction::Wait(rest) => Ok(Some(rest)),
-            Eviction::Delete => {
+            EvictionAction::Wait(rest) => Ok(Some(rest)),
+            EvictionAction::Delete => {
                 info!(
                     applied = applied.metadata.name,
-                    "its ManifestWork is gone from the hub: evicted"
+                    "the ManifestWork is gone from the hub; evicting its objects"
                 );
-                let path = self.applied_path(Some(&applied.metadata.name));
+                let path = self.applied_works.applied_path(Some(&applied.metadata.name));
                 let deleted = self.cluster.delete(&path, &applied.metadata.uid).await;
-                deleted.map_err(doing("delete the AppliedManifestWork"))?;
+                deleted.map_err(request_error("delete the AppliedManifestWork"))?;
                 Ok(None)
             }
         }
-    }
-
-    /// The work that an AppliedManifestWork of this hub belongs to.
-    pub fn key_of_work(&self, applied: &str) -> Option<Key> {
-        work_of_applied(&self.settings.hub_hash, applied).map(|work| Key::Work(work.into()))
-    }
-
-    /// The AppliedManifestWork of a work, as a key.
-    pub fn key_of_applied(&self, work: &str) -> Key {
-        Key::Applied(applied_name(&self.settings.hub_hash, work).into())
     }
 }

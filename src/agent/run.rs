@@ -11,22 +11,23 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, error, info, warn};
 
-use super::config::{Config, ConfigError};
-use super::core::feedback::RawJson;
+use super::config::{OperatorConfig, OperatorConfigError};
 use super::flags::AgentFlags;
 use super::kubeconfig::{
-    Connection, KubeconfigError, connect, connect_in_cluster, digest, digest_with_credentials,
+    ClusterConnection, KubeconfigError, connect, connect_in_cluster, digest,
+    digest_with_credentials,
 };
 use super::lease::{self, AgentLease};
-use super::metrics::Metrics;
+use super::metrics::AgentMetrics;
 use super::serve::{Current, ServeError, bind, serve};
-use super::server::{RateLimit, Server};
-use super::{Agent, Settings};
-use crate::election::{Candidate, Election};
+use super::server::{ApiServer, RateLimit};
+use super::{Agent, AgentSettings};
+use gitwork_agent_core::feedback::RawJsonFeedback;
+use gitwork_kube::leader_election::{Election, ElectionCandidate};
 
-/// Upstream looks at files as often.
+/// Interval between checks of files, as in OCM's agent.
 const FILES: Duration = Duration::from_secs(10);
-/// For the Lease to be given up.
+/// Time limit for releasing the Lease.
 const RELEASE: Duration = Duration::from_secs(2);
 /// Where OCM's agent serves.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
@@ -44,30 +45,30 @@ pub enum RunError {
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    OperatorConfig(#[from] OperatorConfigError),
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
 }
 
-/// How the agent ended.
+/// Why the agent stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// It was asked to.
+pub enum ExitReason {
+    /// A signal asked for it.
     Signal,
-    /// Something that only a new start takes in has changed.
+    /// A file or address changed that is only read at the start.
     Restart,
-    /// Another process leads now.
+    /// Another process is the leader now.
     LostLease,
 }
 
 /// Runs until a signal, or until a new start is needed.
-pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
+pub async fn run(flags: AgentFlags) -> Result<ExitReason, RunError> {
     if flags.workload_source_driver != "kube" {
         return Err(RunError::Driver(flags.workload_source_driver));
     }
-    let config = flags.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let config = flags.config.as_deref().map(OperatorConfig::read).transpose()?.unwrap_or_default();
     for note in config.notes() {
         warn!("{note}");
     }
@@ -79,11 +80,11 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     let cluster = match (&flags.spoke_kubeconfig, &management) {
         (Some(file), _) => connect(file).await?,
         (None, Some(management)) => {
-            Connection { client: management.client.clone(), host: management.host.clone() }
+            ClusterConnection { client: management.client.clone(), host: management.host.clone() }
         }
         (None, None) => return Err(KubeconfigError::NoPod.into()),
     };
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(AgentMetrics::new());
     let current = Current::default();
     let address = flags.listen.or(config.listen()).unwrap_or(LISTEN);
     let listener = bind(address, config.certificate()).await?;
@@ -96,11 +97,11 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     };
     let lease_client = management.map_or_else(|| cluster.client.clone(), |one| one.client);
-    let lease_server = Server::new(lease_client, "lease", None, metrics.clone());
+    let lease_server = ApiServer::new(lease_client, "lease", None, metrics.clone());
     let mut candidate = (!flags.disable_leader_election)
         .then(|| lease::candidate(lease_server, election(&flags, &config)));
     let ended = lead(&flags, (hub, cluster), metrics, current, candidate.as_mut(), signalled).await;
-    // Only now, when nothing is written any more, may another process lead.
+    // Release the Lease only now, when this process writes nothing any more.
     if let Some(candidate) = &mut candidate
         && let Ok(Err(error)) = timeout(RELEASE, candidate.release()).await
     {
@@ -109,7 +110,7 @@ pub async fn run(flags: AgentFlags) -> Result<Ended, RunError> {
     Ok(ended)
 }
 
-fn election(flags: &AgentFlags, config: &Config) -> Election {
+fn election(flags: &AgentFlags, config: &OperatorConfig) -> Election {
     let given = config.lease_namespace().map(str::to_owned).or_else(|| flags.namespace.clone());
     let namespace = given.or_else(|| {
         let read = std::fs::read_to_string(POD_NAMESPACE_FILE).ok()?;
@@ -126,14 +127,14 @@ fn election(flags: &AgentFlags, config: &Config) -> Election {
     }
 }
 
-fn settings(flags: &AgentFlags, hub_host: &str) -> Settings {
-    let mut settings = Settings::new(&flags.spoke_cluster_name, hub_host);
+fn settings(flags: &AgentFlags, hub_host: &str) -> AgentSettings {
+    let mut settings = AgentSettings::new(&flags.spoke_cluster_name, hub_host);
     if !flags.agent_id.is_empty() {
         settings.agent_id.clone_from(&flags.agent_id);
     }
     settings.status_sync_interval = flags.status_sync_interval.max(Duration::from_secs(1));
     settings.eviction_grace = flags.appliedmanifestwork_eviction_grace_period;
-    settings.raw = RawJson {
+    settings.raw = RawJsonFeedback {
         enabled: flags.is_enabled("RawFeedbackJsonString"),
         bytes_max: flags.max_json_raw_length,
     };
@@ -147,21 +148,21 @@ fn limit(qps: Option<f64>, burst: Option<f64>) -> Option<RateLimit> {
     Some(RateLimit::new(qps, burst.unwrap_or(qps * 2.0).max(1.0)))
 }
 
-/// Works while this process leads. When it ends, nothing is written any more.
+/// Runs the agent while this process is the leader. Afterwards it writes nothing.
 async fn lead(
     flags: &AgentFlags,
-    (hub, cluster): (Connection, Connection),
-    metrics: Arc<Metrics>,
+    (hub, cluster): (ClusterConnection, ClusterConnection),
+    metrics: Arc<AgentMetrics>,
     current: Current,
-    mut candidate: Option<&mut Candidate<AgentLease>>,
+    mut candidate: Option<&mut ElectionCandidate<AgentLease>>,
     signalled: impl Future<Output = ()>,
-) -> Ended {
+) -> ExitReason {
     let files = flags.workload_source_config.clone();
     let mut signalled = pin!(signalled);
     if let Some(candidate) = &mut candidate {
         tokio::select! {
-            () = lease::acquire(candidate) => info!("leading"),
-            () = &mut signalled => return Ended::Signal,
+            () = lease::acquire(candidate) => info!("this process is the leader"),
+            () = &mut signalled => return ExitReason::Signal,
         }
     }
     let settings = settings(flags, &hub.host);
@@ -177,7 +178,7 @@ async fn lead(
         (cluster.client, limit(flags.kube_api_qps, flags.kube_api_burst)),
         metrics,
     );
-    *super::lock(&current) = Some(agent.clone());
+    *super::mutex::lock(&current) = Some(agent.clone());
     let (stop, stopped) = oneshot::channel::<()>();
     let mut working = pin!(agent.clone().run(async {
         let _stopped_or_dropped = stopped.await;
@@ -189,21 +190,21 @@ async fn lead(
         }
     };
     let ended = tokio::select! {
-        () = &mut working => return Ended::Restart,
+        () = &mut working => return ExitReason::Restart,
         () = holding => {
-            error!("the Lease is lost: another process leads");
-            return Ended::LostLease;
+            error!("the Lease is lost: another process is the leader");
+            return ExitReason::LostLease;
         }
-        () = signalled => Ended::Signal,
-        () = follow_kubeconfig(&agent, &files, &hub.host) => Ended::Restart,
-        () = wait_for_change(flags, &files) => Ended::Restart,
+        () = signalled => ExitReason::Signal,
+        () = follow_kubeconfig(&agent, &files, &hub.host) => ExitReason::Restart,
+        () = wait_for_change(flags, &files) => ExitReason::Restart,
     };
     drop(stop);
     working.await;
     ended
 }
 
-/// Takes in rotated credentials of the hub. Ends where the hub is another one.
+/// Reloads rotated credentials of the hub. Ends when the address of the hub changes.
 async fn follow_kubeconfig(agent: &Arc<Agent>, file: &Path, host: &str) {
     let mut known = digest_with_credentials(file);
     loop {
@@ -216,19 +217,21 @@ async fn follow_kubeconfig(agent: &Arc<Agent>, file: &Path, host: &str) {
             Ok(connection) if connection.host == host => {
                 known = now;
                 agent.set_hub_client(connection.client);
-                info!("the hub's kubeconfig was read anew");
+                info!("reloaded the hub's kubeconfig");
             }
             Ok(_) => {
-                warn!("the hub's address has changed: starting anew");
+                warn!("the hub's address has changed; restarting");
                 return;
             }
-            // In the middle of a change; looked at again soon.
-            Err(error) => warn!(%error, "the hub's kubeconfig has changed and cannot be used yet"),
+            // Probably in the middle of a change; read again soon.
+            Err(error) => {
+                warn!(%error, "cannot use the changed kubeconfig of the hub yet; reading it again soon");
+            }
         }
     }
 }
 
-/// Waits until one of the files changes that only a new start takes in.
+/// Waits until one of the files that are only read at the start changes.
 async fn wait_for_change(flags: &AgentFlags, kubeconfig: &Path) {
     let files = flags.terminate_on_files.iter().chain(&flags.config);
     let files: Vec<&PathBuf> = files.filter(|file| *file != kubeconfig).collect();
@@ -237,7 +240,10 @@ async fn wait_for_change(flags: &AgentFlags, kubeconfig: &Path) {
         sleep(FILES).await;
         let changed = files.iter().zip(&before).find(|(file, before)| digest(file) != **before);
         if let Some((file, _)) = changed {
-            warn!(file = %file.display(), "a file of --terminate-on-files or --config has changed: starting anew");
+            warn!(
+                file = %file.display(),
+                "a file of --terminate-on-files or --config has changed; restarting"
+            );
             return;
         }
     }

@@ -1,5 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics`, over TLS with a certificate made at the start: what the probes of a
-//! klusterlet's work agent expect.
+//! `/healthz`, `/readyz` and `/metrics`, over TLS with a certificate made at the start: what the
+//! probes of a klusterlet's work agent expect.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Agent;
-use super::metrics::Metrics;
-use crate::connection::{Bounded, Patience};
-use crate::limits;
+use super::metrics::AgentMetrics;
+use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
+use gitwork_runtime::limits;
 
-/// Who does not end a handshake within this is turned away.
+/// Time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Handshakes under way and connections that wait to be served.
 const WAITING_MAX: usize = 32;
 
-/// Why nothing is served.
+/// Why health and metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(
-        "cannot listen on {address}: {error}; is another process there? --listen takes another address"
+        "cannot listen on {address}: {error}; is the port in use? Choose another address with --listen"
     )]
     Listen { address: SocketAddr, error: std::io::Error },
     #[error("cannot make a certificate to serve with: {0}")]
@@ -42,11 +42,11 @@ pub enum ServeError {
     CertificateFile { path: PathBuf, problem: String },
 }
 
-/// Whether the agent is there yet: it is made once this process leads.
+/// The running agent. There is none until this process is the leader.
 pub type Current = Arc<std::sync::Mutex<Option<Arc<Agent>>>>;
 
-/// Binds the address, to serve with a certificate and key of files or, without, of its own. What is served from then on
-/// is told by `current`.
+/// Binds the address, to serve with a certificate and key of files or, without, of its own. What is
+/// served from then on depends on `current`.
 pub async fn bind(
     address: SocketAddr,
     files: Option<(&Path, &Path)>,
@@ -61,23 +61,23 @@ pub async fn bind(
 }
 
 /// Serves for ever.
-pub async fn serve(listener: TlsListener, current: Current, metrics: Arc<Metrics>) {
+pub async fn serve(listener: TlsListener, current: Current, metrics: Arc<AgentMetrics>) {
     let ready = current.clone();
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/livez", get(|| async { "ok" }))
         .route("/readyz", get(move || readiness(ready.clone())))
         .route("/metrics", get(move || scrape(metrics.clone())));
-    let patience = Patience::Idle(limits::PROBE_IDLE);
-    let listener = Bounded::new(listener, limits::PROBE_CONNECTIONS_MAX, patience);
+    let timeout = ConnectionTimeout::Idle(limits::PROBE_IDLE);
+    let listener = Bounded::new(listener, limits::PROBE_CONNECTIONS_MAX, timeout);
     if let Err(error) = axum::serve(listener, router).await {
-        tracing::warn!(%error, "health and metrics are not served any more");
+        tracing::warn!(%error, "stopped serving health and metrics");
     }
 }
 
-/// A process that waits for the Lease is ready: it stands by.
+/// A standby that waits for the Lease is ready.
 async fn readiness(current: Current) -> impl IntoResponse {
-    let agent = super::lock(&current).clone();
+    let agent = super::mutex::lock(&current).clone();
     match agent {
         Some(agent) if !agent.is_ready() => {
             (StatusCode::SERVICE_UNAVAILABLE, "works are not listed yet")
@@ -86,7 +86,7 @@ async fn readiness(current: Current) -> impl IntoResponse {
     }
 }
 
-async fn scrape(metrics: Arc<Metrics>) -> impl IntoResponse {
+async fn scrape(metrics: Arc<AgentMetrics>) -> impl IntoResponse {
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, content_type)], metrics.text())
 }
@@ -133,10 +133,10 @@ async fn accept(
     sender: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
 ) {
     loop {
-        // A place is reserved first: who connects without end waits in the kernel.
+        // Reserve a slot first: further connections wait in the kernel.
         let Ok(place) = sender.clone().reserve_owned().await else { return };
         let Ok((stream, address)) = listener.accept().await else {
-            // Usually too many open files: let some close.
+            // Usually too many open files: wait until some are closed.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };

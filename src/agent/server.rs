@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::core::identity::FIELD_MANAGER;
-use super::core::manifest::Mapping;
-use super::core::object::Object;
-use super::metrics::Metrics;
+use super::metrics::AgentMetrics;
+use gitwork_agent_core::identity::{FIELD_MANAGER, WORK_GROUP};
+use gitwork_agent_core::manifest::ResourceMapping;
+use gitwork_agent_core::object::Object;
 
 /// No answer takes this long where the API server is well: its own limit is 60 s, for lists of all.
 const REQUEST: Duration = Duration::from_secs(35);
@@ -25,7 +25,8 @@ const METADATA_ONLY: &str =
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// What went wrong with a request. No form holds content of objects but what the API server says in its status.
+/// What went wrong with a request. No form holds content of objects but what the API server says in
+/// its status.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     #[error("{}", .0.message)]
@@ -89,7 +90,7 @@ fn deepest(error: &dyn Error) -> String {
             None => break,
         }
     }
-    cause.to_string().chars().take(300).collect()
+    gitwork_api::truncate::truncate_chars(&cause.to_string(), 300).into_owned()
 }
 
 /// At most so many requests a second, where an operator asks for it.
@@ -105,7 +106,7 @@ impl RateLimit {
     }
 
     /// Waits for its turn; those who wait go in order.
-    async fn turn(&self) {
+    async fn apply_order(&self) {
         let mut bucket = self.bucket.lock().await;
         let now = Instant::now();
         let (since, tokens) = *bucket;
@@ -120,16 +121,16 @@ impl RateLimit {
 
 /// One API server.
 #[derive(Clone)]
-pub struct Server {
+pub struct ApiServer {
     client: Arc<RwLock<Client>>,
     /// `hub` or `cluster`: a label of the metrics.
     name: &'static str,
     limit: Option<Arc<RateLimit>>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<AgentMetrics>,
 }
 
 /// The path of a collection, or of an object in it.
-pub fn path(mapping: &Mapping, namespace: &str, name: Option<&str>) -> String {
+pub fn path(mapping: &ResourceMapping, namespace: &str, name: Option<&str>) -> String {
     let mut path = if mapping.group.is_empty() {
         format!("/api/{}", segment(&mapping.version))
     } else {
@@ -146,6 +147,16 @@ pub fn path(mapping: &Mapping, namespace: &str, name: Option<&str>) -> String {
         path.push_str(&segment(name));
     }
     path
+}
+
+/// The resource of a kind of OCM's work API.
+pub fn work_mapping(resource: &str, namespaced: bool) -> ResourceMapping {
+    ResourceMapping {
+        group: WORK_GROUP.into(),
+        version: "v1".into(),
+        resource: resource.into(),
+        namespaced,
+    }
 }
 
 /// One segment of a path: whatever a manifest names, it stays one.
@@ -165,12 +176,12 @@ fn segment(text: &str) -> String {
     encoded
 }
 
-impl Server {
+impl ApiServer {
     pub fn new(
         client: Client,
         name: &'static str,
         limit: Option<RateLimit>,
-        metrics: Arc<Metrics>,
+        metrics: Arc<AgentMetrics>,
     ) -> Self {
         Self { client: Arc::new(RwLock::new(client)), name, limit: limit.map(Arc::new), metrics }
     }
@@ -249,7 +260,8 @@ impl Server {
         self.send(Method::PATCH, &path, JSON, content_type, Some(body(object)?), None).await
     }
 
-    /// Deletes in the background the object with this uid, and no other. That there is none is no error.
+    /// Deletes in the background the object with this uid, and no other. That there is none is no
+    /// error.
     pub async fn delete(&self, path: &str, uid: &str) -> Result<(), ApiError> {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": "Background", "preconditions": {"uid": uid}});
@@ -299,7 +311,7 @@ impl Server {
             .body(body.unwrap_or_default())
             .map_err(|_| ApiError::Answer("a name that fits a URL"))?;
         if let Some(limit) = &self.limit {
-            limit.turn().await;
+            limit.apply_order().await;
         }
         let answer = match timeout(REQUEST, self.client().request::<T>(request)).await {
             Ok(answer) => answer.map_err(ApiError::from),
@@ -328,7 +340,7 @@ mod tests {
 
     #[test]
     fn names_cannot_leave_their_segment() {
-        let mapping = |group: &str, namespaced| Mapping {
+        let mapping = |group: &str, namespaced| ResourceMapping {
             group: group.into(),
             version: "v1".into(),
             resource: "widgets".into(),
@@ -355,7 +367,7 @@ mod tests {
         let limit = RateLimit::new(10.0, 5.0);
         let start = Instant::now();
         for _ in 0..25 {
-            limit.turn().await;
+            limit.apply_order().await;
         }
         let passed = start.elapsed().as_secs_f64();
         assert!((1.9..2.2).contains(&passed), "{passed}");

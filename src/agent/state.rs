@@ -1,4 +1,4 @@
-//! What the agent knows of the hub and the cluster, shared by watches and passes.
+//! The state that watches and passes share: works, applied works and tracked objects.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,115 +6,115 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::core::patience::Fight;
-use super::core::status::Applied;
-use super::core::work::ResourceMeta;
 use super::items::{AppliedItem, HubWork};
-use super::tracking::{ObjectKey, Told, Tracking};
+use super::tracking::{ObjectChange, ObjectKey, Tracking};
+use gitwork_agent_core::drift_backoff::DriftBackoff;
+use gitwork_agent_core::status::ApplyOutcome;
+use gitwork_api::work::ManifestResourceMeta;
 
-/// How the last try at one manifest ended, and what follows from it.
+/// The outcome of the last attempt to apply one manifest.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    pub meta: ResourceMeta,
-    pub applied: Applied,
-    /// Of the live object; empty where there is none.
+pub struct ManifestOutcome {
+    pub meta: ManifestResourceMeta,
+    pub applied: ApplyOutcome,
+    /// The live object's uid; empty if there is no object.
     pub uid: String,
-    /// Why the object's record cannot be made, if so.
+    /// Why the object cannot be recorded as applied, if it cannot.
     pub unrecorded: Option<String>,
     pub retry: Retry,
     pub object: Option<ObjectKey>,
-    pub fight: Fight,
+    pub fight: DriftBackoff,
 }
 
-/// When a manifest is tried again though nothing has changed.
+/// When a manifest is applied again although nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     Never,
-    /// Soon, and then less and less often.
+    /// Soon, then with exponential backoff.
     BackOff,
     After(Duration),
 }
 
-/// A work and what the agent remembers of it between passes.
+/// A work, the outcome of its last pass, and the changes since.
 pub struct WorkEntry {
     pub work: Arc<HubWork>,
-    pub memory: WorkMemory,
-    pub to_do: ToDo,
+    pub last_pass: LastPass,
+    pub pending: PendingChanges,
     /// Passes in a row that failed.
     pub failures: u32,
     /// When the last pass ended.
-    pub looked: Option<Instant>,
+    pub last_pass_end: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-pub struct WorkMemory {
-    /// In the work's order; empty before the first pass.
-    pub outcomes: Vec<Outcome>,
-    /// The generation that they are of.
+pub struct LastPass {
+    /// One for each manifest in the work's order; empty before the first pass.
+    pub outcomes: Vec<ManifestOutcome>,
+    /// The work's generation that was applied.
     pub generation: i64,
 }
 
-/// What the next pass has to look at.
+/// The manifests that the next pass applies.
 #[derive(Debug, Clone, Default)]
-pub struct ToDo {
+pub struct PendingChanges {
     pub everything: bool,
-    /// Places in the work, each with the revision of the event that made it of interest.
-    pub places: BTreeMap<u32, u64>,
+    /// Ordinals of manifests, each with the revision of the latest change of its object.
+    pub ordinals: BTreeMap<u32, u64>,
 }
 
 #[derive(Default)]
-pub struct State {
+pub struct WorkState {
     pub works: HashMap<Arc<str>, WorkEntry>,
     pub applied: HashMap<Arc<str>, Arc<AppliedItem>>,
     pub tracking: Tracking,
 }
 
-/// What a changed work means.
+/// Whether a changed work needs a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WorkChange {
-    /// Nothing, or only its status.
+pub enum PassNeed {
+    /// No change, or only in its status.
     Nothing,
-    /// There is something to do.
+    /// A pass is needed.
     Something,
 }
 
-impl State {
-    /// Takes in a work from the hub. Older versions than the known one do not count.
-    pub fn put_work(&mut self, work: HubWork) -> WorkChange {
+impl WorkState {
+    /// Stores a work from the hub. Ignores versions older than the stored one.
+    pub fn put_work(&mut self, work: HubWork) -> PassNeed {
         let name: Arc<str> = work.name.as_str().into();
         let Some(entry) = self.works.get_mut(&name) else {
-            let to_do = ToDo { everything: true, places: BTreeMap::new() };
+            let pending = PendingChanges { everything: true, ordinals: BTreeMap::new() };
             let entry = WorkEntry {
                 work: Arc::new(work),
-                memory: WorkMemory::default(),
-                to_do,
+                last_pass: LastPass::default(),
+                pending,
                 failures: 0,
-                looked: None,
+                last_pass_end: None,
             };
             self.works.insert(name, entry);
-            return WorkChange::Something;
+            return PassNeed::Something;
         };
         if work.uid == entry.work.uid && work.revision() <= entry.work.revision() {
-            return WorkChange::Nothing;
+            return PassNeed::Nothing;
         }
         let same = entry.work.asks_the_same(&work);
         entry.work = Arc::new(work);
         if same {
-            return WorkChange::Nothing;
+            return PassNeed::Nothing;
         }
         entry.failures = 0;
-        entry.to_do.everything = true;
-        WorkChange::Something
+        entry.pending.everything = true;
+        PassNeed::Something
     }
 
-    /// Takes in the answer to our own write: what it changed is no news.
+    /// Stores the response to the agent's own write, which needs no pass unless the spec changed.
     pub fn put_written(&mut self, work: HubWork) -> Arc<HubWork> {
         let work = Arc::new(work);
         if let Some(entry) = self.works.get_mut(work.name.as_str())
             && (entry.work.uid != work.uid || entry.work.revision() <= work.revision())
         {
             if entry.work.spec != work.spec || entry.work.deleting != work.deleting {
-                entry.to_do.everything = true;
+                entry.pending.everything = true;
                 entry.failures = 0;
             }
             entry.work = work.clone();
@@ -122,14 +122,14 @@ impl State {
         work
     }
 
-    /// Notes who has to look at what. Gives the works and applied works to put into the queue.
-    pub fn note(&mut self, told: Vec<Told>) -> Vec<super::tracking::Key> {
+    /// Marks the changed manifests as pending. Returns the works and applied works to queue.
+    pub fn record_changes(&mut self, changes: Vec<ObjectChange>) -> Vec<super::tracking::QueueKey> {
         let mut keys = Vec::new();
-        for (key, ordinal, revision) in told {
-            if let super::tracking::Key::Work(name) = &key {
+        for (key, ordinal, revision) in changes {
+            if let super::tracking::QueueKey::Work(name) = &key {
                 let Some(entry) = self.works.get_mut(name) else { continue };
-                let place = entry.to_do.places.entry(ordinal).or_default();
-                *place = (*place).max(revision);
+                let latest = entry.pending.ordinals.entry(ordinal).or_default();
+                *latest = (*latest).max(revision);
             }
             if keys.last() != Some(&key) {
                 keys.push(key);

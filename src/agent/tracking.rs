@@ -1,21 +1,21 @@
-//! Which objects of the cluster belong to which works, and what was last known of each.
+//! Which objects of the cluster belong to which works, and their last observed versions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::core::manifest::Mapping;
-use super::items::{Facts, Metadata};
+use super::items::{Metadata, ObjectVersion};
+use gitwork_agent_core::manifest::ResourceMapping;
 
-/// What is worked on.
+/// A key of the pass queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Key {
+pub enum QueueKey {
     /// A ManifestWork, by name.
     Work(Arc<str>),
     /// An AppliedManifestWork, by name.
     Applied(Arc<str>),
 }
 
-/// A kind that objects are tracked of: a place in a list.
+/// A tracked kind: its index in the list of kinds.
 pub type KindId = usize;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,29 +25,37 @@ pub struct ObjectKey {
     pub name: Box<str>,
 }
 
-/// One place of one work that wants to know of an object.
+/// One manifest of a work that observes an object.
 #[derive(Debug, Clone)]
-struct Holder {
-    key: Key,
+struct Subscriber {
+    key: QueueKey,
     ordinal: u32,
-    /// Each change counts, not only those of what we applied.
+    /// Whether status changes count too.
     wants_all: bool,
-    /// Digest of what was applied when the content was last known to be as wanted; 0: never.
+    /// Digest of the manifest when the live content last matched it; 0: never.
     applied_digest: u64,
 }
 
 #[derive(Debug, Default)]
 struct Tracked {
-    /// `None`: not there.
-    facts: Option<Facts>,
-    /// The revision up to which events are old news.
+    /// `None`: the object does not exist.
+    version: Option<ObjectVersion>,
+    /// Events up to this revision are ignored.
     revision: u64,
-    holders: Vec<Holder>,
+    subscribers: Vec<Subscriber>,
 }
 
 struct Kind {
-    mapping: Mapping,
+    mapping: ResourceMapping,
     objects: BTreeMap<(Box<str>, Box<str>), Tracked>,
+}
+
+/// The ordinal under which objects are tracked that are no longer in the work.
+pub const REMOVED_OBJECTS: u32 = u32::MAX;
+
+/// A manifest's ordinal as the tracking stores it.
+pub fn tracking_ordinal(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(REMOVED_OBJECTS)
 }
 
 /// All tracked objects.
@@ -57,22 +65,22 @@ pub struct Tracking {
     ids: HashMap<(String, String), KindId>,
 }
 
-/// What is known of an object before it is looked at.
+/// The last observed version of an object.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known {
-    /// Seen, and not gone since.
-    pub facts: Option<Facts>,
-    /// Seen and found missing, or seen to go.
+pub struct LastObserved {
+    /// `None`: not observed, or gone.
+    pub version: Option<ObjectVersion>,
+    /// The object is known not to exist.
     pub is_absent: bool,
     pub applied_digest: u64,
 }
 
-/// Somebody to be told of a change: a place in a work, and the change's revision.
-pub type Told = (Key, u32, u64);
+/// A change that a tracked manifest has to observe: its work, its ordinal, and the revision.
+pub type ObjectChange = (QueueKey, u32, u64);
 
 impl Tracking {
     /// The id of a kind. Group and resource make it; of two versions the first is watched.
-    pub fn kind(&mut self, mapping: &Mapping) -> KindId {
+    pub fn kind(&mut self, mapping: &ResourceMapping) -> KindId {
         let name = (mapping.group.clone(), mapping.resource.clone());
         if let Some(id) = self.ids.get(&name) {
             return *id;
@@ -84,7 +92,7 @@ impl Tracking {
     }
 
     /// Kinds with and without tracked objects.
-    pub fn kinds(&self) -> impl Iterator<Item = (KindId, &Mapping, bool)> {
+    pub fn kinds(&self) -> impl Iterator<Item = (KindId, &ResourceMapping, bool)> {
         self.kinds
             .iter()
             .enumerate()
@@ -100,97 +108,112 @@ impl Tracking {
         kind.objects.get(&(key.namespace.clone(), key.name.clone()))
     }
 
-    pub fn known(&self, key: &ObjectKey, holder: &Key, ordinal: u32) -> Known {
-        let Some(tracked) = self.get(key) else { return Known::default() };
+    pub fn last_observed(&self, key: &ObjectKey, holder: &QueueKey, ordinal: u32) -> LastObserved {
+        let Some(tracked) = self.get(key) else { return LastObserved::default() };
         let digest = tracked
-            .holders
+            .subscribers
             .iter()
             .find(|one| one.key == *holder && one.ordinal == ordinal)
             .map_or(0, |one| one.applied_digest);
-        Known { facts: tracked.facts, is_absent: tracked.facts.is_none(), applied_digest: digest }
+        LastObserved {
+            version: tracked.version,
+            is_absent: tracked.version.is_none(),
+            applied_digest: digest,
+        }
     }
 
-    /// Notes what is known of an object after it was looked at or written, and who wants to know more.
-    pub fn hold(
+    /// Records an object's version after a read or a write, and subscribes the manifest to changes.
+    pub fn subscribe(
         &mut self,
         key: &ObjectKey,
-        holder: &Key,
+        holder: &QueueKey,
         ordinal: u32,
         wants_all: bool,
-        facts: Option<Facts>,
+        version: Option<ObjectVersion>,
         applied_digest: u64,
     ) {
         let Some(kind) = self.kinds.get_mut(key.kind) else { return };
         let tracked = kind.objects.entry((key.namespace.clone(), key.name.clone())).or_default();
-        match facts {
-            Some(facts) if facts.revision >= tracked.revision => {
-                tracked.revision = facts.revision;
-                tracked.facts = Some(facts);
+        match version {
+            Some(version) if version.revision >= tracked.revision => {
+                tracked.revision = version.revision;
+                tracked.version = Some(version);
             }
             Some(_) => {}
-            None => tracked.facts = None,
+            None => tracked.version = None,
         }
-        let new = Holder { key: holder.clone(), ordinal, wants_all, applied_digest };
-        match tracked.holders.iter_mut().find(|one| one.key == *holder && one.ordinal == ordinal) {
+        let new = Subscriber { key: holder.clone(), ordinal, wants_all, applied_digest };
+        match tracked
+            .subscribers
+            .iter_mut()
+            .find(|one| one.key == *holder && one.ordinal == ordinal)
+        {
             Some(old) => *old = new,
-            None => tracked.holders.push(new),
+            None => tracked.subscribers.push(new),
         }
     }
 
-    /// Who else holds an object that one work has just written: of two works that want different things, each has to
-    /// look again.
-    pub fn others(&self, key: &ObjectKey, writer: &Key) -> Vec<Told> {
+    /// The other works' manifests of an object that one work has just written: two works with
+    /// different manifests for it must both observe it.
+    pub fn other_subscribers(&self, key: &ObjectKey, writer: &QueueKey) -> Vec<ObjectChange> {
         self.get(key).map_or_else(Vec::new, |tracked| {
-            let others = tracked.holders.iter().filter(|holder| holder.key != *writer);
+            let others = tracked.subscribers.iter().filter(|holder| holder.key != *writer);
             others.map(|holder| (holder.key.clone(), holder.ordinal, u64::MAX)).collect()
         })
     }
 
-    /// One place of a work does not want to know of an object any more.
-    pub fn release(&mut self, key: &ObjectKey, holder: &Key, ordinal: u32) {
+    /// Unsubscribes a manifest from an object.
+    pub fn unsubscribe(&mut self, key: &ObjectKey, holder: &QueueKey, ordinal: u32) {
         let Some(kind) = self.kinds.get_mut(key.kind) else { return };
         let place = (key.namespace.clone(), key.name.clone());
         if let Some(tracked) = kind.objects.get_mut(&place) {
-            tracked.holders.retain(|one| one.key != *holder || one.ordinal != ordinal);
-            if tracked.holders.is_empty() {
+            tracked.subscribers.retain(|one| one.key != *holder || one.ordinal != ordinal);
+            if tracked.subscribers.is_empty() {
                 kind.objects.remove(&place);
             }
         }
     }
 
-    /// Whether an event is news: what is known is older.
-    pub fn is_news(&self, key: &ObjectKey, revision: u64) -> bool {
+    /// Whether an event is newer than the stored version.
+    pub fn is_newer(&self, key: &ObjectKey, revision: u64) -> bool {
         self.get(key).is_some_and(|tracked| tracked.revision < revision)
     }
 
-    /// Who is to be told that an object is as an event says. An event changes what is known only where nobody needs
-    /// to look: those who do will find out more.
-    pub fn present(&mut self, kind: KindId, metadata: &Metadata) -> Vec<Told> {
+    /// Records that an object exists as an event has it. Returns the manifests that must observe
+    /// it. Only an event without such a manifest updates the stored version: a pass reads more.
+    pub fn observe_present(&mut self, kind: KindId, metadata: &Metadata) -> Vec<ObjectChange> {
         let place = (metadata.namespace.as_str().into(), metadata.name.as_str().into());
         let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&place))
         else {
             return Vec::new();
         };
-        let facts = Facts::of(metadata);
-        if facts.revision <= tracked.revision {
+        let version = ObjectVersion::of(metadata);
+        if version.revision <= tracked.revision {
             return Vec::new();
         }
-        let only_status = tracked.facts.is_some_and(|old| old.same_but_status(&facts));
-        let told: Vec<Told> = tracked
-            .holders
+        let only_status = tracked.version.is_some_and(|old| old.differs_only_in_status(&version));
+        let changes: Vec<ObjectChange> = tracked
+            .subscribers
             .iter()
             .filter(|holder| !only_status || holder.wants_all)
-            .map(|holder| (holder.key.clone(), holder.ordinal, facts.revision))
+            .map(|holder| (holder.key.clone(), holder.ordinal, version.revision))
             .collect();
-        if told.is_empty() {
-            tracked.revision = facts.revision;
-            tracked.facts = Some(facts);
+        if changes.is_empty() {
+            tracked.revision = version.revision;
+            tracked.version = Some(version);
         }
-        told
+        changes
     }
 
-    /// Who is to be told that an object is gone, as of a revision.
-    pub fn gone(&mut self, kind: KindId, namespace: &str, name: &str, revision: u64) -> Vec<Told> {
+    /// Records that an object is gone, as of a revision. Returns the manifests that must observe
+    /// it.
+    pub fn observe_gone(
+        &mut self,
+        kind: KindId,
+        namespace: &str,
+        name: &str,
+        revision: u64,
+    ) -> Vec<ObjectChange> {
         let place = (namespace.into(), name.into());
         let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&place))
         else {
@@ -199,31 +222,31 @@ impl Tracking {
         if revision <= tracked.revision {
             return Vec::new();
         }
-        tracked.facts = None;
+        tracked.version = None;
         tracked
-            .holders
+            .subscribers
             .iter()
             .map(|holder| (holder.key.clone(), holder.ordinal, revision))
             .collect()
     }
 
-    /// Ends a list: what it did not name is gone.
+    /// Ends a list: objects that were not in it are gone.
     pub fn list_ended(
         &mut self,
         kind: KindId,
         seen: &BTreeSet<(Box<str>, Box<str>)>,
         revision: u64,
-    ) -> Vec<Told> {
+    ) -> Vec<ObjectChange> {
         let Some(all) = self.kinds.get(kind) else { return Vec::new() };
         let missing: Vec<(Box<str>, Box<str>)> = all
             .objects
             .iter()
-            .filter(|(place, tracked)| tracked.facts.is_some() && !seen.contains(*place))
+            .filter(|(place, tracked)| tracked.version.is_some() && !seen.contains(*place))
             .map(|(place, _)| place.clone())
             .collect();
         missing
             .iter()
-            .flat_map(|(namespace, name)| self.gone(kind, namespace, name, revision))
+            .flat_map(|(namespace, name)| self.observe_gone(kind, namespace, name, revision))
             .collect()
     }
 
@@ -233,12 +256,12 @@ impl Tracking {
             .is_some_and(|kind| kind.objects.contains_key(&(namespace.into(), name.into())))
     }
 
-    /// Everybody who holds an object of a kind: it cannot be watched, so all have to look.
-    pub fn all_of(&self, kind: KindId) -> Vec<Told> {
+    /// All manifests with an object of a kind that cannot be watched: each must read its object.
+    pub fn all_subscribers(&self, kind: KindId) -> Vec<ObjectChange> {
         let Some(kind) = self.kinds.get(kind) else { return Vec::new() };
         kind.objects
             .values()
-            .flat_map(|tracked| &tracked.holders)
+            .flat_map(|tracked| &tracked.subscribers)
             .map(|holder| (holder.key.clone(), holder.ordinal, u64::MAX))
             .collect()
     }
@@ -248,8 +271,8 @@ impl Tracking {
 mod tests {
     use super::*;
 
-    fn mapping(version: &str) -> Mapping {
-        Mapping {
+    fn mapping(version: &str) -> ResourceMapping {
+        ResourceMapping {
             group: "apps".into(),
             version: version.into(),
             resource: "deployments".into(),
@@ -267,48 +290,55 @@ mod tests {
         }
     }
 
-    fn setup(wants_all: bool) -> (Tracking, KindId, ObjectKey, Key) {
+    fn setup(wants_all: bool) -> (Tracking, KindId, ObjectKey, QueueKey) {
         let mut tracking = Tracking::default();
         let kind = tracking.kind(&mapping("v1"));
         assert_eq!(tracking.kind(&mapping("v1beta1")), kind);
         let key = ObjectKey { kind, namespace: "ns".into(), name: "web".into() };
-        let holder = Key::Work("a".into());
-        tracking.hold(&key, &holder, 3, wants_all, Some(Facts::of(&metadata("10", 1))), 7);
+        let holder = QueueKey::Work("a".into());
+        tracking.subscribe(
+            &key,
+            &holder,
+            3,
+            wants_all,
+            Some(ObjectVersion::of(&metadata("10", 1))),
+            7,
+        );
         (tracking, kind, key, holder)
     }
 
     #[test]
-    fn only_news_that_counts_is_told() {
+    fn only_relevant_changes_are_reported() {
         let (mut tracking, kind, key, holder) = setup(false);
-        assert!(tracking.present(kind, &metadata("10", 1)).is_empty(), "our own write");
-        assert!(tracking.present(kind, &metadata("11", 1)).is_empty(), "only the status");
-        assert!(!tracking.is_news(&key, 11));
-        assert_eq!(tracking.present(kind, &metadata("12", 2)), [(holder.clone(), 3, 12)]);
-        assert!(tracking.is_news(&key, 12), "until somebody has looked");
-        assert_eq!(tracking.gone(kind, "ns", "web", 13), [(holder.clone(), 3, 13)]);
-        assert!(tracking.known(&key, &holder, 3).is_absent);
+        assert!(tracking.observe_present(kind, &metadata("10", 1)).is_empty(), "our own write");
+        assert!(tracking.observe_present(kind, &metadata("11", 1)).is_empty(), "only the status");
+        assert!(!tracking.is_newer(&key, 11));
+        assert_eq!(tracking.observe_present(kind, &metadata("12", 2)), [(holder.clone(), 3, 12)]);
+        assert!(tracking.is_newer(&key, 12), "until a pass has read it");
+        assert_eq!(tracking.observe_gone(kind, "ns", "web", 13), [(holder.clone(), 3, 13)]);
+        assert!(tracking.last_observed(&key, &holder, 3).is_absent);
         assert!(
             tracking
-                .present(kind, &Metadata { name: "other".into(), ..metadata("14", 1) })
+                .observe_present(kind, &Metadata { name: "other".into(), ..metadata("14", 1) })
                 .is_empty()
         );
         let (mut tracking, kind, _, holder) = setup(true);
         assert_eq!(
-            tracking.present(kind, &metadata("11", 1)),
+            tracking.observe_present(kind, &metadata("11", 1)),
             [(holder, 3, 11)],
             "feedback wants the status"
         );
     }
 
     #[test]
-    fn kinds_without_generation_are_always_looked_at() {
+    fn kinds_without_generation_report_every_change() {
         let (mut tracking, kind, key, holder) = setup(false);
-        tracking.hold(&key, &holder, 3, false, Some(Facts::of(&metadata("20", 0))), 7);
-        assert_eq!(tracking.present(kind, &metadata("21", 0)).len(), 1);
+        tracking.subscribe(&key, &holder, 3, false, Some(ObjectVersion::of(&metadata("20", 0))), 7);
+        assert_eq!(tracking.observe_present(kind, &metadata("21", 0)).len(), 1);
     }
 
     #[test]
-    fn a_list_tells_of_what_is_gone() {
+    fn list_end_reports_missing_objects() {
         let (mut tracking, kind, key, holder) = setup(false);
         assert!(
             tracking.list_ended(kind, &BTreeSet::new(), 9).is_empty(),
@@ -317,7 +347,7 @@ mod tests {
         let seen = BTreeSet::from([("ns".into(), "web".into())]);
         assert!(tracking.list_ended(kind, &seen, 11).is_empty());
         assert_eq!(tracking.list_ended(kind, &BTreeSet::new(), 11), [(holder.clone(), 3, 11)]);
-        tracking.release(&key, &holder, 3);
+        tracking.unsubscribe(&key, &holder, 3);
         assert_eq!(tracking.count(), 0);
         assert!(tracking.kinds().all(|(_, _, used)| !used));
     }

@@ -1,4 +1,4 @@
-//! Following one collection: a list in pages, then a watch from there, for ever.
+//! List and watch of one collection: a list in pages, then a watch from its version on.
 
 use std::time::Duration;
 
@@ -9,23 +9,24 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
-use super::server::{ApiError, Server};
+use super::server::{ApiError, ApiServer};
 
 /// Objects of one page: little to hold at a time, and still 200 pages for 50,000.
 const PAGE: u32 = 250;
-/// How long the API server is asked to keep a watch open, at least; up to half more, so that not all end at once.
+/// How long the API server is asked to keep a watch open, at least; up to half more, so that not
+/// all end at once.
 const WATCH: Duration = Duration::from_secs(600);
-/// Beyond that a watch is taken for dead.
+/// A watch that is open for this much longer counts as dead.
 const GRACE: Duration = Duration::from_secs(20);
-/// A list again after this long: it ought to tell nothing new.
+/// Interval between full lists. They should report nothing new.
 const RELIST: Duration = Duration::from_secs(6 * 3600);
 /// A watch that ends sooner was cut.
 const SHORT: Duration = Duration::from_secs(1);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
-/// How long an API server may be back before it is noticed.
+/// Longest wait before an API server is tried again.
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
 
-/// Who is told of a collection.
+/// Receives the objects of a watched collection.
 pub trait Follower: Send {
     type Item: DeserializeOwned + Versioned + Clone + Send;
     /// A list begins: what it does not name is gone.
@@ -40,7 +41,8 @@ pub trait Follower: Send {
     fn recovered(&mut self) {}
 }
 
-/// A resourceVersion as a number. API servers promise since Kubernetes 1.35 that they compare so, and did before.
+/// A resourceVersion as a number. API servers promise since Kubernetes 1.35 that they compare so,
+/// and did before.
 pub fn revision(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or(0)
 }
@@ -63,7 +65,7 @@ struct PageMetadata {
 
 /// Follows until it is dropped.
 pub async fn follow<F: Follower>(
-    server: &Server,
+    server: &ApiServer,
     path: &str,
     metadata_only: bool,
     follower: &mut F,
@@ -87,7 +89,7 @@ pub async fn follow<F: Follower>(
         match step {
             Ok(next) => {
                 let is_watch = next.1 < begun;
-                // A watch has told of it when it was opened.
+                // A watch has reported it when it was opened.
                 if std::mem::take(&mut failures) > 0 && !is_watch {
                     follower.recovered();
                 }
@@ -118,7 +120,7 @@ pub async fn follow<F: Follower>(
 }
 
 async fn list<F: Follower>(
-    server: &Server,
+    server: &ApiServer,
     path: &str,
     metadata_only: bool,
     follower: &mut F,
@@ -141,9 +143,10 @@ async fn list<F: Follower>(
     }
 }
 
-/// Watches until the API server ends it. With an error comes the version to go on from. `failures` came before it.
+/// Watches until the API server ends it. With an error comes the version to go on from. `failures`
+/// came before it.
 async fn watch<F: Follower>(
-    server: &Server,
+    server: &ApiServer,
     path: &str,
     metadata_only: bool,
     version: &str,
@@ -158,7 +161,7 @@ async fn watch<F: Follower>(
         "{path}{separator}watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={version}",
         open_for.as_secs()
     );
-    let request = match Server::watch_request(&watch_path, metadata_only) {
+    let request = match ApiServer::watch_request(&watch_path, metadata_only) {
         Ok(request) => request,
         Err(error) => return Err((error, version)),
     };
@@ -184,7 +187,7 @@ async fn watch<F: Follower>(
         if opened.elapsed() > SHORT {
             *failures = 0;
         }
-        let told = match event {
+        let latest = match event {
             WatchEvent::Added(event) | WatchEvent::Modified(event) => {
                 follower.present(event.item);
                 event.version
@@ -196,8 +199,8 @@ async fn watch<F: Follower>(
             WatchEvent::Bookmark(bookmark) => bookmark.metadata.resource_version,
             WatchEvent::Error(status) => return Err((ApiError::Status(status), version)),
         };
-        if !told.is_empty() {
-            version = told;
+        if !latest.is_empty() {
+            version = latest;
         }
     }
 }
@@ -234,38 +237,38 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::agent::items::MetadataItem;
-    use crate::agent::metrics::Metrics;
+    use crate::items::MetadataItem;
+    use crate::metrics::AgentMetrics;
 
     /// When the API server is away, from the start on.
     const AWAY: std::ops::Range<u64> = 30..90;
 
     #[derive(Default)]
-    struct Told {
+    struct Calls {
         lists: Vec<u64>,
         failures: u32,
         recoveries: Vec<u64>,
     }
 
-    struct Notes {
+    struct Recorder {
         begun: Instant,
-        told: Arc<Mutex<Told>>,
+        calls: Arc<Mutex<Calls>>,
     }
 
-    impl Follower for Notes {
+    impl Follower for Recorder {
         type Item = MetadataItem;
         fn list_started(&mut self) {}
         fn present(&mut self, _: MetadataItem) {}
         fn gone(&mut self, _: MetadataItem) {}
         fn list_ended(&mut self, _: u64) {
-            self.told.lock().unwrap().lists.push(self.begun.elapsed().as_secs());
+            self.calls.lock().unwrap().lists.push(self.begun.elapsed().as_secs());
         }
         fn failed(&mut self, _: &ApiError) -> Duration {
-            self.told.lock().unwrap().failures += 1;
+            self.calls.lock().unwrap().failures += 1;
             Duration::ZERO
         }
         fn recovered(&mut self) {
-            self.told.lock().unwrap().recoveries.push(self.begun.elapsed().as_secs());
+            self.calls.lock().unwrap().recoveries.push(self.begun.elapsed().as_secs());
         }
     }
 
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_is_away_for_60_s_is_asked_seldom_and_found_again_soon() {
+    async fn api_server_away_for_60_s_is_tried_with_backoff_and_found_soon() {
         for round in 0..20 {
             let begun = Instant::now();
             let asked = Arc::new(AtomicU32::new(0));
@@ -299,17 +302,17 @@ mod tests {
                 answer(begun, request)
             });
             let client = Client::new(service, "default");
-            let server = Server::new(client, "cluster", None, Arc::new(Metrics::new()));
-            let told = Arc::new(Mutex::new(Told::default()));
-            let mut notes = Notes { begun, told: told.clone() };
-            let follows = follow(&server, "/api/v1/namespaces", true, &mut notes);
+            let server = ApiServer::new(client, "cluster", None, Arc::new(AgentMetrics::new()));
+            let calls = Arc::new(Mutex::new(Calls::default()));
+            let mut recorder = Recorder { begun, calls: calls.clone() };
+            let follows = follow(&server, "/api/v1/namespaces", true, &mut recorder);
             let until = begun + Duration::from_secs(AWAY.end + 14);
             assert!(timeout_at(until, follows).await.is_err(), "it follows for ever");
-            let told = told.lock().unwrap();
-            assert_eq!(told.lists, [0], "it goes on from where it was, round {round}");
-            assert!((8..=16).contains(&told.failures), "{} tries in a minute", told.failures);
-            assert_eq!(told.recoveries.len(), 1, "round {round}");
-            assert!((90..=103).contains(&told.recoveries[0]), "{:?}", told.recoveries);
+            let calls = calls.lock().unwrap();
+            assert_eq!(calls.lists, [0], "it goes on from where it was, round {round}");
+            assert!((8..=16).contains(&calls.failures), "{} tries in a minute", calls.failures);
+            assert_eq!(calls.recoveries.len(), 1, "round {round}");
+            assert!((90..=103).contains(&calls.recoveries[0]), "{:?}", calls.recoveries);
         }
     }
 }

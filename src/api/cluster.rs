@@ -1,49 +1,61 @@
-//! `cluster.open-cluster-management.io`: ManagedCluster, ManagedClusterSet, ManagedClusterSetBinding, ClusterClaim.
+//! `cluster.open-cluster-management.io`: ManagedCluster, ManagedClusterSet,
+//! ManagedClusterSetBinding, ClusterClaim.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+#[cfg(feature = "kube")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::UnknownFields;
-use super::schema::{self, kind_schema, text_enum};
+#[cfg(feature = "kube")]
+use super::kind_schema::kind_schema;
+use super::schema::{self, text_enum};
 
 /// What the hub expects of a cluster.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "cluster.open-cluster-management.io",
-    version = "v1",
-    kind = "ManagedCluster",
-    plural = "managedclusters",
-    shortname = "mcl",
-    shortname = "mcls",
-    status = "ManagedClusterStatus",
-    doc = "A cluster that the hub manages. The namespace of the same name on the hub has its ManifestWorks.",
-    schema = "manual",
-    derive = "Default",
-    derive = "PartialEq",
-    attr = "cfg_attr(all(), serde(default))",
-    printcolumn(name = "Hub Accepted", type_ = "boolean", json_path = ".spec.hubAcceptsClient"),
-    printcolumn(
-        name = "Managed Cluster URLs",
-        type_ = "string",
-        json_path = ".spec.managedClusterClientConfigs[*].url"
-    ),
-    printcolumn(
-        name = "Joined",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="ManagedClusterJoined")].status"#
-    ),
-    printcolumn(
-        name = "Available",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="ManagedClusterConditionAvailable")].status"#
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "kube",
+    derive(CustomResource),
+    kube(
+        group = "cluster.open-cluster-management.io",
+        version = "v1",
+        kind = "ManagedCluster",
+        plural = "managedclusters",
+        shortname = "mcl",
+        shortname = "mcls",
+        status = "ManagedClusterStatus",
+        doc = "A cluster that the hub manages. The namespace of the same name on the hub has its ManifestWorks.",
+        schema = "manual",
+        derive = "Default",
+        derive = "PartialEq",
+        attr = "cfg_attr(all(), serde(default))",
+        printcolumn(
+            name = "Hub Accepted",
+            type_ = "boolean",
+            json_path = ".spec.hubAcceptsClient"
+        ),
+        printcolumn(
+            name = "Managed Cluster URLs",
+            type_ = "string",
+            json_path = ".spec.managedClusterClientConfigs[*].url"
+        ),
+        printcolumn(
+            name = "Joined",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="ManagedClusterJoined")].status"#
+        ),
+        printcolumn(
+            name = "Available",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="ManagedClusterConditionAvailable")].status"#
+        ),
+        printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ManagedClusterSpec {
@@ -53,8 +65,8 @@ pub struct ManagedClusterSpec {
     /// Whether the hub lets the cluster's agents in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hub_accepts_client: Option<bool>,
-    /// Seconds between two renewals of the cluster's Lease. After five of them without one the cluster counts
-    /// as unavailable.
+    /// Seconds between two renewals of the cluster's Lease. After five of them without one the
+    /// cluster counts as unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 60))]
     pub lease_duration_seconds: Option<i32>,
@@ -66,6 +78,7 @@ pub struct ManagedClusterSpec {
     pub unknown_fields: UnknownFields,
 }
 
+#[cfg(feature = "kube")]
 kind_schema!(
     ManagedCluster,
     "A cluster that the hub manages. The namespace of the same name on the hub has its ManifestWorks.",
@@ -127,7 +140,8 @@ pub struct Taint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManagedClusterStatus {
-    /// HubAcceptedManagedCluster, ManagedClusterJoined, ManagedClusterConditionAvailable and others.
+    /// HubAcceptedManagedCluster, ManagedClusterJoined, ManagedClusterConditionAvailable and
+    /// others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]
     pub conditions: Vec<Condition>,
@@ -202,26 +216,30 @@ pub struct ClusterSetManagedNamespaceConfig {
 }
 
 /// Which clusters are in the set.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "cluster.open-cluster-management.io",
-    version = "v1beta2",
-    kind = "ManagedClusterSet",
-    plural = "managedclustersets",
-    shortname = "mclset",
-    shortname = "mclsets",
-    status = "ManagedClusterSetStatus",
-    doc = "A set of managed clusters that can be bound to namespaces.",
-    schema = "manual",
-    derive = "Default",
-    derive = "PartialEq",
-    attr = "cfg_attr(all(), serde(default))",
-    printcolumn(
-        name = "Empty",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="ClusterSetEmpty")].status"#
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "kube",
+    derive(CustomResource),
+    kube(
+        group = "cluster.open-cluster-management.io",
+        version = "v1beta2",
+        kind = "ManagedClusterSet",
+        plural = "managedclustersets",
+        shortname = "mclset",
+        shortname = "mclsets",
+        status = "ManagedClusterSetStatus",
+        doc = "A set of managed clusters that can be bound to namespaces.",
+        schema = "manual",
+        derive = "Default",
+        derive = "PartialEq",
+        attr = "cfg_attr(all(), serde(default))",
+        printcolumn(
+            name = "Empty",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="ClusterSetEmpty")].status"#
+        ),
+        printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("default" = {"clusterSelector": {"selectorType": "ExclusiveClusterSetLabel"}}))]
@@ -239,6 +257,7 @@ pub struct ManagedClusterSetSpec {
     pub unknown_fields: UnknownFields,
 }
 
+#[cfg(feature = "kube")]
 kind_schema!(
     ManagedClusterSet,
     "A set of managed clusters that can be bound to namespaces.",
@@ -249,7 +268,8 @@ kind_schema!(
 text_enum! {
     /// How a cluster set finds its clusters.
     SelectorType {
-        /// By the label `cluster.open-cluster-management.io/clusterset`: a cluster is in one such set.
+        /// By the label `cluster.open-cluster-management.io/clusterset`: a cluster is in one such
+        /// set.
         #[default]
         ExclusiveClusterSetLabel,
         /// By a label selector.
@@ -300,21 +320,25 @@ pub struct ManagedClusterSetStatus {
 }
 
 /// Which cluster set is bound.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "cluster.open-cluster-management.io",
-    version = "v1beta2",
-    kind = "ManagedClusterSetBinding",
-    plural = "managedclustersetbindings",
-    shortname = "mclsetbinding",
-    shortname = "mclsetbindings",
-    namespaced,
-    status = "ManagedClusterSetBindingStatus",
-    doc = "Lets the Placements of a namespace choose from a cluster set.",
-    schema = "manual",
-    derive = "Default",
-    derive = "PartialEq",
-    attr = "cfg_attr(all(), serde(default))"
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "kube",
+    derive(CustomResource),
+    kube(
+        group = "cluster.open-cluster-management.io",
+        version = "v1beta2",
+        kind = "ManagedClusterSetBinding",
+        plural = "managedclustersetbindings",
+        shortname = "mclsetbinding",
+        shortname = "mclsetbindings",
+        namespaced,
+        status = "ManagedClusterSetBindingStatus",
+        doc = "Lets the Placements of a namespace choose from a cluster set.",
+        schema = "manual",
+        derive = "Default",
+        derive = "PartialEq",
+        attr = "cfg_attr(all(), serde(default))"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ManagedClusterSetBindingSpec {
@@ -327,6 +351,7 @@ pub struct ManagedClusterSetBindingSpec {
     pub unknown_fields: UnknownFields,
 }
 
+#[cfg(feature = "kube")]
 kind_schema!(
     ManagedClusterSetBinding,
     "Lets the Placements of a namespace choose from a cluster set.",
@@ -348,17 +373,21 @@ pub struct ManagedClusterSetBindingStatus {
 }
 
 /// What the cluster says.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "cluster.open-cluster-management.io",
-    version = "v1alpha1",
-    kind = "ClusterClaim",
-    plural = "clusterclaims",
-    doc = "Something that a managed cluster says of itself; the hub sees it in the ManagedCluster's status.",
-    schema = "manual",
-    derive = "Default",
-    derive = "PartialEq",
-    attr = "cfg_attr(all(), serde(default))"
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "kube",
+    derive(CustomResource),
+    kube(
+        group = "cluster.open-cluster-management.io",
+        version = "v1alpha1",
+        kind = "ClusterClaim",
+        plural = "clusterclaims",
+        doc = "Something that a managed cluster says of itself; the hub sees it in the ManagedCluster's status.",
+        schema = "manual",
+        derive = "Default",
+        derive = "PartialEq",
+        attr = "cfg_attr(all(), serde(default))"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterClaimSpec {
@@ -371,6 +400,7 @@ pub struct ClusterClaimSpec {
     pub unknown_fields: UnknownFields,
 }
 
+#[cfg(feature = "kube")]
 kind_schema!(
     ClusterClaim,
     "Something that a managed cluster says of itself; the hub sees it in the ManagedCluster's status.",

@@ -4,13 +4,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     Condition, LabelSelector, LabelSelectorRequirement, Time,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+#[cfg(feature = "kube")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::UnknownFields;
 use super::cluster::TaintEffect;
-use super::schema::{self, kind_schema, text_enum};
+#[cfg(feature = "kube")]
+use super::kind_schema::kind_schema;
+use super::schema::{self, text_enum};
 
 /// Label of a PlacementDecision: the name of its Placement.
 pub const LABEL_PLACEMENT: &str = "cluster.open-cluster-management.io/placement";
@@ -22,33 +25,37 @@ pub const LABEL_DECISION_GROUP_NAME: &str =
     "cluster.open-cluster-management.io/decision-group-name";
 
 /// Which clusters to choose.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "cluster.open-cluster-management.io",
-    version = "v1beta1",
-    kind = "Placement",
-    plural = "placements",
-    namespaced,
-    status = "PlacementStatus",
-    doc = "Chooses clusters from the cluster sets that are bound to its namespace.",
-    schema = "manual",
-    derive = "Default",
-    derive = "PartialEq",
-    attr = "cfg_attr(all(), serde(default))",
-    printcolumn(
-        name = "Succeeded",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="PlacementSatisfied")].status"#
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="PlacementSatisfied")].reason"#
-    ),
-    printcolumn(
-        name = "SelectedClusters",
-        type_ = "integer",
-        json_path = ".status.numberOfSelectedClusters"
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "kube",
+    derive(CustomResource),
+    kube(
+        group = "cluster.open-cluster-management.io",
+        version = "v1beta1",
+        kind = "Placement",
+        plural = "placements",
+        namespaced,
+        status = "PlacementStatus",
+        doc = "Chooses clusters from the cluster sets that are bound to its namespace.",
+        schema = "manual",
+        derive = "Default",
+        derive = "PartialEq",
+        attr = "cfg_attr(all(), serde(default))",
+        printcolumn(
+            name = "Succeeded",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="PlacementSatisfied")].status"#
+        ),
+        printcolumn(
+            name = "Reason",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="PlacementSatisfied")].reason"#
+        ),
+        printcolumn(
+            name = "SelectedClusters",
+            type_ = "integer",
+            json_path = ".status.numberOfSelectedClusters"
+        )
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -87,6 +94,7 @@ pub struct PlacementSpec {
     pub unknown_fields: UnknownFields,
 }
 
+#[cfg(feature = "kube")]
 kind_schema!(
     Placement,
     "Chooses clusters from the cluster sets that are bound to its namespace.",
@@ -211,7 +219,8 @@ pub struct ScoreCoordinate {
     /// Which of the other fields counts.
     #[serde(rename = "type", default)]
     pub type_: ScoreCoordinateType,
-    /// Name of OCM's prioritizer: Balance, Steady, ResourceAllocatableCPU, ResourceAllocatableMemory.
+    /// Name of OCM's prioritizer: Balance, Steady, ResourceAllocatableCPU,
+    /// ResourceAllocatableMemory.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub built_in: String,
     /// The score of an add-on.
@@ -429,23 +438,28 @@ pub struct DecisionGroupStatus {
 }
 
 /// A PlacementDecision says nothing but its status.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "cluster.open-cluster-management.io",
-    version = "v1beta1",
-    kind = "PlacementDecision",
-    plural = "placementdecisions",
-    namespaced,
-    no_spec,
-    status = "PlacementDecisionStatus",
-    doc = "At most 100 of the clusters that a Placement chose; the Placement's name is in a label.",
-    schema = "manual",
-    derive = "Default",
-    derive = "PartialEq",
-    attr = "cfg_attr(all(), serde(default))"
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "kube",
+    derive(CustomResource),
+    kube(
+        group = "cluster.open-cluster-management.io",
+        version = "v1beta1",
+        kind = "PlacementDecision",
+        plural = "placementdecisions",
+        namespaced,
+        no_spec,
+        status = "PlacementDecisionStatus",
+        doc = "At most 100 of the clusters that a Placement chose; the Placement's name is in a label.",
+        schema = "manual",
+        derive = "Default",
+        derive = "PartialEq",
+        attr = "cfg_attr(all(), serde(default))"
+    )
 )]
 pub struct PlacementDecisionSpec {}
 
+#[cfg(feature = "kube")]
 kind_schema!(
     PlacementDecision,
     "At most 100 of the clusters that a Placement chose; the Placement's name is in a label.",

@@ -2,51 +2,58 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+#[cfg(feature = "kube")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::UnknownFields;
-use super::schema::{self, kind_schema, text_enum};
+#[cfg(feature = "kube")]
+use super::kind_schema::kind_schema;
+use super::schema::{self, text_enum};
 use super::work::ManifestWorkSpec;
 
 /// As OCM's CRD has it.
 const NUMBER_OR_PERCENTAGE: &str = "^((100|[0-9]{1,2})%|[0-9]+)$";
 
 /// Which ManifestWork goes to which clusters.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "work.open-cluster-management.io",
-    version = "v1alpha1",
-    kind = "ManifestWorkReplicaSet",
-    plural = "manifestworkreplicasets",
-    shortname = "mwrs",
-    namespaced,
-    status = "ManifestWorkReplicaSetStatus",
-    doc = "The same ManifestWork for every cluster that some Placements choose.",
-    schema = "manual",
-    derive = "Default",
-    derive = "PartialEq",
-    attr = "cfg_attr(all(), serde(default))",
-    printcolumn(
-        name = "Placement",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="PlacementVerified")].reason"#
-    ),
-    printcolumn(
-        name = "Found",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="PlacementVerified")].status"#
-    ),
-    printcolumn(
-        name = "ManifestWorks",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="ManifestworkApplied")].reason"#
-    ),
-    printcolumn(
-        name = "Applied",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="ManifestworkApplied")].status"#
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(
+    feature = "kube",
+    derive(CustomResource),
+    kube(
+        group = "work.open-cluster-management.io",
+        version = "v1alpha1",
+        kind = "ManifestWorkReplicaSet",
+        plural = "manifestworkreplicasets",
+        shortname = "mwrs",
+        namespaced,
+        status = "ManifestWorkReplicaSetStatus",
+        doc = "The same ManifestWork for every cluster that some Placements choose.",
+        schema = "manual",
+        derive = "Default",
+        derive = "PartialEq",
+        attr = "cfg_attr(all(), serde(default))",
+        printcolumn(
+            name = "Placement",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="PlacementVerified")].reason"#
+        ),
+        printcolumn(
+            name = "Found",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="PlacementVerified")].status"#
+        ),
+        printcolumn(
+            name = "ManifestWorks",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="ManifestworkApplied")].reason"#
+        ),
+        printcolumn(
+            name = "Applied",
+            type_ = "string",
+            json_path = r#".status.conditions[?(@.type=="ManifestworkApplied")].status"#
+        )
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -66,6 +73,7 @@ pub struct ManifestWorkReplicaSetSpec {
     pub unknown_fields: UnknownFields,
 }
 
+#[cfg(feature = "kube")]
 kind_schema!(
     ManifestWorkReplicaSet,
     "The same ManifestWork for every cluster that some Placements choose.",
@@ -143,11 +151,13 @@ pub struct RolloutConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "0"))]
     pub min_success_time: Option<String>,
-    /// How long a cluster may take before it counts as failed: a number and h, m or s; None for no end.
+    /// How long a cluster may take before it counts as failed: a number and h, m or s; None for no
+    /// end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "None", "pattern" = "^(([0-9])+[h|m|s])|None$"))]
     pub progress_deadline: Option<String>,
-    /// How many clusters may fail before the rollout stops: a number, or a percentage of the chosen clusters.
+    /// How many clusters may fail before the rollout stops: a number, or a percentage of the chosen
+    /// clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         schema_with = "schema::int_or_string",

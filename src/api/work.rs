@@ -3,31 +3,42 @@
 use std::sync::LazyLock;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{CustomResource, CustomResourceExt};
+#[cfg(feature = "kube")]
+use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::UnknownFields;
+#[cfg(feature = "kube")]
+pub use super::applied::AppliedManifestWork;
 pub use super::applied::{
-    AppliedManifestResourceMeta, AppliedManifestWork, AppliedManifestWorkSpec,
-    AppliedManifestWorkStatus,
+    AppliedManifestResourceMeta, AppliedManifestWorkSpec, AppliedManifestWorkStatus,
 };
-use super::schema::{self, kind_schema, text_enum};
-use super::{UnknownFields, crds};
+#[cfg(feature = "kube")]
+use super::kind_schema::kind_schema;
+use super::schema::{self, text_enum};
 
 /// The API group of both kinds and of ManifestWorkReplicaSet.
 pub const GROUP: &str = "work.open-cluster-management.io";
 
+/// The generated CRD. A test compares it with the Rust types.
+const CRD: &str =
+    include_str!("../../deploy/crds/manifestworks.work.open-cluster-management.io.yaml");
+
 /// The JSON schema of `ManifestWork.spec`, as the API server checks it.
 pub fn manifest_work_spec_schema() -> Value {
-    static SPEC: LazyLock<Value> =
-        LazyLock::new(|| crds::property(&ManifestWork::crd(), "spec").unwrap_or_default());
+    static SPEC: LazyLock<Value> = LazyLock::new(|| {
+        let crd: Value = serde_yaml::from_str(CRD).unwrap_or_default();
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+        crd.pointer(spec).cloned().unwrap_or_default()
+    });
     SPEC.clone()
 }
 
 /// What is to be on the managed cluster, and how.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "kube", derive(CustomResource), kube(
     group = "work.open-cluster-management.io",
     version = "v1",
     kind = "ManifestWork",
@@ -39,11 +50,11 @@ pub fn manifest_work_spec_schema() -> Value {
     derive = "Default",
     derive = "PartialEq",
     // An object without spec is legal; behind cfg_attr because kube takes no serde attribute.
-    attr = "cfg_attr(all(), serde(default))"
-)]
+    attr = "cfg_attr(all(), serde(default))"))]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestWorkSpec {
-    /// What becomes of the objects when the ManifestWork is deleted. Without it they are deleted first.
+    /// What becomes of the objects when the ManifestWork is deleted. Without it they are deleted
+    /// first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete_option: Option<DeleteOption>,
     /// As whom the agent applies the objects. Without it, as itself.
@@ -60,6 +71,7 @@ pub struct ManifestWorkSpec {
     pub unknown_fields: UnknownFields,
 }
 
+#[cfg(feature = "kube")]
 kind_schema!(
     ManifestWork,
     "Objects for one managed cluster: that of the namespace it is in.",
@@ -132,11 +144,15 @@ pub struct OrphaningRule {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// Resource in the plural: deployments.
+    #[serde(default)]
+    #[schemars(!default)]
     pub resource: String,
     /// Namespace; empty for an object of the cluster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Name of the object.
+    #[serde(default)]
+    #[schemars(!default)]
     pub name: String,
     #[serde(flatten)]
     #[schemars(skip)]
@@ -169,7 +185,8 @@ text_enum! {
 #[serde(rename_all = "camelCase")]
 pub struct ManifestWorkExecutorSubject {
     /// The kind of the subject.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default = "ExecutorSubjectType::unset")]
+    #[schemars(!default)]
     pub type_: ExecutorSubjectType,
     /// The account, for the type ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -185,9 +202,13 @@ pub struct ManifestWorkExecutorSubject {
 pub struct ManifestWorkSubjectServiceAccount {
     /// Its namespace.
     #[schemars(extend("pattern" = schema::SUBDOMAIN, "minLength" = 1, "maxLength" = 253))]
+    #[serde(default)]
+    #[schemars(!default)]
     pub namespace: String,
     /// Its name.
     #[schemars(extend("pattern" = schema::SUBDOMAIN, "minLength" = 1, "maxLength" = 253))]
+    #[serde(default)]
+    #[schemars(!default)]
     pub name: String,
     #[serde(flatten)]
     #[schemars(skip)]
@@ -210,6 +231,8 @@ text_enum! {
 #[serde(rename_all = "camelCase")]
 pub struct ManifestConfigOption {
     /// Which objects this is about.
+    #[serde(default)]
+    #[schemars(!default)]
     pub resource_identifier: ResourceIdentifier,
     /// What is read from the objects into the status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -238,11 +261,15 @@ pub struct ResourceIdentifier {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// Resource in the plural: deployments.
+    #[serde(default)]
+    #[schemars(!default)]
     pub resource: String,
     /// Namespace; empty for an object of the cluster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Name of the object.
+    #[serde(default)]
+    #[schemars(!default)]
     pub name: String,
     #[serde(flatten)]
     #[schemars(skip)]
@@ -265,7 +292,8 @@ text_enum! {
 #[serde(rename_all = "camelCase")]
 pub struct FeedbackRule {
     /// Where the values come from.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default = "FeedbackType::unset")]
+    #[schemars(!default)]
     pub type_: FeedbackType,
     /// The paths, for the type JSONPaths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -281,11 +309,15 @@ pub struct FeedbackRule {
 #[serde(rename_all = "camelCase")]
 pub struct JsonPath {
     /// The value's name in the status.
+    #[serde(default)]
+    #[schemars(!default)]
     pub name: String,
     /// The version of the object's API that the path is for; empty for any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// A JSONPath as kubectl has them, with a leading dot and no braces.
+    #[serde(default)]
+    #[schemars(!default)]
     pub path: String,
     #[serde(flatten)]
     #[schemars(skip)]
@@ -396,9 +428,12 @@ text_enum! {
 }]))]
 pub struct ConditionRule {
     /// The condition's type.
+    #[serde(default)]
+    #[schemars(!default)]
     pub condition: String,
     /// What decides the condition.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default = "ConditionRuleType::unset")]
+    #[schemars(!default)]
     pub type_: ConditionRuleType,
     /// Expressions over `object`, all of which must be true, for the type CEL.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -447,12 +482,16 @@ pub struct ManifestResourceStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ManifestCondition {
     /// Which object.
+    #[serde(default)]
+    #[schemars(!default)]
     pub resource_meta: ManifestResourceMeta,
     /// Values read by feedback rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_feedback: Option<StatusFeedbackResult>,
     /// Applied, Available, StatusFeedbackSynced and those of condition rules.
     #[schemars(schema_with = "schema::conditions_by_type")]
+    #[serde(default)]
+    #[schemars(!default)]
     pub conditions: Vec<Condition>,
     #[serde(flatten)]
     #[schemars(skip)]
@@ -464,6 +503,8 @@ pub struct ManifestCondition {
 #[serde(rename_all = "camelCase")]
 pub struct ManifestResourceMeta {
     /// Index in `spec.workload.manifests`.
+    #[serde(default)]
+    #[schemars(!default)]
     pub ordinal: i32,
     /// API group; empty for the core group.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,65 +1,70 @@
-//! The daemon's file, for `run` and for the commands that tell what the daemon would do.
+//! The daemon's file, for `run` and for the commands that predict what the daemon does.
 
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 
+use super::error::CommandError;
+use super::output;
 use super::source_args::{Credentials, SourceArgs};
-use super::{Failure, output};
-use crate::core::config::{DaemonFile, DaemonSource, FileKind};
-use crate::core::configfile;
-use crate::core::diagnostic::{Diagnostic, Scope};
-use crate::core::name::RepoPath;
-use crate::core::plan::Policy;
-use crate::core::signature::policy::SignerKeys;
-use crate::core::window::ChangeWindows;
-use crate::daemon::guards::GuardOptions;
-use crate::source::SourceConfig;
-use crate::verification::Verification;
+use gitwork_core::config::file;
+use gitwork_core::config::signers::SignerKeys;
+use gitwork_core::config::window::ChangeWindows;
+use gitwork_core::config::{DaemonFile, DaemonSource, FileKind};
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
+use gitwork_core::model::name::RepoPath;
+use gitwork_core::plan::PlanPolicy;
+use gitwork_core::sync::guards::GuardOptions;
+use gitwork_source::SourceConfig;
+use gitwork_source::verification::Verification;
 
-/// Where a source is read from, and what its folders may do.
+/// The source configuration of an entry: repository, path and the operator's policy.
 pub fn source_config(
     path: &Path,
     index: usize,
     source: &DaemonSource,
     cache: Option<&str>,
-) -> Result<SourceConfig, Failure> {
+) -> Result<SourceConfig, CommandError> {
     let mut config = source_args(source, cache)
         .config()
-        .map_err(|why| in_file(path, &format!("sources[{index}]"), &why.message))?;
+        .map_err(|error| in_file(path, &format!("sources[{index}]"), &error.message()))?;
     config.tenancy = source.policy.clone().into();
     Ok(config)
 }
 
-/// What keeps changes of a source back.
-pub fn guards(path: &Path, index: usize, source: &DaemonSource) -> Result<GuardOptions, Failure> {
+/// The guards of an entry: policy, rewinds and change windows.
+pub fn guards(
+    path: &Path,
+    index: usize,
+    source: &DaemonSource,
+) -> Result<GuardOptions, CommandError> {
     check_windows(path, index, &source.windows)?;
-    let policy = Policy {
+    let policy = PlanPolicy {
         allow_delete_all: source.allow_delete_all,
         budgets: source.budgets.clone(),
         adoption: source.adopt,
-        ..Policy::default()
+        ..PlanPolicy::default()
     };
     Ok(GuardOptions { policy, rewind: source.rewind, windows: source.windows.clone() })
 }
 
-/// Who has to have signed the commits of a source, by these keys.
+/// The verification of an entry's signatures, with these keys.
 pub fn verification(
     path: &Path,
     index: usize,
     source: &DaemonSource,
     keys: SignerKeys,
-) -> Result<Verification, Failure> {
+) -> Result<Verification, CommandError> {
     Verification::new(&source.signers, keys).map_err(|problems| {
         let first = problems.into_iter().next();
         let (pointer, why) = first.map(|found| (found.pointer, found.message)).unwrap_or_default();
-        let field = configfile::dotted(&format!("/signers{pointer}"));
+        let field = file::dotted(&format!("/signers{pointer}"));
         in_file(path, &format!("sources[{index}].{field}"), &why)
     })
 }
 
-/// Says what is wrong with the windows of a source of the file.
-fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(), Failure> {
+/// Checks the change windows of an entry.
+fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(), CommandError> {
     let field = format!("sources[{index}].windows");
     if let Some(problem) = windows.problems().first() {
         let at = problem.pointer.replace('/', ".");
@@ -69,32 +74,33 @@ fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(
         Some(zone) if TimeZone::get(zone).is_err() => Err(in_file(
             path,
             &format!("{field}.timeZone"),
-            &format!("{zone:?} is no time zone that this system knows, as in Europe/Berlin"),
+            &format!("{zone:?} is not a time zone of this system, as in Europe/Berlin"),
         )),
         _ => Ok(()),
     }
 }
 
-pub fn in_file(path: &Path, field: &str, message: &str) -> Failure {
-    Failure::new(format!("{}: {field}: {message}", path.display()))
+/// An error at a field of the file.
+pub fn in_file(path: &Path, field: &str, message: &str) -> CommandError {
+    CommandError::new(format!("{}: {field}: {message}", path.display()))
 }
 
-/// Reads the file; what is wrong with it goes to stderr.
-pub fn read(path: &Path) -> Result<DaemonFile, Failure> {
+/// Reads the file. Its problems go to stderr.
+pub fn read(path: &Path) -> Result<DaemonFile, CommandError> {
     let bytes = std::fs::read(path)
-        .map_err(|why| Failure::new(format!("cannot read {}: {why}", path.display())))?;
+        .map_err(|why| CommandError::new(format!("cannot read {}: {why}", path.display())))?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("config");
     let shown = RepoPath::root().join(name);
     let (config, found) =
-        configfile::read_one::<DaemonFile>(&shown, &bytes, FileKind::Daemon, &Scope::Source);
+        file::read_one::<DaemonFile>(&shown, &bytes, FileKind::Daemon, &Scope::Source);
     output::diagnostics(&found);
     if found.iter().any(Diagnostic::is_error) {
-        return Err(Failure::new(format!("{} cannot be used", path.display())));
+        return Err(CommandError::new(format!("{} cannot be used", path.display())));
     }
     Ok(config.map(|config| config.value).unwrap_or_default())
 }
 
-/// A source of the file as flags would say it.
+/// An entry of the file, as the flags that mean the same.
 pub fn source_args(source: &DaemonSource, cache: Option<&str>) -> SourceArgs {
     let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
     let from = &source.credentials;

@@ -1,15 +1,17 @@
-//! `schema`, `crds`, `completions`: texts that are made of the program itself.
+//! `schema`, `crds` and `completions`: texts that the program generates.
 
 use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 
-use super::{Exit, Failure, command, output};
-use crate::api::crds;
-use crate::core::config::FileKind;
+use super::error::CommandError;
+use super::exit::Exit;
+use super::output;
+use gitwork_api::crds;
+use gitwork_core::config::FileKind;
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// Which file's schema
+    /// The file that the schema is for
     #[arg(value_enum)]
     file: SchemaFile,
 }
@@ -30,11 +32,13 @@ enum SchemaFile {
 
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
+    /// The shell that the script is for
     #[arg(value_enum)]
     shell: Shell,
 }
 
-pub fn schema(args: &SchemaArgs) -> Result<Exit, Failure> {
+/// Runs `gitwork schema`.
+pub fn schema(args: &SchemaArgs) -> Result<Exit, CommandError> {
     let kind = match args.file {
         SchemaFile::Gitwork => FileKind::Source,
         SchemaFile::Cluster => FileKind::Cluster,
@@ -46,14 +50,19 @@ pub fn schema(args: &SchemaArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-pub fn crds() -> Result<Exit, Failure> {
-    output::print(&crds::to_yaml().map_err(Failure::new)?)?;
+/// Runs `gitwork crds`.
+pub fn crds() -> Result<Exit, CommandError> {
+    output::print(&crds::to_yaml().map_err(CommandError::new)?)?;
     Ok(Exit::Done)
 }
 
-pub fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
+/// Runs `gitwork completions`.
+pub fn completions(
+    args: &CompletionsArgs,
+    command: &mut clap::Command,
+) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command(None), "gitwork", &mut script);
+    clap_complete::generate(args.shell, command, "gitwork", &mut script);
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }

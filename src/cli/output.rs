@@ -1,5 +1,5 @@
-//! Where text goes. A reader that closes its pipe early (`gitwork render | head`) is no error. Colour is left out
-//! by the streams themselves where the target is no terminal or `NO_COLOR` is set.
+//! Output to stdout and stderr. A reader that closes its pipe early (`gitwork render | head`) is no
+//! error. The streams remove colour if the target is no terminal or `NO_COLOR` is set.
 
 use std::io::{ErrorKind, Write};
 
@@ -7,61 +7,63 @@ use anstyle::AnsiColor;
 use serde_json::Value;
 use terminal_size::{Height, Width, terminal_size_of};
 
-use super::Failure;
-use crate::core::diagnostic::Diagnostic;
-use crate::core::report::{self, Style};
+use super::error::CommandError;
+use gitwork_core::model::diagnostic::Diagnostic;
+use gitwork_core::text::diagnostics::text;
+use gitwork_core::text::escape::escape_untrusted_json;
+use gitwork_core::text::style::ColorMode;
 
 /// Writes data to stdout.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), CommandError> {
     write(text).map(drop)
 }
 
-/// Writes data to stdout, and answers whether somebody still reads it.
-pub fn write(text: &str) -> Result<bool, Failure> {
+/// Writes data to stdout. Returns `false` if the reader has closed the pipe.
+pub fn write(text: &str) -> Result<bool, CommandError> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(format!("cannot write to stdout: {error}"))),
+        Err(error) => Err(CommandError::new(format!("cannot write to stdout: {error}"))),
     }
 }
 
-/// Writes JSON to stdout. What a terminal would take for a command is escaped.
-pub fn json(value: &Value) -> Result<(), Failure> {
-    print(&format!("{}\n", report::harmless_json(&format!("{value:#}"))))
+/// Writes JSON to stdout. Control sequences for terminals are escaped.
+pub fn json(value: &Value) -> Result<(), CommandError> {
+    print(&format!("{}\n", escape_untrusted_json(&format!("{value:#}"))))
 }
 
-/// JSON on one line, as [`json`].
+/// As [`json`], on one line.
 pub fn json_line(value: &Value) -> String {
-    report::harmless_json(&value.to_string()) + "\n"
+    escape_untrusted_json(&value.to_string()) + "\n"
 }
 
-/// The terminal's columns; `None` where stdout is none.
+/// The terminal's width in columns; `None` if stdout is not a terminal.
 pub fn width() -> Option<usize> {
     terminal_size_of(std::io::stdout()).map(|(Width(width), _)| width.into())
 }
 
-/// The terminal's columns and lines; those of a VT100 where it does not tell.
+/// The terminal's size in columns and lines; 80 x 24 if unknown.
 pub fn size() -> (usize, usize) {
     let known = terminal_size_of(std::io::stdout());
     known.map_or((80, 24), |(Width(width), Height(height))| (width.into(), height.into()))
 }
 
-/// Tells something that is not data. What stderr does not take is lost, and nothing else.
+/// Writes a note to stderr. Failed writes are ignored.
 pub fn note(text: &str) {
     let mut stderr = anstream::stderr().lock();
     let _lost = writeln!(stderr, "{text}");
 }
 
-/// Tells why the command failed.
+/// Writes why the command failed.
 pub fn error(message: &str) {
     let red = AnsiColor::Red.on_default().bold();
     note(&format!("{red}error{red:#}: {message}"));
 }
 
-/// Tells what is wrong with a repository.
+/// Writes the problems of a repository to stderr.
 pub fn diagnostics(diagnostics: &[Diagnostic]) {
     if !diagnostics.is_empty() {
-        note(report::text(diagnostics, Style::Coloured).trim_end());
+        note(text(diagnostics, ColorMode::Colored).trim_end());
     }
 }

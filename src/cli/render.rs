@@ -1,4 +1,4 @@
-//! `render` and `validate`: a repository without any cluster.
+//! `render` and `validate`: read a repository, without any cluster.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,18 @@ use std::sync::atomic::AtomicBool;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use super::error::CommandError;
+use super::exit::Exit;
+use super::output;
 use super::read_args::ReadArgs;
 use super::source_args::FilterArgs;
-use super::{Exit, Failure, output};
-use crate::core::desired::Desired;
-use crate::core::report::{self, Style};
-use crate::core::work::DesiredWork;
-use crate::core::{sarif, yaml};
-use crate::source::{Source, SourceConfig};
+use gitwork_core::model::work::DesiredWork;
+use gitwork_core::render::desired::Desired;
+use gitwork_core::text::diagnostics;
+use gitwork_core::text::sarif;
+use gitwork_core::text::style::ColorMode;
+use gitwork_core::text::yaml;
+use gitwork_source::{Source, SourceConfig};
 
 #[derive(Debug, Args)]
 pub struct RenderArgs {
@@ -26,7 +30,7 @@ pub struct RenderArgs {
     /// Write each ManifestWork to DIR/<cluster>/<work>.yaml instead of stdout
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Form of the output
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = RenderFormat::Yaml)]
     output: RenderFormat,
 }
@@ -41,7 +45,7 @@ enum RenderFormat {
 pub struct ValidateArgs {
     #[command(flatten)]
     source: ReadArgs,
-    /// Form of the output
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text)]
     output: ReportFormat,
 }
@@ -50,33 +54,34 @@ pub struct ValidateArgs {
 enum ReportFormat {
     Text,
     Json,
-    /// For code scanning: a forge shows the problems on the lines of a pull request
+    /// SARIF, for code scanning: a forge shows the problems at the lines of a pull request
     Sarif,
 }
 
-/// Reads a source once, with every place told from the repository's root.
-pub fn read(config: SourceConfig) -> Result<Desired, Failure> {
+/// Reads a source once. Locations are relative to the repository's root.
+pub fn read(config: SourceConfig) -> Result<Desired, CommandError> {
     if std::io::stderr().is_terminal()
-        && matches!(config.repository, crate::source::Repository::Git { .. })
+        && matches!(config.repository, gitwork_source::SourceLocation::Git { .. })
     {
         output::note("fetching …");
     }
     let path = config.path.clone();
-    let mut source = Source::open(config).map_err(Failure::new)?;
-    let read = source.read(&Arc::new(AtomicBool::new(false))).map_err(Failure::new)?;
+    let mut source = Source::open(config)?;
+    let read = source.read(&Arc::new(AtomicBool::new(false)))?;
     drop(source);
-    // It was the source's too until here: now nothing of it has to be copied.
+    // The source shared it; after the drop nothing has to be copied.
     let mut desired = Arc::unwrap_or_clone(read.desired);
     desired.tell_from_root(&path);
     Ok(desired)
 }
 
-pub fn render(args: &RenderArgs) -> Result<Exit, Failure> {
+/// Runs `gitwork render`.
+pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     let filter = args.filter.filter()?;
-    let desired = read(args.source.operated()?.config)?;
+    let desired = read(args.source.configured_source()?.config)?;
     output::diagnostics(&desired.diagnostics);
     let works: Vec<&DesiredWork> =
-        desired.works.values().filter(|work| filter.admits(&work.key)).collect();
+        desired.works.values().filter(|work| filter.matches(&work.key)).collect();
     match &args.out {
         Some(folder) => write_out(folder, &works, &desired, args.output)?,
         None => print_out(&works, &desired, args.output)?,
@@ -84,12 +89,12 @@ pub fn render(args: &RenderArgs) -> Result<Exit, Failure> {
     Ok(exit(&desired))
 }
 
-pub fn validate(args: &ValidateArgs) -> Result<Exit, Failure> {
-    let desired = read(args.source.operated()?.config)?;
+/// Runs `gitwork validate`.
+pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
+    let desired = read(args.source.configured_source()?.config)?;
     let text = match args.output {
-        ReportFormat::Text => report::text(&desired.diagnostics, Style::Coloured),
-        ReportFormat::Json => report::json(&desired.diagnostics),
-        // Every place is told from the repository's root already.
+        ReportFormat::Text => diagnostics::text(&desired.diagnostics, ColorMode::Colored),
+        ReportFormat::Json => diagnostics::json(&desired.diagnostics),
         ReportFormat::Sarif => {
             format!("{:#}\n", sarif::sarif(&desired.diagnostics))
         }
@@ -99,7 +104,7 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, Failure> {
 }
 
 fn exit(desired: &Desired) -> Exit {
-    if desired.diagnostics.iter().any(super::super::core::diagnostic::Diagnostic::is_error) {
+    if desired.diagnostics.iter().any(gitwork_core::model::diagnostic::Diagnostic::is_error) {
         Exit::Failed
     } else {
         Exit::Done
@@ -114,7 +119,7 @@ fn print_out(
     works: &[&DesiredWork],
     desired: &Desired,
     format: RenderFormat,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     if format == RenderFormat::Json {
         let items: Vec<Value> = works.iter().map(|work| manifest_work(work, desired)).collect();
         let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
@@ -131,9 +136,9 @@ fn write_out(
     works: &[&DesiredWork],
     desired: &Desired,
     format: RenderFormat,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let failed = |path: &Path, why: std::io::Error| {
-        Failure::new(format!("cannot write {}: {why}", path.display()))
+        CommandError::new(format!("cannot write {}: {why}", path.display()))
     };
     for work in works {
         let cluster = folder.join(work.key.cluster.as_str());

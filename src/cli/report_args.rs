@@ -1,30 +1,36 @@
-//! The arguments that say where a source's state is told.
+//! The arguments of status reporting to a forge and to a status branch.
 
 use clap::Args;
 
-use crate::core::forge::{CommitStatusConfig, Provider, StatusBranchConfig};
-use crate::daemon::reporters::Reporting;
+use gitwork_core::config::commit_status::{CommitStatusConfig, Provider, StatusBranchConfig};
+use gitwork_daemon::reporters::Reporting;
 
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Status (docs/status.md)")]
 pub struct ReportArgs {
-    /// Write commit statuses to this kind of forge: github, gitlab, gitea, bitbucket-cloud,
+    /// Report commit statuses to a forge of this kind: github, gitlab, gitea, bitbucket-cloud,
     /// bitbucket-data-center, azure-devops
-    #[arg(long, value_name = "FORGE", value_parser = provider, requires = "commit_status_token_file", conflicts_with = "config")]
+    #[arg(
+        long,
+        value_name = "FORGE",
+        value_parser = provider,
+        requires = "commit_status_token_file",
+        conflicts_with = "config"
+    )]
     commit_status: Option<Provider>,
-    /// File with a token that may write commit statuses; read anew at every write
+    /// File with a token that may write commit statuses; read again for every write
     #[arg(long, value_name = "FILE", requires = "commit_status")]
     commit_status_token_file: Option<String>,
-    /// The repository as the forge names it, as in owner/name [default: from --repo]
+    /// Repository name at the forge, as in owner/name [default: from --repo]
     #[arg(long, value_name = "NAME", requires = "commit_status")]
     commit_status_repository: Option<String>,
-    /// The name under which the statuses stand
+    /// Name (context) of the statuses
     #[arg(long, value_name = "NAME", requires = "commit_status", default_value = "gitwork")]
     commit_status_context: String,
-    /// What a status links to; {commit} stands for the commit's id
+    /// Link of each status; {commit} is replaced by the commit's id
     #[arg(long, value_name = "URL", requires = "commit_status")]
     commit_status_target_url: Option<String>,
-    /// Address of the forge's API [default: from --repo]
+    /// URL of the forge's API [default: from --repo]
     #[arg(long, value_name = "URL", requires = "commit_status")]
     commit_status_api_url: Option<String>,
     /// File with the certificate authorities to trust, in PEM [default: the system's]
@@ -33,8 +39,14 @@ pub struct ReportArgs {
     /// HTTP proxy for the forge's API
     #[arg(long, value_name = "URL", requires = "commit_status")]
     commit_status_proxy: Option<String>,
-    /// Keep the clusters' status in this branch of the repository
-    #[arg(long, value_name = "BRANCH", num_args = 0..=1, default_missing_value = "gitwork-status", conflicts_with = "config")]
+    /// Push the clusters' status to this branch of the repository
+    #[arg(
+        long,
+        value_name = "BRANCH",
+        num_args = 0..=1,
+        default_missing_value = "gitwork-status",
+        conflicts_with = "config"
+    )]
     status_branch: Option<String>,
 }
 
@@ -47,6 +59,7 @@ fn provider(text: &str) -> Result<Provider, String> {
 }
 
 impl ReportArgs {
+    /// The status reporting that the arguments configure.
     pub fn reporting(&self) -> Reporting {
         let commit_status = self.commit_status.zip(self.commit_status_token_file.clone());
         Reporting {

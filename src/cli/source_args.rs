@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::Failure;
-use crate::core::adoption::Adoption;
-use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey, check_label};
-use crate::core::rewind::RewindPolicy;
-use crate::core::tenancy::Tenancy;
-use crate::git::{Auth, ClientCertificate, Reference, Remote};
-use crate::source::{Repository, SourceConfig, default_id};
+use super::error::CommandError;
+use gitwork_api::names::check_label;
+use gitwork_core::config::AdoptionPolicy;
+use gitwork_core::config::RewindPolicy;
+use gitwork_core::config::tenancy::Tenancy;
+use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
+use gitwork_git::{Auth, ClientCertificate, Reference, Remote};
+use gitwork_source::{SourceConfig, SourceLocation, default_id};
 
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
-    /// Repository: an https, ssh or file URL, or a folder. A folder is read as it is on disk,
-    /// uncommitted changes included, unless a ref is named [default: this folder]
+    /// Repository: an https, ssh or file URL, or a folder. A folder is read as it is on disk, with
+    /// uncommitted changes, unless a reference is named [default: this folder]
     #[arg(long, value_name = "URL|DIR", env = "GITWORK_REPO", hide_env_values = true)]
     pub repo: Option<String>,
     /// Branch to follow [default: the repository's HEAD]
@@ -28,24 +29,24 @@ pub struct SourceArgs {
     /// Highest tag in a semver range, as in ">=1.4, <2"
     #[arg(long, group = "reference", value_name = "RANGE")]
     pub semver: Option<String>,
-    /// Commit to read: all 40 digits
+    /// Commit to read, with all 40 digits
     #[arg(long, group = "reference", value_name = "ID")]
     pub commit: Option<String>,
     /// Folder inside the repository that holds `clusters/` [default: .]
     #[arg(long, value_name = "DIR")]
     pub path: Option<String>,
-    /// Name of this source on the hub [default: made of repository, ref and path]
+    /// Id of this source on the hub [default: from repository, reference and path]
     #[arg(long, value_name = "ID")]
     pub source_id: Option<String>,
     #[command(flatten)]
     pub credentials: Credentials,
-    /// Folder for mirrors of repositories [default: gitwork in the user's cache folder]
+    /// Folder for mirrors of repositories [default: `gitwork` in the user's cache folder]
     #[arg(long, value_name = "DIR", env = "GITWORK_CACHE", hide_env_values = true)]
     pub cache: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Credentials (files, read anew at every fetch)")]
+#[command(next_help_heading = "Credentials (files are read again at every fetch)")]
 pub struct Credentials {
     /// File with a bearer token
     #[arg(long, value_name = "FILE", conflicts_with_all = ["username", "ssh_key"])]
@@ -88,20 +89,20 @@ pub struct HubArgs {
     /// Context in the kubeconfig
     #[arg(long)]
     pub context: Option<String>,
-    /// Namespace on the hub with gitwork's own objects [default: gitwork]
+    /// Namespace of gitwork's own objects on the hub [default: gitwork]
     #[arg(long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 }
 
-/// What to do about a commit that does not build on what was applied.
+/// Parses the policy for a commit that does not descend from the applied one.
 pub fn rewind(text: &str) -> Result<RewindPolicy, String> {
     let found = RewindPolicy::ALL.into_iter().find(|(_, word)| *word == text);
     found.map(|(policy, _)| policy).ok_or_else(|| "name one of hold, warn, follow".into())
 }
 
-/// Which ManifestWorks of others are taken over.
-pub fn adoption(text: &str) -> Result<Adoption, String> {
-    let found = Adoption::ALL.into_iter().find(|(_, word)| *word == text);
+/// Parses the policy for adopting existing ManifestWorks.
+pub fn adoption(text: &str) -> Result<AdoptionPolicy, String> {
+    let found = AdoptionPolicy::ALL.into_iter().find(|(_, word)| *word == text);
     found.map(|(policy, _)| policy).ok_or_else(|| "name one of never, annotated, unowned".into())
 }
 
@@ -112,23 +113,24 @@ fn namespace(text: &str) -> Result<String, String> {
 }
 
 impl HubArgs {
+    /// The namespace of gitwork's own objects.
     pub fn namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or(crate::hub::NAMESPACE)
+        self.namespace.as_deref().unwrap_or(gitwork_hub::NAMESPACE)
     }
 }
 
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct FilterArgs {
-    /// Only clusters of this name; `*` and `?` may stand in it
+    /// Select clusters by name; `*` and `?` are wildcards
     #[arg(long, value_name = "GLOB")]
     pub cluster: Option<String>,
-    /// Only works of this name; `*` and `?` may stand in it
+    /// Select works by name; `*` and `?` are wildcards
     #[arg(long, value_name = "GLOB")]
     pub work: Option<String>,
 }
 
-/// Which works a command is about.
+/// The works that a command selects.
 #[derive(Debug)]
 pub struct Filter {
     cluster: Option<GlobMatcher>,
@@ -136,12 +138,13 @@ pub struct Filter {
 }
 
 impl FilterArgs {
-    pub fn filter(&self) -> Result<Filter, Failure> {
+    /// Compiles the patterns.
+    pub fn filter(&self) -> Result<Filter, CommandError> {
         let glob = |flag, text: &Option<String>| {
             let Some(text) = text else { return Ok(None) };
             match GlobBuilder::new(text).literal_separator(true).build() {
                 Ok(glob) => Ok(Some(glob.compile_matcher())),
-                Err(why) => Err(Failure::usage(format!("{flag}: {why}"))),
+                Err(why) => Err(CommandError::usage(format!("{flag}: {why}"))),
             }
         };
         Ok(Filter { cluster: glob("--cluster", &self.cluster)?, work: glob("--work", &self.work)? })
@@ -149,11 +152,12 @@ impl FilterArgs {
 }
 
 impl Filter {
-    pub fn admits(&self, key: &WorkKey) -> bool {
-        let admits = |glob: &Option<GlobMatcher>, name: &str| {
+    /// Whether a work is selected.
+    pub fn matches(&self, key: &WorkKey) -> bool {
+        let matches = |glob: &Option<GlobMatcher>, name: &str| {
             glob.as_ref().is_none_or(|glob| glob.is_match(name))
         };
-        admits(&self.cluster, key.cluster.as_str()) && admits(&self.work, key.work.as_str())
+        matches(&self.cluster, key.cluster.as_str()) && matches(&self.work, key.work.as_str())
     }
 }
 
@@ -163,31 +167,30 @@ impl SourceArgs {
         self.repo.as_deref().unwrap_or(".")
     }
 
-    fn path(&self) -> Result<RepoPath, Failure> {
+    fn path(&self) -> Result<RepoPath, CommandError> {
         let path = self.path.as_deref().unwrap_or(".");
         RepoPath::parse(path).ok_or_else(|| {
-            Failure::usage(format!("--path {path:?} must be relative and without `..`"))
+            CommandError::usage(format!("--path {path:?} must be relative and without `..`"))
         })
     }
 
-    /// The source's name on the hub.
-    pub fn id(&self) -> Result<SourceId, Failure> {
+    /// The source's id on the hub.
+    pub fn id(&self) -> Result<SourceId, CommandError> {
         match &self.source_id {
             Some(id) => SourceId::parse(id)
-                .map_err(|why| Failure::usage(format!("the source id {id:?} {why}"))),
-            None => {
-                default_id(self.repo(), &self.reference_name(), &self.path()?).map_err(Failure::new)
-            }
+                .map_err(|why| CommandError::usage(format!("the source id {id:?} {why}"))),
+            None => default_id(self.repo(), &self.reference_name(), &self.path()?)
+                .map_err(CommandError::new),
         }
     }
 
     /// Whether a branch, tag, range or commit is named.
-    pub fn names_a_ref(&self) -> bool {
+    pub fn has_reference(&self) -> bool {
         [&self.branch, &self.tag, &self.semver, &self.commit].into_iter().any(Option::is_some)
     }
 
-    /// What the arguments say, checked as far as that needs no network.
-    pub fn config(&self) -> Result<SourceConfig, Failure> {
+    /// The source configuration, checked without network.
+    pub fn config(&self) -> Result<SourceConfig, CommandError> {
         let path = self.path()?;
         let reference = self.reference()?;
         let id = self.id()?;
@@ -196,36 +199,39 @@ impl SourceArgs {
         let repository = if is_url(repo) {
             self.git(repo.to_owned(), reference.unwrap_or(Reference::Head))?
         } else if !folder.is_dir() {
-            return Err(Failure::new(format!(
-                "--repo {repo:?} is neither a folder nor a URL (https://, ssh://, file://, user@host:path)"
+            return Err(CommandError::new(format!(
+                "--repo {repo:?} is neither a folder nor a URL \
+                 (https://, ssh://, file://, user@host:path)"
             )));
         } else if reference.is_some() || is_bare(folder) {
-            let folder = folder.canonicalize().map_err(Failure::new)?;
+            let folder = folder.canonicalize().map_err(CommandError::new)?;
             self.git(folder.display().to_string(), reference.unwrap_or(Reference::Head))?
         } else {
-            Repository::Directory(folder.to_owned())
+            SourceLocation::Directory(folder.to_owned())
         };
         Ok(SourceConfig { id, repository, path, tenancy: Tenancy::default() })
     }
 
-    fn git(&self, url: String, reference: Reference) -> Result<Repository, Failure> {
+    fn git(&self, url: String, reference: Reference) -> Result<SourceLocation, CommandError> {
         let remote = Box::new(self.credentials.remote(url));
         let cache = match &self.cache {
             Some(folder) => folder.clone(),
             None => default_cache()?,
         };
-        Ok(Repository::Git { remote, reference, cache })
+        Ok(SourceLocation::Git { remote, reference, cache })
     }
 
-    fn reference(&self) -> Result<Option<Reference>, Failure> {
+    fn reference(&self) -> Result<Option<Reference>, CommandError> {
         if let Some(range) = &self.semver {
             let range = semver::VersionReq::parse(range)
-                .map_err(|why| Failure::usage(format!("--semver {range:?}: {why}")))?;
+                .map_err(|why| CommandError::usage(format!("--semver {range:?}: {why}")))?;
             return Ok(Some(Reference::Semver(range)));
         }
         if let Some(commit) = &self.commit {
             let id = CommitId::parse(&commit.to_ascii_lowercase()).ok_or_else(|| {
-                Failure::usage(format!("--commit {commit:?} must have all 40 hexadecimal digits"))
+                CommandError::usage(format!(
+                    "--commit {commit:?} must have all 40 hexadecimal digits"
+                ))
             })?;
             return Ok(Some(Reference::Commit(id)));
         }
@@ -240,6 +246,7 @@ impl SourceArgs {
 }
 
 impl Credentials {
+    /// The remote with these credentials.
     pub fn remote(&self, url: String) -> Remote {
         let auth = if let Some(file) = &self.token_file {
             Auth::Token { file: file.clone() }
@@ -270,7 +277,7 @@ impl Credentials {
     }
 }
 
-/// Whether a repository is named by a URL, or by ssh's short form `user@host:path`.
+/// Whether a repository is a URL, or ssh's short form `user@host:path`.
 pub fn is_url(repo: &str) -> bool {
     let short_form =
         repo.split_once(':').is_some_and(|(host, _)| host.contains('@') && !host.contains('/'));
@@ -281,14 +288,16 @@ fn is_bare(folder: &Path) -> bool {
     folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }
 
-/// Where mirrors are kept unless told otherwise (XDG base directories).
-pub fn default_cache() -> Result<PathBuf, Failure> {
+/// The default folder for mirrors (XDG base directories).
+pub fn default_cache() -> Result<PathBuf, CommandError> {
     let absolute =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".cache")))
         .map(|folder| folder.join("gitwork"))
-        .ok_or_else(|| Failure::usage("there is no home folder; name a folder with --cache"))
+        .ok_or_else(|| {
+            CommandError::usage("the user has no home folder; name a cache folder with --cache")
+        })
 }
 
 #[cfg(test)]
@@ -296,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_and_folders_are_told_apart() {
+    fn urls_and_folders_are_distinguished() {
         for url in ["https://a/b", "ssh://git@a/b", "file:///a", "git@host:team/fleet.git"] {
             assert!(is_url(url), "{url}");
         }

@@ -1,9 +1,11 @@
-//! `status` and `tree`: what the hub has of gitwork's works, how far the clusters are with them, and each object.
+//! `status` and `tree`: gitwork's works on the hub, their state on the clusters, and their objects.
 
 use clap::Args;
 
-use super::view_args::{View, ViewArgs, show};
-use super::{Exit, Failure};
+use super::error::CommandError;
+use super::exit::Exit;
+use super::view::show;
+use super::view_args::{View, ViewArgs};
 
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_EXAMPLES)]
@@ -14,19 +16,20 @@ pub struct StatusArgs {
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
-  gitwork status                                   every work of every cluster
-  gitwork status --state failed,degraded -o wide   what somebody should look at, with all that is known
-  gitwork status --cluster 'edge-*' --watch        live, until Ctrl-C
-  gitwork status -o json | jq .summary             for programs";
+  gitwork status                                   list every work of every cluster
+  gitwork status --state failed,degraded -o wide   list works with problems, with all details
+  gitwork status --cluster 'edge-*' --watch        watch until Ctrl-C
+  gitwork status -o json | jq .summary             use it in a script";
 
-pub fn status(args: &StatusArgs) -> Result<Exit, Failure> {
+/// Runs `gitwork status`.
+pub fn status(args: &StatusArgs) -> Result<Exit, CommandError> {
     show(&args.view, View::Works)
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = TREE_EXAMPLES)]
 pub struct TreeArgs {
-    /// One cluster, or one of its works; `*` and `?` may stand in both names
+    /// Cluster, or one of its works; `*` and `?` are wildcards in both names
     #[arg(value_name = "CLUSTER[/WORK]", conflicts_with_all = ["cluster", "work"])]
     which: Option<String>,
     #[command(flatten)]
@@ -35,12 +38,13 @@ pub struct TreeArgs {
 
 const TREE_EXAMPLES: &str = "\
 Examples:
-  gitwork tree edge-7/web             each object of one work: state, feedback values, what is wrong
-  gitwork tree edge-7 -o wide         with all conditions
-  gitwork tree --state failed         of all works that have failed
-  gitwork tree edge-7/web --watch     live, until Ctrl-C";
+  gitwork tree edge-7/web             show each object of one work: state, feedback, problems
+  gitwork tree edge-7 -o wide         show all conditions as well
+  gitwork tree --state failed         show all works that have failed
+  gitwork tree edge-7/web --watch     watch until Ctrl-C";
 
-pub fn tree(args: TreeArgs) -> Result<Exit, Failure> {
+/// Runs `gitwork tree`.
+pub fn tree(args: TreeArgs) -> Result<Exit, CommandError> {
     let TreeArgs { which, mut view } = args;
     if let Some(which) = which {
         let (cluster, work) = match which.split_once('/') {

@@ -1,21 +1,24 @@
-//! `suspend`, `resume` and `reconcile`: what operators say to the daemon, through the hub.
+//! `suspend`, `resume` and `reconcile`: an operator's directives to the daemon, through the hub.
 
 use clap::Args;
 use jiff::Timestamp;
 
+use super::error::CommandError;
+use super::exit::Exit;
+use super::hub::runtime;
+use super::output;
 use super::source_args::HubArgs;
-use super::{Exit, Failure, output, runtime};
-use crate::core::diagnostic::Scope;
-use crate::core::name::{ClusterName, SourceId, WorkKey, WorkName};
-use crate::core::report::harmless;
-use crate::hub::directives::{Operator, SayError};
 use crate::limits;
+use gitwork_core::model::diagnostic::Scope;
+use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork_core::text::escape::escape_untrusted;
+use gitwork_hub::directives::{DirectiveError, Operator};
 
 #[derive(Debug, Args)]
 pub struct SuspendArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Why, for whoever meets it later
+    /// Reason, shown to other operators
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
 }
@@ -28,7 +31,7 @@ pub struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub struct ReconcileArgs {
-    /// The source's id, as the log and `gitwork status -o wide` tell it
+    /// Id of the source, as the log and `gitwork status -o wide` show it
     #[arg(long, value_name = "ID", value_parser = source_id)]
     source_id: SourceId,
     #[command(flatten)]
@@ -37,10 +40,10 @@ pub struct ReconcileArgs {
 
 #[derive(Debug, Args)]
 struct TargetArgs {
-    /// A cluster, or one work of it; the whole source where it is left out
+    /// Cluster, or one of its works [default: the whole source]
     #[arg(value_name = "CLUSTER[/WORK]", value_parser = scope)]
     target: Option<Scope>,
-    /// The source's id, as the log and `gitwork status -o wide` tell it
+    /// Id of the source, as the log and `gitwork status -o wide` show it
     #[arg(long, value_name = "ID", value_parser = source_id)]
     source_id: SourceId,
     #[command(flatten)]
@@ -55,12 +58,12 @@ fn reason(text: &str) -> Result<String, String> {
     let length = text.chars().count();
     if length > limits::REASON_CHARS_MAX {
         let limit = limits::REASON_CHARS_MAX;
-        return Err(format!("it has {length} characters; at most {limit} are kept"));
+        return Err(format!("it has {length} characters; the limit is {limit}"));
     }
-    Ok(harmless(text))
+    Ok(escape_untrusted(text))
 }
 
-/// Reads `CLUSTER/WORK`.
+/// Parses `CLUSTER/WORK`.
 pub fn work_key(text: &str) -> Result<WorkKey, String> {
     let (cluster, work) = text.split_once('/').ok_or("name it as CLUSTER/WORK")?;
     let cluster = ClusterName::parse(cluster).map_err(|why| format!("the cluster's name {why}"))?;
@@ -76,7 +79,8 @@ fn scope(text: &str) -> Result<Scope, String> {
     Ok(Scope::Cluster(cluster))
 }
 
-fn told(scope: &Scope, source: &SourceId) -> String {
+/// The scope for messages.
+fn describe_scope(scope: &Scope, source: &SourceId) -> String {
     match scope {
         Scope::Source => format!("the source {source}"),
         Scope::Cluster(cluster) => format!("the source {source} on the cluster {cluster}"),
@@ -84,54 +88,59 @@ fn told(scope: &Scope, source: &SourceId) -> String {
     }
 }
 
-/// Has the operator say something on the hub.
-fn say<T>(
+/// Writes an operator's directive to the hub.
+fn write_directive<T>(
     hub: &HubArgs,
     source: &SourceId,
-    what: impl AsyncFnOnce(Operator<'_>) -> Result<T, SayError>,
-) -> Result<T, Failure> {
+    directive: impl AsyncFnOnce(Operator<'_>) -> Result<T, DirectiveError>,
+) -> Result<T, CommandError> {
     runtime()?.block_on(async {
-        let client = super::run::client(hub).await?;
+        let client = super::hub::connect(hub).await?;
         let (namespace, at) = (hub.namespace(), Timestamp::now().to_string());
-        what(Operator { client: &client, namespace, source, at }).await.map_err(Failure::new)
+        Ok(directive(Operator { client: &client, namespace, source, at }).await?)
     })
 }
 
-pub fn suspend(args: &SuspendArgs) -> Result<Exit, Failure> {
+/// Runs `gitwork suspend`.
+pub fn suspend(args: &SuspendArgs) -> Result<Exit, CommandError> {
     let TargetArgs { target, source_id, hub } = &args.target;
     let scope = target.clone().unwrap_or(Scope::Source);
     let suspend =
         async |operator: Operator<'_>| operator.suspend(&scope, args.reason.clone()).await;
-    let who = say(hub, source_id, suspend)?;
+    let who = write_directive(hub, source_id, suspend)?;
     output::note(&format!(
-        "{who} suspended {}; what is under way is still finished, and `gitwork resume` ends it",
-        told(&scope, source_id)
+        "{who} suspended {}; running writes are still finished; end it with `gitwork resume`",
+        describe_scope(&scope, source_id)
     ));
     Ok(Exit::Done)
 }
 
-pub fn resume(args: &ResumeArgs) -> Result<Exit, Failure> {
+/// Runs `gitwork resume`.
+pub fn resume(args: &ResumeArgs) -> Result<Exit, CommandError> {
     let TargetArgs { target, source_id, hub } = &args.target;
     let scope = target.clone().unwrap_or(Scope::Source);
-    let was = say(hub, source_id, async |operator: Operator<'_>| operator.resume(&scope).await)?;
-    let told = told(&scope, source_id);
+    let was = write_directive(hub, source_id, async |operator: Operator<'_>| {
+        operator.resume(&scope).await
+    })?;
+    let described = describe_scope(&scope, source_id);
     if !was {
-        return Err(Failure::new(format!(
-            "{told} is not suspended on the hub; a suspension of its cluster, of the source or in Git ends where it \
-             was set"
+        return Err(CommandError::new(format!(
+            "{described} is not suspended on the hub; end a suspension of its cluster, of the \
+             source or in Git with the scope or file that set it"
         )));
     }
-    output::note(&format!("{told} goes on"));
+    output::note(&format!("{described} is resumed"));
     Ok(Exit::Done)
 }
 
-pub fn reconcile(args: &ReconcileArgs) -> Result<Exit, Failure> {
+/// Runs `gitwork reconcile`.
+pub fn reconcile(args: &ReconcileArgs) -> Result<Exit, CommandError> {
     let ask = async |operator: Operator<'_>| operator.reconcile().await;
-    let who = say(&args.hub, &args.source_id, ask)?;
+    let who = write_directive(&args.hub, &args.source_id, ask)?;
     output::note(&format!(
-        "{who} asked for a sync of {}; the daemon sees it within {} seconds",
-        told(&Scope::Source, &args.source_id),
-        limits::DIRECTIVES_POLL.as_secs()
+        "{who} requested a sync of {}; the daemon starts it within {} seconds",
+        describe_scope(&Scope::Source, &args.source_id),
+        gitwork_daemon::limits::DIRECTIVES_POLL.as_secs()
     ));
     Ok(Exit::Done)
 }
@@ -141,12 +150,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_a_cluster_or_a_work() {
-        let told = |text: &str| scope(text).map(|scope| format!("{scope:?}"));
-        assert!(told("edge-1").unwrap().starts_with("Cluster"));
-        assert!(told("edge-1/web.v2").unwrap().starts_with("Work"));
+    fn target_is_a_cluster_or_a_work() {
+        let parsed = |text: &str| scope(text).map(|scope| format!("{scope:?}"));
+        assert!(parsed("edge-1").unwrap().starts_with("Cluster"));
+        assert!(parsed("edge-1/web.v2").unwrap().starts_with("Work"));
         for bad in ["Edge", "edge-1/", "/web", "edge-1/web/x", ""] {
-            assert!(told(bad).is_err(), "{bad}");
+            assert!(parsed(bad).is_err(), "{bad}");
         }
         assert!(reason(&"x".repeat(limits::REASON_CHARS_MAX + 1)).is_err());
         assert_eq!(reason("a\u{1b}[31m").unwrap(), "a\\u{1b}[31m");

@@ -1,5 +1,6 @@
-//! `--watch`: follows the hub until Ctrl-C, SIGTERM or the end of whoever reads. On a terminal the view is drawn in
-//! place; anywhere else each transition is one line (or one JSON or YAML document), as soon as the hub tells it.
+//! `--watch`: follows the hub until Ctrl-C, SIGTERM, or until the reader closes the pipe. On a
+//! terminal the view is drawn in place; otherwise each transition is one line (or one JSON or YAML
+//! document), as soon as the hub reports it.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -15,34 +16,45 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, interval, sleep_until};
 
-use super::view_args::{Show, View, ViewFormat};
-use super::{Exit, Failure, output};
-use crate::core::report::Style;
-use crate::core::status::live::{Change, Live, Transition};
-use crate::core::status::print;
-use crate::core::status::tree::WorkTree;
-use crate::core::table;
-use crate::core::yaml;
-use crate::hub::fleet::{self, FleetError, Selection};
+use super::error::CommandError;
+use super::exit::Exit;
+use super::output;
+use super::view_args::{View, ViewFormat, ViewOptions};
+use gitwork_core::model::operation_error::OperationError as _;
+use gitwork_core::report::status::live::{LiveWorks, ViewEvent, ViewTransition};
+use gitwork_core::report::status::print;
+use gitwork_core::report::status::tree::WorkTree;
+use gitwork_core::text::escape::single_line;
+use gitwork_core::text::style::ColorMode;
+use gitwork_core::text::truncate::truncate_columns;
+use gitwork_core::text::yaml;
+use gitwork_hub::fleet;
+use gitwork_hub::fleet::{FleetError, Selection};
 
-/// Changes come in bursts: a terminal is drawn once for those of this time.
+/// Changes come in bursts: the terminal is redrawn once for all changes in this time.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Ages grow also where nothing happens.
+/// The ages in the view grow without any change on the hub.
 const REDRAW: Duration = Duration::from_secs(5);
 
-/// The screen that a program has to itself, and back; the cursor is hidden there.
+/// Switches to the terminal's alternate screen and hides the cursor.
 const SCREEN: &str = "\u{1b}[?1049h\u{1b}[?25l";
+/// Switches back, and shows the cursor.
 const SCREEN_BACK: &str = "\u{1b}[?25h\u{1b}[?1049l";
 
-pub async fn follow(client: &Client, selection: &Selection, show: &Show) -> Result<Exit, Failure> {
-    let text = matches!(show.format, ViewFormat::Table | ViewFormat::Wide);
+/// Shows the selected works until the end of the watch.
+pub async fn follow(
+    client: &Client,
+    selection: &Selection,
+    options: &ViewOptions,
+) -> Result<Exit, CommandError> {
+    let text = matches!(options.format, ViewFormat::Table | ViewFormat::Wide);
     let changes = fleet::watch(client, selection);
-    let live = Live::new(show.view == View::Objects);
+    let live = LiveWorks::new(options.view == View::Objects);
     if text && is_screen() {
-        draw(changes, live, show).await
+        draw(changes, live, options).await
     } else {
-        append(changes, live, show).await
+        append(changes, live, options).await
     }
 }
 
@@ -50,12 +62,12 @@ fn is_screen() -> bool {
     io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-type Changes = BoxStream<'static, Result<Change, FleetError>>;
+type Changes = BoxStream<'static, Result<ViewEvent, FleetError>>;
 
-/// Ends when somebody asks for the end, or nobody reads any more.
-async fn asked_to_end() -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
+/// Ends with a signal, or when the reader is gone.
+async fn end_of_watch() -> Result<(), CommandError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::new)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::new)?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -64,10 +76,10 @@ async fn asked_to_end() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends when the other end of the pipe at stdout is closed; never where stdout is a file.
+/// Ends when the reader of the pipe at stdout closes it; never if stdout is a file.
 async fn reader_gone() {
-    // Nothing is written through it, so that it need not be a pipe that does not block. A file cannot be waited for,
-    // and has no reader to lose.
+    // Nothing is written through this handle, so the pipe may be a blocking one. A file cannot be
+    // polled, and has no reader.
     let stdout = io::stdout().as_fd().try_clone_to_owned();
     if let Ok(stdout) = stdout.and_then(pipe::Sender::from_owned_fd_unchecked) {
         while let Ok(ready) = stdout.ready(Interest::ERROR).await {
@@ -80,24 +92,28 @@ async fn reader_gone() {
 }
 
 /// One line or document for each transition.
-async fn append(mut changes: Changes, mut live: Live, show: &Show) -> Result<Exit, Failure> {
-    let mut end = std::pin::pin!(asked_to_end());
-    let mut trouble = Trouble::default();
+async fn append(
+    mut changes: Changes,
+    mut live: LiveWorks,
+    options: &ViewOptions,
+) -> Result<Exit, CommandError> {
+    let mut end = std::pin::pin!(end_of_watch());
+    let mut errors = WatchErrors::default();
     loop {
         let change = tokio::select! {
             ended = &mut end => return ended.map(|()| Exit::Done),
             change = changes.next() => change,
         };
-        let Some(change) = trouble.take(change, output::note)? else { continue };
+        let Some(change) = errors.filter(change, output::note)? else { continue };
         let news = live.apply(change);
         let text: String = news
             .iter()
             .filter(|one| {
                 let kept = [one.state, one.before];
-                show.admits_name(&one.cluster, &one.work)
-                    && kept.into_iter().any(|state| show.admits_state(state, one.unreachable))
+                options.matches_name(&one.cluster, &one.work)
+                    && kept.into_iter().any(|state| options.matches_state(state, one.unreachable))
             })
-            .map(|one| line(one, show.format))
+            .map(|one| line(one, options.format))
             .collect();
         if !output::write(&text)? {
             return Ok(Exit::Done);
@@ -105,7 +121,7 @@ async fn append(mut changes: Changes, mut live: Live, show: &Show) -> Result<Exi
     }
 }
 
-fn line(one: &Transition, format: ViewFormat) -> String {
+fn line(one: &ViewTransition, format: ViewFormat) -> String {
     let at = Timestamp::now();
     let value = || {
         let mut value = json!({ "time": at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string() });
@@ -119,79 +135,91 @@ fn line(one: &Transition, format: ViewFormat) -> String {
     match format {
         ViewFormat::Json => output::json_line(&value()),
         ViewFormat::Yaml => format!("---\n{}", yaml::write(&value())),
-        ViewFormat::Table | ViewFormat::Wide => print::transition(one, at, Style::Coloured) + "\n",
-    }
-}
-
-/// What the hub does not tell for now, told once.
-#[derive(Default)]
-struct Trouble {
-    told: Option<FleetError>,
-    /// The hub has told something before.
-    known: bool,
-}
-
-impl Trouble {
-    /// The change, where there is one. What lasts and comes at once is a failure: nothing will ever be shown.
-    fn take(
-        &mut self,
-        change: Option<Result<Change, FleetError>>,
-        tell: impl FnOnce(&str),
-    ) -> Result<Option<Change>, Failure> {
-        match change {
-            Some(Ok(change)) => {
-                match change {
-                    Change::Set(_) | Change::Gone { .. } | Change::Listed => {
-                        (self.told, self.known) = (None, true);
-                    }
-                    // A list that begins is an answer only once it goes on, and the rest is of other kinds than works.
-                    Change::Restart | Change::Unreachable(_) | Change::Told(_) => {}
-                }
-                Ok(Some(change))
-            }
-            Some(Err(error)) if error.is_lasting() && !self.known => Err(Failure::new(error)),
-            Some(Err(error)) => {
-                if self.told.as_ref() != Some(&error) {
-                    tell(&format!("what is shown may be out of date: {error}"));
-                }
-                self.told = Some(error);
-                Ok(None)
-            }
-            None => Err(Failure::new("the watch of the hub has ended; this is a bug in gitwork")),
+        ViewFormat::Table | ViewFormat::Wide => {
+            print::transition(one, at, ColorMode::Colored) + "\n"
         }
     }
 }
 
-/// The terminal's screen, given back whatever happens.
+/// The errors of the watch, each noted once.
+#[derive(Default)]
+struct WatchErrors {
+    noted: Option<FleetError>,
+    /// The hub has reported works before.
+    has_worked: bool,
+}
+
+impl WatchErrors {
+    /// Passes a change on, and notes an error. An error that needs action and comes first is fatal:
+    /// nothing would ever be shown.
+    fn filter(
+        &mut self,
+        change: Option<Result<ViewEvent, FleetError>>,
+        note: impl FnOnce(&str),
+    ) -> Result<Option<ViewEvent>, CommandError> {
+        match change {
+            Some(Ok(change)) => {
+                match change {
+                    ViewEvent::Updated(_)
+                    | ViewEvent::Removed { .. }
+                    | ViewEvent::ListCompleted => {
+                        (self.noted, self.has_worked) = (None, true);
+                    }
+                    // The start of a list is no result yet; the others are not about works.
+                    ViewEvent::ListStarted | ViewEvent::Unreachable(_) | ViewEvent::Reported(_) => {
+                    }
+                }
+                Ok(Some(change))
+            }
+            Some(Err(error)) if error.needs_action() && !self.has_worked => Err(error.into()),
+            Some(Err(error)) => {
+                if self.noted.as_ref() != Some(&error) {
+                    note(&format!("the view may be out of date: {error}"));
+                }
+                self.noted = Some(error);
+                Ok(None)
+            }
+            None => {
+                Err(CommandError::new("the watch of the hub has ended; this is a bug in gitwork"))
+            }
+        }
+    }
+}
+
+/// The terminal's alternate screen; left when dropped.
 struct Screen;
 
 impl Screen {
-    fn open() -> Result<Self, Failure> {
-        raw(SCREEN)?;
+    fn open() -> Result<Self, CommandError> {
+        write_raw(SCREEN)?;
         Ok(Self)
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is nobody left to tell.
-        let _lost = raw(SCREEN_BACK);
+        // The error cannot be shown any more.
+        let _lost = write_raw(SCREEN_BACK);
     }
 }
 
-/// Commands for the terminal go past what takes colours out.
-fn raw(text: &str) -> Result<(), Failure> {
+/// Writes terminal commands, past the stream that removes colours.
+fn write_raw(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    written.map_err(|error| Failure::new(format!("cannot write to the terminal: {error}")))
+    written.map_err(|error| CommandError::new(format!("cannot write to the terminal: {error}")))
 }
 
-/// The view in place. Its last state stays on the terminal.
-async fn draw(mut changes: Changes, mut live: Live, show: &Show) -> Result<Exit, Failure> {
-    let mut resized = signal(SignalKind::window_change()).map_err(Failure::new)?;
-    let mut end = std::pin::pin!(asked_to_end());
+/// Draws the view in place. Its last state stays on the terminal.
+async fn draw(
+    mut changes: Changes,
+    mut live: LiveWorks,
+    options: &ViewOptions,
+) -> Result<Exit, CommandError> {
+    let mut resized = signal(SignalKind::window_change()).map_err(CommandError::new)?;
+    let mut end = std::pin::pin!(end_of_watch());
     let mut redraw = interval(REDRAW);
-    let mut trouble = Trouble::default();
+    let mut errors = WatchErrors::default();
     let mut note: Option<String> = None;
     let mut due = Some(Instant::now());
     let screen = Screen::open()?;
@@ -199,9 +227,9 @@ async fn draw(mut changes: Changes, mut live: Live, show: &Show) -> Result<Exit,
         tokio::select! {
             ended = &mut end => break ended,
             change = changes.next() => {
-                match trouble.take(change, |text| note = Some(text.to_owned())) {
+                match errors.filter(change, |text| note = Some(text.to_owned())) {
                     Ok(Some(change)) => {
-                        note = note.filter(|_| trouble.told.is_some());
+                        note = note.filter(|_| errors.noted.is_some());
                         live.apply(change);
                     }
                     Ok(None) => {}
@@ -213,8 +241,8 @@ async fn draw(mut changes: Changes, mut live: Live, show: &Show) -> Result<Exit,
             _ = resized.recv() => due = Some(Instant::now()),
             () = at(due) => {
                 due = None;
-                let frame = frame(&live, show, note.as_deref());
-                if raw(&frame).is_err() {
+                let frame = frame(&live, options, note.as_deref());
+                if write_raw(&frame).is_err() {
                     break Ok(());
                 }
             }
@@ -223,7 +251,7 @@ async fn draw(mut changes: Changes, mut live: Live, show: &Show) -> Result<Exit,
     drop(screen);
     ended?;
     if live.is_known() {
-        let lines = show.text(&shown(&live, show), live.told(), output::width());
+        let lines = options.text(&shown(&live, options), live.reports(), output::width());
         output::print(&(lines.join("\n") + "\n"))?;
     }
     Ok(Exit::Done)
@@ -236,36 +264,35 @@ async fn at(due: Option<Instant>) {
     }
 }
 
-fn shown<'a>(live: &'a Live, show: &Show) -> Vec<&'a WorkTree> {
-    live.works().filter(|tree| show.admits(tree)).collect()
+fn shown<'a>(live: &'a LiveWorks, options: &ViewOptions) -> Vec<&'a WorkTree> {
+    live.works().filter(|tree| options.matches(tree)).collect()
 }
 
-/// One screen: as many lines as fit, each within the width, and what is left out counted.
-fn frame(live: &Live, show: &Show, note: Option<&str>) -> String {
+/// One screen: as many lines as fit, each cut to the width, and the number of lines left out.
+fn frame(live: &LiveWorks, options: &ViewOptions, note: Option<&str>) -> String {
     let (width, height) = output::size();
-    let works = shown(live, show);
+    let works = shown(live, options);
     let mut lines = if live.is_known() {
-        show.text(&works, live.told(), Some(width))
+        options.text(&works, live.reports(), Some(width))
     } else {
         vec!["waiting for the hub …".to_owned()]
     };
     let summary = lines.pop().unwrap_or_default();
-    let note = note.map(|note| table::cut(&table::one_line(note), width));
-    // The summary, an empty line, and a note where there is one.
+    let note = note.map(|note| truncate_columns(&single_line(note), width).into_owned());
+    // The summary, an empty line, and the note if there is one.
     let room = height.saturating_sub(3 + usize::from(note.is_some()));
     if lines.len() > room {
         let left_out = lines.len() - room.saturating_sub(1);
         lines.truncate(room.saturating_sub(1));
-        lines
-            .push(format!("… {left_out} more lines; --cluster, --work and --state narrow it down"));
+        lines.push(format!("… {left_out} more lines; use --cluster, --work and --state to select"));
     }
     lines.push(String::new());
-    lines.push(table::cut(&summary, width));
+    lines.push(truncate_columns(&summary, width).into_owned());
     lines.extend(note);
     let text = lines.join("\u{1b}[K\r\n");
     let text = match anstream::AutoStream::choice(&io::stdout()) {
         anstream::ColorChoice::Never => {
-            // Only colours are taken out: each line is text otherwise.
+            // Remove colours only.
             let plain = lines.iter().map(|line| anstream::adapter::strip_str(line).to_string());
             plain.collect::<Vec<_>>().join("\u{1b}[K\r\n")
         }
@@ -281,20 +308,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_told_of_works_shows_that_the_hub_knows_them() {
-        let error = || FleetError::NoCrd { kind: "ManifestWork" };
+    fn only_reports_about_works_prove_that_the_watch_works() {
+        let error = || FleetError::CrdMissing { kind: "ManifestWork" };
         for (first, ends) in [
-            (Change::Restart, true),
-            (Change::Unreachable(BTreeSet::new()), true),
-            (Change::Told(Vec::new()), true),
-            (Change::Listed, false),
+            (ViewEvent::ListStarted, true),
+            (ViewEvent::Unreachable(BTreeSet::new()), true),
+            (ViewEvent::Reported(Vec::new()), true),
+            (ViewEvent::ListCompleted, false),
         ] {
-            let mut trouble = Trouble::default();
-            let told = format!("{first:?}");
-            trouble.take(Some(Ok(first)), |_| {}).unwrap();
+            let mut errors = WatchErrors::default();
+            let first_change = format!("{first:?}");
+            errors.filter(Some(Ok(first)), |_| {}).unwrap();
             let mut notes = 0;
-            let ended = trouble.take(Some(Err(error())), |_| notes += 1).is_err();
-            assert_eq!((ended, notes), (ends, usize::from(!ends)), "{told}");
+            let ended = errors.filter(Some(Err(error())), |_| notes += 1).is_err();
+            assert_eq!((ended, notes), (ends, usize::from(!ends)), "{first_change}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! One source's engine: fetch, plan, act, for ever. It wakes for the fetch timer, for hints (a changed folder,
-//! SIGHUP), for the hub's events and for retries; what it does is decided by values alone.
+//! The engine of one source: fetch, plan, execute, in a loop. It wakes for the fetch timer, for
+//! hints (a changed folder, SIGHUP, a webhook), for events of the hub and for retries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,108 +12,129 @@ use jiff::tz::TimeZone;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::bulletin::{Bulletin, Reach, Trouble};
-use super::guards::GuardOptions;
-use super::leading::{self, Fenced, Lead, Standing};
+use super::leadership::{LeaderGuardedHub, Leadership, LeadershipChange, LeadershipState};
 use super::metrics::{Metrics, Stage};
 use super::reader::{SourceReader, on_source};
-use super::state::State;
-use crate::core::backoff;
-use crate::core::desired::Desired;
-use crate::core::digest::Digest;
-use crate::core::name::{CommitId, SourceId, WorkKey};
-use crate::core::observed::ObservedWork;
-use crate::core::plan::{Effect, Plan, Reason};
-use crate::core::rewind::Known;
-use crate::core::signature::judge::Refusal;
-use crate::error::with_causes;
-use crate::forge::reporter::StatusFeed;
-use crate::hub::execute::{ExecuteOptions, Outcome, Task, execute};
-use crate::hub::{Hub, HubError, HubEvent};
-use crate::limits;
-use crate::source::{Read, ReadError};
+use super::status_publisher::{Reachability, SourceError, StatusPublisher};
+use gitwork_core::model::name::{SourceId, WorkKey};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
+use gitwork_core::plan::backoff;
+use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::rewind::AppliedCommits;
+use gitwork_core::plan::{Effect, Plan, PlanStep, Reason};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::signature::verification::VerificationFailure;
+use gitwork_core::sync::guards::GuardOptions;
+use gitwork_core::sync::state::SyncState;
+use gitwork_forge::reporter::StatusFeed;
+use gitwork_hub::execute::{ExecuteError, ExecuteOptions, Outcome, Task, execute};
+use gitwork_hub::{Hub, HubError, HubEvent};
+use gitwork_runtime::limits;
+use gitwork_source::{SourceReadError, SourceState};
 
-mod ask;
-mod tell;
+mod log;
+mod queries;
 
-use tell::tell_read;
+use log::SourceLog;
 
-/// How an engine goes about its source.
+/// The settings of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// Time between two fetches; spread by a tenth, so that many sources do not fetch at once.
+    /// Time between two fetches, with a jitter of a tenth.
     pub interval: Duration,
     pub guards: GuardOptions,
     pub execute: ExecuteOptions,
 }
 
-/// Why an engine ended, or a single pass could not be made.
+/// Why an engine ended, or a single pass failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("the source cannot be read: {0}")]
-    Read(#[from] ReadError),
+    Read(#[from] SourceReadError),
     #[error("the hub cannot be read: {0}")]
     Hub(#[from] HubError),
     #[error("the newest commit is not applied: {0}")]
-    Refused(Arc<Refusal>),
+    Refused(Arc<VerificationFailure>),
     #[error("reading the source ended in a panic; this is a bug in gitwork")]
     Panic,
 }
 
-/// Keeps one source and the hub in step.
+impl OperationError for EngineError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Read(error) => error.class(),
+            Self::Hub(error) => error.class(),
+            Self::Refused(_) => ErrorClass::NeedsAction,
+            Self::Panic => ErrorClass::Bug,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Read(error) => error.reason(),
+            Self::Hub(error) => error.reason(),
+            Self::Refused(_) => "VerificationFailed",
+            Self::Panic => "Panic",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Read(error) => error.hints(),
+            Self::Hub(error) => error.hints(),
+            Self::Refused(_) | Self::Panic => Vec::new(),
+        }
+    }
+}
+
+/// Keeps the hub in step with one source.
 pub struct Engine {
     id: SourceId,
     hub: Arc<dyn Hub>,
-    /// `None` while a thread is busy with it.
+    /// `None` while a thread uses it.
     source: Option<Box<dyn SourceReader>>,
-    /// The source was wanted while a thread was busy with it: what that was for is to be planned anew.
+    /// A plan needed the source while a thread used it: plan again once it is back.
     source_missed: bool,
-    state: State,
+    state: SyncState,
     options: EngineOptions,
     metrics: Arc<Metrics>,
     cancel: Arc<AtomicBool>,
-    /// What was last told of each work that something holds back, so that it is told once.
-    told: BTreeMap<WorkKey, &'static str>,
-    /// What waits for approval and was told.
-    told_held: BTreeSet<Digest>,
-    /// The commits left behind that were told.
-    told_left: BTreeSet<CommitId>,
-    /// Writes of the record in a row for which the hub had no place, and when the next is due.
-    homeless: Option<(u32, Instant)>,
-    /// What was known as applied when the fetch under way began.
-    known_before: Known,
-    lead: Lead,
-    /// When the commit that was read was made.
+    log: SourceLog,
+    /// Failed writes of the record in a row because its namespace is missing or forbidden, and when
+    /// the next one is due.
+    record_failures: Option<(u32, Instant)>,
+    /// The applied commits that were known when the running fetch began.
+    known_before: AppliedCommits,
+    lead: LeadershipState,
+    /// The time of the commit that was read, in seconds since 1970.
     committed_seconds: Option<i64>,
-    /// The refusal that was told.
-    told_refusal: Option<Refusal>,
-    /// What is told of the source, where somebody listens.
-    bulletin: Option<Bulletin>,
-    /// Why the source cannot be read now.
-    trouble: watch::Sender<Option<String>>,
-    /// Called once both sides are known.
+    /// Publishes the status, if it has subscribers.
+    publisher: Option<StatusPublisher>,
+    /// Why the source cannot be read.
+    source_error: watch::Sender<Option<String>>,
+    /// Called once the source was read and its works are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
     wall_clock: WallClock,
 }
 
-/// Tells the time of day, which may jump either way.
+/// Reads the time of day, which may jump in both directions.
 pub type WallClock = Box<dyn Fn() -> Timestamp + Send>;
 
-type Fetched = (Box<dyn SourceReader>, Result<Read, ReadError>);
+type Fetched = (Box<dyn SourceReader>, Result<SourceState, SourceReadError>);
 type Fetch = JoinHandle<Fetched>;
 
-/// What comes in while a pass is under way.
+/// An event of a pass.
 enum PassEvent {
     LookedUp(WorkKey, Box<Result<Option<ObservedWork>, HubError>>),
     Outcome(Box<Outcome>),
 }
 
-/// A pass under way.
+/// A running pass.
 struct Pass {
     events: BoxStream<'static, PassEvent>,
     stop: watch::Sender<bool>,
     began: Instant,
-    /// The last write that was no deletion, and the last that was one.
+    /// When the last write ended, and the last deletion.
     applied: Option<Instant>,
     pruned: Option<Instant>,
 }
@@ -131,7 +152,7 @@ impl Pass {
         }
     }
 
-    /// How long writes and deletions took.
+    /// The duration of writes and of deletions.
     fn spent(&self) -> impl Iterator<Item = (Stage, Duration)> {
         let applied = self.applied.map(|end| (Stage::Apply, end - self.began));
         let from = self.applied.unwrap_or(self.began);
@@ -146,9 +167,9 @@ struct Loop {
     pass: Option<Pass>,
     next_fetch: Instant,
     failed_fetches: u32,
-    /// A hint came while a fetch was under way, which may have been too early for what it hints at.
+    /// A hint came during the running fetch, which may have missed its cause: fetch again.
     hinted: bool,
-    reach: Option<Reach>,
+    reach: Option<Reachability>,
 }
 
 impl Engine {
@@ -159,13 +180,13 @@ impl Engine {
         metrics: Arc<Metrics>,
     ) -> Self {
         let id = source.id().clone();
-        let state = State::new(id.clone(), options.guards.clone(), source.known_moves(), clock());
+        let state =
+            SyncState::new(id.clone(), options.guards.clone(), source.known_moves(), clock());
         let cancel = Arc::new(AtomicBool::new(false));
         let source: Option<Box<dyn SourceReader>> = Some(Box::new(source));
-        let (told, told_held) = (BTreeMap::new(), BTreeSet::new());
-        let told_left = BTreeSet::new();
-        let (bulletin, on_ready) = (None, None);
-        let trouble = watch::Sender::new(None);
+        let log = SourceLog::new(id.clone());
+        let (publisher, on_ready) = (None, None);
+        let source_error = watch::Sender::new(None);
         Self {
             id,
             hub,
@@ -175,50 +196,48 @@ impl Engine {
             options,
             metrics,
             cancel,
-            told,
-            told_held,
-            told_left,
-            homeless: None,
-            known_before: Known::default(),
-            lead: Lead::default(),
+            log,
+            record_failures: None,
+            known_before: AppliedCommits::default(),
+            lead: LeadershipState::default(),
             committed_seconds: None,
-            told_refusal: None,
-            bulletin,
-            trouble,
+            publisher,
+            source_error,
             on_ready,
             wall_clock: Box::new(Timestamp::now),
         }
     }
 
-    /// Has the time of day told by another clock, as a simulation needs it.
+    /// Replaces the clock of the time of day, as a simulation needs it.
     pub fn set_wall_clock(&mut self, clock: WallClock) {
         self.wall_clock = clock;
     }
 
-    /// Why the source cannot be read, for whoever wants to know.
-    pub fn trouble(&self) -> Trouble {
-        self.trouble.subscribe()
+    /// A channel with the error that keeps the source from being read.
+    pub fn source_error(&self) -> SourceError {
+        self.source_error.subscribe()
     }
 
-    /// Has `call` called once the source has been read and its works on the hub are known.
+    /// Calls `call` once the source was read and its works on the hub are known.
     pub fn on_ready(&mut self, call: impl FnOnce() + Send + 'static) {
         self.on_ready = Some(Box::new(call));
     }
 
-    /// Has the engine plan and write only while it leads. Without this, it always does.
-    pub fn led_by(&mut self, standing: Standing) {
-        self.lead = Lead::by(standing.watch());
-        self.hub = Arc::new(Fenced::new(self.hub.clone(), standing));
+    /// Lets the engine plan and write only while it is the leader. Without this call, it always
+    /// does.
+    pub fn set_leadership(&mut self, leadership: Leadership) {
+        self.lead = LeadershipState::by(leadership.watch());
+        self.hub = Arc::new(LeaderGuardedHub::new(self.hub.clone(), leadership));
     }
 
-    /// Has the source's state told to whoever listens.
-    pub fn listen(&mut self, reach: Reach) -> StatusFeed {
-        let (bulletin, feed) = Bulletin::new(reach);
-        self.bulletin = Some(bulletin);
+    /// Publishes the status of the source, and gives the channel.
+    pub fn publish_status(&mut self, reach: Reachability) -> StatusFeed {
+        let (publisher, feed) = StatusPublisher::new(reach, clock());
+        self.publisher = Some(publisher);
         feed
     }
 
-    /// Runs until `stop` is true. What is in flight then is finished or abandoned cleanly.
+    /// Runs until `stop` is true. Requests in flight are then finished or abandoned.
     pub async fn run(
         mut self,
         mut hints: mpsc::Receiver<()>,
@@ -231,7 +250,7 @@ impl Engine {
             next_fetch: clock(),
             failed_fetches: 0,
             hinted: false,
-            reach: self.bulletin.as_ref().map(Bulletin::reach),
+            reach: self.publisher.as_ref().map(StatusPublisher::reach),
         };
         while !*stop.borrow() {
             let now = clock();
@@ -240,7 +259,7 @@ impl Engine {
             {
                 call();
             }
-            self.heed_lead(&mut looped);
+            self.apply_leadership(&mut looped);
             self.ask_hub(&mut looped).await;
             if looped.fetch.is_none() && looped.next_fetch <= now && self.may_fetch() {
                 looped.hinted = false;
@@ -252,16 +271,16 @@ impl Engine {
                     looped.next_fetch = now;
                 }
             }
-            if let Some(bulletin) = &mut self.bulletin
-                && let Some(status) = bulletin.publish(&self.state, clock())
+            if let Some(publisher) = &mut self.publisher
+                && let Some(status) = publisher.publish(&self.state, clock(), (self.wall_clock)())
                 && self.lead.leads()
             {
-                self.metrics.told(&status);
+                self.metrics.set_states(&status);
             }
             let wake = self.next_wake(&looped);
             tokio::select! {
-                // In this order, so that a simulation can replay what happened. A pass comes to its end, and bursts
-                // of events are taken whole: none of them keeps the others waiting for long.
+                // The order is fixed, so that a simulation can be replayed. No branch starves
+                // another: a pass ends, and a burst of events is handled at once.
                 biased;
                 _ = stop.changed() => break,
                 () = self.lead.changed() => {}
@@ -269,7 +288,7 @@ impl Engine {
                 event = next_event(&mut looped.pass) => self.on_pass_event(event, &mut looped),
                 Some(event) = events.next() => {
                     self.on_hub_event(event);
-                    // Events come in bursts; one plan for all that are there.
+                    // Events come in bursts: make one plan for all of them.
                     while let Some(Some(event)) = futures::FutureExt::now_or_never(events.next()) {
                         self.on_hub_event(event);
                     }
@@ -288,36 +307,36 @@ impl Engine {
 
     fn next_wake(&self, looped: &Loop) -> Instant {
         let far = clock() + Duration::from_secs(3_600);
-        // What is under way ends by an event of its own.
+        // The end of a running fetch wakes the loop.
         let waits = looped.fetch.is_none() && self.may_fetch();
         let fetch = if waits { looped.next_fetch } else { far };
         let plans = looped.pass.is_none() && self.lead.may_plan();
         let retry = if plans { self.state.next_due() } else { None };
         let guards = if looped.pass.is_none() { self.state.guards().next_due() } else { None };
-        let bulletin = self.bulletin.as_ref().and_then(Bulletin::due);
-        [retry, guards, bulletin].into_iter().flatten().fold(fetch, Instant::min)
+        let publisher = self.publisher.as_ref().and_then(StatusPublisher::due);
+        [retry, guards, publisher].into_iter().flatten().fold(fetch, Instant::min)
     }
 
-    /// Takes in whether this process still leads, or leads now.
-    fn heed_lead(&mut self, looped: &mut Loop) {
-        match self.lead.heed() {
-            Some(leading::Turn::Begins) => {
-                // Another has written since, in Git's name and into the record.
+    /// Applies a change of leadership.
+    fn apply_leadership(&mut self, looped: &mut Loop) {
+        match self.lead.observe() {
+            Some(LeadershipChange::Gained) => {
+                // Another process may have written works and the record since.
                 self.state.ask_hub_again();
                 (looped.next_fetch, looped.hinted) = (clock(), true);
                 self.count_known();
             }
-            Some(leading::Turn::Ends) => {
-                // What is in flight is abandoned, as at a crash: another may write now.
+            Some(LeadershipChange::Lost) => {
+                // Requests in flight are abandoned, as at a crash: another process may write now.
                 looped.pass = None;
                 self.state.mark_changed();
-                self.metrics.stands_by(&self.id);
+                self.metrics.standby(&self.id);
             }
             None => {}
         }
     }
 
-    /// Sets the numbers that only a leader tells to what is known.
+    /// Sets the metrics that only the leader reports.
     fn count_known(&self) {
         if let Some(desired) = self.state.desired() {
             self.metrics.rendered(&self.id, desired);
@@ -325,9 +344,9 @@ impl Engine {
         if let Some(seconds) = self.committed_seconds {
             self.metrics.commit(&self.id, seconds);
         }
-        self.metrics.verified(&self.id, self.told_refusal.is_some());
-        if let Some(status) = self.bulletin.as_ref().and_then(Bulletin::last) {
-            self.metrics.told(&status);
+        self.metrics.verified(&self.id, self.log.is_unverified());
+        if let Some(status) = self.publisher.as_ref().and_then(StatusPublisher::last) {
+            self.metrics.set_states(&status);
         }
     }
 
@@ -342,12 +361,13 @@ impl Engine {
                 }
             };
             if tokio::time::timeout(limits::SHUTDOWN, drained).await.is_err() {
-                tracing::warn!(source = %self.id, "writes to the hub were abandoned; the next start looks again");
+                tracing::warn!(source = %self.id, "abandoned writes to the hub; the next start \
+                    reads it again");
             }
         }
     }
 
-    /// A new process learns from the hub which commits were applied, before it judges what comes after them.
+    /// A new process first reads from the hub which commits were applied, to verify later ones.
     fn may_fetch(&self) -> bool {
         let wants = self.source.as_ref().is_some_and(|source| source.wants_applied());
         self.lead.may_fetch() && (!wants || self.state.knows_hub())
@@ -375,23 +395,26 @@ impl Engine {
             Ok(read) => {
                 looped.failed_fetches = 0;
                 self.state.set_read_after(std::mem::take(&mut self.known_before));
-                let trouble = read.refused.as_ref().map(ToString::to_string);
-                self.trouble.send_if_modified(|told| {
-                    let differs = *told != trouble;
-                    *told = trouble;
+                let source_error = read.refused.as_ref().map(ToString::to_string);
+                self.source_error.send_if_modified(|before| {
+                    let differs = *before != source_error;
+                    *before = source_error;
                     differs
                 });
                 self.on_read(&read, looped);
             }
             Err(error) => {
                 match error.refusal() {
-                    Some(refusal) => self.tell_refusal(Some(refusal)),
+                    Some(refusal) => self.report_verification(Some(refusal)),
                     None => {
-                        tracing::error!(source = %self.id, error = with_causes(&error), "the source cannot be read; the hub stays as it is");
+                        tracing::error!(
+                            source = %self.id, reason = error.reason(), error = describe(&error),
+                            "the source cannot be read; the hub stays as it is"
+                        );
                     }
                 }
                 self.metrics.fetched(&self.id, false);
-                self.trouble.send_replace(Some(with_causes(&error)));
+                self.source_error.send_replace(Some(describe(&error)));
                 looped.failed_fetches = looped.failed_fetches.saturating_add(1);
             }
         }
@@ -399,14 +422,14 @@ impl Engine {
         looped.next_fetch = clock() + if looped.hinted { Duration::ZERO } else { wait };
     }
 
-    /// What the source remembers, it may have learnt only by reading.
+    /// Reads the record generation that the source remembers; a fetch may have updated it.
     fn learn_moves(&mut self) {
         if let Some(source) = &self.source {
             self.state.learn_moves(source.known_moves());
         }
     }
 
-    fn on_read(&mut self, read: &Read, looped: &mut Loop) {
+    fn on_read(&mut self, read: &SourceState, looped: &mut Loop) {
         self.lead.fetched();
         self.learn_moves();
         self.metrics.fetched(&self.id, true);
@@ -414,32 +437,65 @@ impl Engine {
         if let Some(time) = read.spent.render {
             self.metrics.spent(&self.id, Stage::Render, time);
         }
-        self.tell_refusal(read.refused.as_deref());
+        self.report_verification(read.refused.as_deref());
         if !self.state.set_desired(&read.desired) {
             return;
         }
-        if let Some(bulletin) = &mut self.bulletin {
-            bulletin.forget_refusals();
-            bulletin.touch();
+        if let Some(publisher) = &mut self.publisher {
+            publisher.forget_refusals();
+            publisher.touch();
         }
-        tell_read(&self.id, read);
+        self.log.read(read);
         self.committed_seconds = read.committed_seconds;
         if self.lead.leads() {
             self.count_known();
         }
         if let Some(pass) = &looped.pass {
-            // What is under way belongs to an older commit: what has not begun is planned anew.
+            // The running pass belongs to an older commit: tasks that have not begun are planned
+            // again.
             pass.stop.send_replace(true);
+        }
+    }
+
+    /// Reports whether the newest commit is verified.
+    fn report_verification(&mut self, failure: Option<&VerificationFailure>) {
+        if self.lead.leads() {
+            self.metrics.verified(&self.id, failure.is_some());
+        }
+        if let Some(publisher) = &mut self.publisher {
+            publisher.set_unverified(failure.map(|failure| (failure.head, failure.to_string())));
+        }
+        self.log.verification(failure);
+    }
+
+    fn report_plan(&mut self, plan: &Plan) {
+        self.metrics.planned(&self.id, plan);
+        let is_as_git_wants =
+            |step: &PlanStep| step.is_settled() || step.reason == Reason::Suspended;
+        if let Some(seconds) = self.committed_seconds
+            && plan.steps.iter().all(is_as_git_wants)
+        {
+            self.metrics.synced(&self.id, seconds);
+        }
+        self.log.plan(plan);
+    }
+
+    fn report_outcome(&self, outcome: &Outcome) {
+        self.log.outcome(outcome);
+        // A task that never began is no failed write.
+        if !matches!(outcome.result, Err(ExecuteError::Stopped)) {
+            let effect = outcome.task.effect.name();
+            self.metrics.wrote(&self.id, effect, outcome.result.is_ok());
         }
     }
 
     fn on_hub_event(&mut self, event: HubEvent) {
         if let HubEvent::Interrupted(error) = &event {
-            tracing::warn!(source = %self.id, %error, "the watch of the hub broke; it is being restarted");
+            tracing::warn!(source = %self.id, %error, "the watch of the hub broke; restarting it");
         }
         self.state.set_event(event);
-        if let Some(bulletin) = &mut self.bulletin {
-            bulletin.touch();
+        if let Some(publisher) = &mut self.publisher {
+            publisher.touch();
         }
     }
 
@@ -461,21 +517,21 @@ impl Engine {
         match event {
             PassEvent::LookedUp(key, found) => {
                 self.state.set_looked_up(&key, *found, now, seed);
-                if let Some(bulletin) = &mut self.bulletin {
-                    bulletin.touch();
+                if let Some(publisher) = &mut self.publisher {
+                    publisher.touch();
                 }
             }
             PassEvent::Outcome(outcome) => {
-                self.tell_outcome(&outcome);
-                if let Some(bulletin) = &mut self.bulletin {
-                    bulletin.note(&outcome);
+                self.report_outcome(&outcome);
+                if let Some(publisher) = &mut self.publisher {
+                    publisher.observe(&outcome);
                 }
                 self.state.set_outcome(&outcome, now, seed);
             }
         }
     }
 
-    /// Begins what is to be done now; `None` where that is nothing.
+    /// Begins a pass; `None` if there is nothing to do.
     async fn begin_pass(&mut self, now: Instant) -> Result<Option<Pass>, EngineError> {
         let (stop, stopped) = watch::channel(false);
         let lookups = self.state.take_lookups(now);
@@ -483,8 +539,8 @@ impl Engine {
             return Ok(Some(Pass::new(look_up(&self.hub, lookups), stop)));
         }
         let Some((plan, tasks)) = self.plan(now).await? else { return Ok(None) };
-        self.metrics.spent(&self.id, Stage::Plan, now.elapsed());
-        self.tell_plan(&plan);
+        self.metrics.spent(&self.id, Stage::Plan, clock().saturating_duration_since(now));
+        self.report_plan(&plan);
         if tasks.is_empty() {
             return Ok(None);
         }
@@ -493,7 +549,7 @@ impl Engine {
         Ok(Some(Pass::new(events, stop)))
     }
 
-    /// The plan as things are, and its effects that are due.
+    /// The current plan, and its effects that are due.
     async fn plan(&mut self, now: Instant) -> Result<Option<(Arc<Plan>, Vec<Task>)>, EngineError> {
         let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
             return Ok(None);
@@ -506,8 +562,14 @@ impl Engine {
         if self.state.guards().doubts_read() {
             return Ok(None);
         }
-        self.weigh_contests(now);
+        self.update_contentions(now);
         let Some(plan) = self.state.plan() else { return Ok(None) };
+        for violation in self.state.violations() {
+            tracing::error!(
+                source = %self.id, work = %violation.key, rule = violation.rule.as_str(),
+                "the plan breaks a rule; nothing is done for this work; report this as a bug"
+            );
+        }
         if !self.keep_record(&plan, now).await? {
             return Ok(None);
         }
@@ -516,7 +578,7 @@ impl Engine {
         let mut changed = BTreeSet::new();
         for (step, effect) in due {
             let (key, effect) = (step.key.clone(), effect.clone());
-            // Put back after an edit on the hub: Git has not changed it.
+            // An edit on the hub is corrected: the work keeps its commit in Git.
             let commit = matches!(step.reason, Reason::EditedOnHub { .. })
                 .then(|| self.state.commit_on_hub(&key))
                 .flatten();
@@ -533,20 +595,20 @@ impl Engine {
         Ok(Some((plan, tasks)))
     }
 
-    fn weigh_contests(&mut self, now: Instant) {
-        if self.state.weigh_contests(now)
-            && let Some(bulletin) = &mut self.bulletin
+    fn update_contentions(&mut self, now: Instant) {
+        if self.state.update_contentions(now)
+            && let Some(publisher) = &mut self.publisher
         {
-            bulletin.touch();
+            publisher.touch();
         }
-        self.metrics.contested(&self.id, self.state.contests().len());
+        self.metrics.set_backed_off(&self.id, self.state.contests().len());
     }
 
     fn set_time(&mut self) {
         self.state.set_time((self.wall_clock)(), &|name| TimeZone::get(name).ok());
     }
 
-    /// Makes one pass, waits for nothing, and answers the plan that is left after it.
+    /// Makes one pass without waiting, and gives the plan that is left after it.
     pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
         self.state.set_listed(self.hub.list(Some(&self.id)).await?);
         let said = self.hub.directives(&self.id).await?;
@@ -564,8 +626,8 @@ impl Engine {
             self.state.set_record(self.hub.record(&self.id).await?);
         }
         self.state.set_desired(&read.desired);
-        tell_read(&self.id, &read);
-        // Once to act, once more where a name turned out to be taken or an object to be newer.
+        self.log.read(&read);
+        // A second round handles names that were taken and objects that were newer.
         for _ in 0..2 {
             let now = clock();
             let lookups = self.state.take_lookups(now);
@@ -581,7 +643,7 @@ impl Engine {
             }
         }
         let plan = self.state.plan().unwrap_or_default();
-        self.tell_plan(&plan);
+        self.report_plan(&plan);
         match read.refused {
             Some(refusal) => Err(EngineError::Refused(refusal)),
             None => Ok((Arc::unwrap_or_clone(plan), read.desired)),
@@ -589,7 +651,7 @@ impl Engine {
     }
 }
 
-/// The time by tokio's clock, which stands still in a simulation until nothing is left to do.
+/// The time of tokio's clock. In a simulation it advances only when all tasks wait.
 fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -604,11 +666,11 @@ fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> BoxStream<'static, PassEve
                 PassEvent::LookedUp(key, Box::new(found))
             }
         })
-        .buffer_unordered(limits::HUB_IN_FLIGHT_PER_CLUSTER)
+        .buffer_unordered(gitwork_hub::limits::HUB_IN_FLIGHT_PER_CLUSTER)
         .boxed()
 }
 
-/// The end of a fetch that is under way; never where there is none.
+/// The end of the running fetch; pending if there is none.
 async fn finished(fetch: &mut Option<Fetch>) -> Result<Fetched, EngineError> {
     match fetch {
         Some(fetch) => fetch.await.map_err(|_| EngineError::Panic),
@@ -616,15 +678,15 @@ async fn finished(fetch: &mut Option<Fetch>) -> Result<Fetched, EngineError> {
     }
 }
 
-/// The next change of which clusters can be reached; never where nobody asks.
-async fn reach_changed(reach: &mut Option<Reach>) {
+/// The next change of unreachable clusters; pending without a status.
+async fn reach_changed(reach: &mut Option<Reachability>) {
     match reach {
-        Some(reach) => Bulletin::reach_changed(reach).await,
+        Some(reach) => StatusPublisher::reach_changed(reach).await,
         None => std::future::pending().await,
     }
 }
 
-/// The next event of a pass that is under way; `None` at its end.
+/// The next event of the running pass; `None` at its end.
 async fn next_event(pass: &mut Option<Pass>) -> Option<PassEvent> {
     match pass {
         Some(pass) => pass.events.next().await,

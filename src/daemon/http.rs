@@ -13,25 +13,27 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
-use crate::connection::{Bounded, Patience};
-use crate::limits;
+use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
+use gitwork_runtime::limits;
 
-/// What the probes tell of.
+/// The state behind the probes.
 #[derive(Debug)]
 pub struct Health {
     sources: usize,
-    /// Sources that have been read, and whose works on the hub are known.
+    /// Sources that were read and whose works on the hub are known.
     ready: AtomicUsize,
 }
 
 impl Health {
+    /// No source is ready yet.
     pub fn new(sources: usize) -> Self {
         Self { sources, ready: AtomicUsize::new(0) }
     }
-    /// One more source is ready. Called once for each.
+    /// Counts one more ready source. Call it once for each.
     pub fn source_is_ready(&self) {
         self.ready.fetch_add(1, Ordering::Relaxed);
     }
+    /// Whether all sources are ready.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed) >= self.sources
     }
@@ -43,12 +45,12 @@ struct Served {
     health: Arc<Health>,
 }
 
-/// A listener for `serve`; the address may have port 0.
+/// A listener for [`serve`]; the address may have port 0.
 pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-/// Answers until `stop` is true.
+/// Serves until `stop` is true.
 pub async fn serve(
     listener: TcpListener,
     metrics: Arc<Metrics>,
@@ -64,8 +66,8 @@ pub async fn serve(
         // An error means that the sender is gone, which is a stop too.
         let _stopped = stop.wait_for(|stop| *stop).await;
     };
-    let patience = Patience::Idle(limits::PROBE_IDLE);
-    let listener = Bounded::new(listener, limits::PROBE_CONNECTIONS_MAX, patience);
+    let timeout = ConnectionTimeout::Idle(limits::PROBE_IDLE);
+    let listener = Bounded::new(listener, limits::PROBE_CONNECTIONS_MAX, timeout);
     axum::serve(listener, router).with_graceful_shutdown(stopped).await
 }
 

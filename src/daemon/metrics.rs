@@ -10,11 +10,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::core::desired::Desired;
-use crate::core::name::SourceId;
-use crate::core::plan::{Action, Guard, Plan};
-use crate::core::status::State;
-use crate::core::status::source::SourceStatus;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::plan::{Action, Guard, Plan};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::SourceStatus;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfSource {
@@ -22,7 +22,7 @@ struct OfSource {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Result {
+struct ResultLabels {
     source: String,
     result: &'static str,
 }
@@ -100,16 +100,16 @@ impl Stage {
     }
 }
 
-/// From a plan of a small fleet to the writes of a large one: 1 ms to 4 minutes.
+/// Buckets from the plan of a small fleet to the writes of a large one: 1 ms to 4 minutes.
 fn durations() -> Histogram {
     Histogram::new([0.001, 0.004, 0.016, 0.06, 0.25, 1.0, 4.0, 15.0, 60.0, 240.0])
 }
 
-/// What the daemon counts.
+/// The daemon's metrics.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    fetches: Family<Result, Counter>,
+    fetches: Family<ResultLabels, Counter>,
     last_fetch: Family<OfSource, Gauge>,
     works: Family<Planned, Gauge>,
     errors: Family<OfSource, Gauge>,
@@ -124,10 +124,10 @@ pub struct Metrics {
     synced_commit: Family<OfSource, Gauge>,
     hub_requests: Family<HubRequest, Counter>,
     forge_writes: Family<ForgeWrite, Counter>,
-    branch_commits: Family<Result, Counter>,
-    refused: Family<OfSource, Gauge>,
+    branch_commits: Family<ResultLabels, Counter>,
+    unverified: Family<OfSource, Gauge>,
     leads: Family<OfSource, Gauge>,
-    contested: Family<OfSource, Gauge>,
+    backed_off: Family<OfSource, Gauge>,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -153,7 +153,7 @@ impl Default for Metrics {
                 "last_fetch_timestamp_seconds",
                 "When the source was last fetched, in seconds since 1970",
             ),
-            works: family(of, "works", "Works by what the last plan does with them"),
+            works: family(of, "works", "Works by their action in the last plan"),
             errors: family(of, "source_errors", "Errors in the source's files"),
             writes: family(of, "hub_writes", "Writes to the hub, by effect and result"),
             plans: family(of, "plans", "Plans made for a source"),
@@ -162,44 +162,40 @@ impl Default for Metrics {
                 "held_deletes",
                 "Deletions over the budget that wait for approval",
             ),
-            held_works: family(
+            held_works: family(of, "held_works", "Works that the last plan holds, by guard"),
+            unverified: family(
                 of,
-                "held_works",
-                "Works that the last plan holds, by the guard that does",
-            ),
-            refused: family(
-                of,
-                "refused_commit",
-                "1 while the newest commit is refused for its signatures",
+                "unverified_commit",
+                "1 while the newest commit fails its verification",
             ),
             leads: family(
                 of,
-                "leads",
-                "1 while this daemon leads the source, 0 while it stands by",
+                "is_leader",
+                "1 while this daemon is the leader of the source, 0 while it is a standby",
             ),
-            contested: family(
+            backed_off: family(
                 of,
-                "contested_works",
-                "Works that somebody else keeps changing, so that they are put back less often",
+                "backed_off_works",
+                "Works that another client keeps changing and that are backed off",
             ),
             webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
             durations: {
                 let family: Family<OfStage, Histogram, fn() -> Histogram> =
                     Family::new_with_constructor(durations);
-                let help = "How long each stage of a sync took, in seconds";
+                let help = "Duration of each stage of a sync, in seconds";
                 of.register("sync_duration_seconds", help, family.clone());
                 family
             },
-            states: family(of, "work_states", "Works by how far their clusters are with them"),
+            states: family(of, "work_states", "Works by state"),
             commit: family(
                 of,
                 "commit_timestamp_seconds",
-                "When the commit that was read was made, in seconds since 1970",
+                "Time of the commit that was read, in seconds since 1970",
             ),
             synced_commit: family(
                 of,
                 "synced_commit_timestamp_seconds",
-                "When the last commit that the hub has whole was made, in seconds since 1970",
+                "Time of the last commit that the hub has completely, in seconds since 1970",
             ),
             hub_requests: family(of, "hub_requests", "Requests to the hub, by verb and outcome"),
             forge_writes: family(
@@ -229,8 +225,9 @@ where
 }
 
 impl Metrics {
+    /// Counts a fetch.
     pub fn fetched(&self, source: &SourceId, succeeded: bool) {
-        let label = Result { source: source.to_string(), result: word(succeeded) };
+        let label = ResultLabels { source: source.to_string(), result: word(succeeded) };
         self.fetches.get_or_create(&label).inc();
         if succeeded {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -239,21 +236,21 @@ impl Metrics {
         }
     }
 
-    /// Whether the newest commit is refused for its signatures.
-    pub fn verified(&self, source: &SourceId, refused: bool) {
-        self.refused.get_or_create(&of_source(source)).set(i64::from(refused));
+    /// Sets whether the newest commit fails its verification.
+    pub fn verified(&self, source: &SourceId, unverified: bool) {
+        self.unverified.get_or_create(&of_source(source)).set(i64::from(unverified));
     }
 
-    /// Whether this daemon leads the source.
+    /// Sets whether this daemon is the leader of the source.
     pub fn leads(&self, source: &SourceId, leads: bool) {
         self.leads.get_or_create(&of_source(source)).set(i64::from(leads));
     }
 
-    /// Another tells how far the source is from now on: what was known here would only grow old.
-    pub fn stands_by(&self, source: &SourceId) {
+    /// Removes the metrics that only the leader reports: on a standby they would become stale.
+    pub fn standby(&self, source: &SourceId) {
         let label = of_source(source);
         for family in
-            [&self.errors, &self.held_deletes, &self.commit, &self.synced_commit, &self.refused]
+            [&self.errors, &self.held_deletes, &self.commit, &self.synced_commit, &self.unverified]
         {
             family.remove(&label);
         }
@@ -269,14 +266,16 @@ impl Metrics {
         }
     }
 
+    /// Sets the errors in the files of the source.
     pub fn rendered(&self, source: &SourceId, desired: &Desired) {
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
         self.errors.get_or_create(&of_source(source)).set(count(errors));
     }
 
+    /// Records a plan.
     pub fn planned(&self, source: &SourceId, plan: &Plan) {
         self.plans.get_or_create(&of_source(source)).inc();
-        let held = plan.held().map_or(0, |held| held.works.len());
+        let held = plan.held_deletions().map_or(0, |held| held.works.len());
         self.held_deletes.get_or_create(&of_source(source)).set(count(held));
         for guard in Guard::ALL {
             let label = Held { source: source.to_string(), guard: guard.as_str() };
@@ -289,24 +288,25 @@ impl Metrics {
         }
     }
 
-    /// How many works somebody else keeps changing.
-    pub fn contested(&self, source: &SourceId, works: usize) {
-        self.contested.get_or_create(&of_source(source)).set(count(works));
+    /// Sets how many works are backed off because another client keeps changing them.
+    pub fn set_backed_off(&self, source: &SourceId, works: usize) {
+        self.backed_off.get_or_create(&of_source(source)).set(count(works));
     }
 
+    /// Counts a write to the hub.
     pub fn wrote(&self, source: &SourceId, effect: &'static str, succeeded: bool) {
         let source = source.to_string();
         self.writes.get_or_create(&Write { source, effect, result: word(succeeded) }).inc();
     }
 
-    /// How long a stage took.
+    /// Records the duration of a stage.
     pub fn spent(&self, source: &SourceId, stage: Stage, time: Duration) {
         let label = OfStage { source: source.to_string(), stage: stage.as_str() };
         self.durations.get_or_create(&label).observe(time.as_secs_f64());
     }
 
-    /// How far the clusters are.
-    pub fn told(&self, status: &SourceStatus) {
+    /// Sets how many works are in each state.
+    pub fn set_states(&self, status: &SourceStatus) {
         for state in State::ALL {
             let works = status.works.values().filter(|work| work.state == state).count();
             let label = OfState { source: status.source.to_string(), state: state.as_str() };
@@ -314,36 +314,41 @@ impl Metrics {
         }
     }
 
-    /// A commit was read that was made then, in seconds since 1970.
+    /// Sets the time of the commit that was read, in seconds since 1970.
     pub fn commit(&self, source: &SourceId, committed_seconds: i64) {
         self.commit.get_or_create(&of_source(source)).set(committed_seconds);
     }
 
-    /// The hub has all of a commit that was made then.
+    /// Sets the time of the last commit that the hub has completely.
     pub fn synced(&self, source: &SourceId, committed_seconds: i64) {
         self.synced_commit.get_or_create(&of_source(source)).set(committed_seconds);
     }
 
+    /// Counts a request to the hub.
     pub fn hub_request(&self, verb: &'static str, outcome: &'static str) {
         self.hub_requests.get_or_create(&HubRequest { verb, outcome }).inc();
     }
 
+    /// Counts a commit status or check run.
     pub fn forge_write(&self, source: &SourceId, provider: &'static str, outcome: &'static str) {
         let source = source.to_string();
         self.forge_writes.get_or_create(&ForgeWrite { source, provider, outcome }).inc();
     }
 
-    /// A push to the status branch: `pushed`, `unchanged` or `failure`.
+    /// Counts a push to the status branch: `pushed`, `unchanged` or `failure`.
     pub fn branch_commit(&self, source: &SourceId, result: &'static str) {
-        self.branch_commits.get_or_create(&Result { source: source.to_string(), result }).inc();
+        self.branch_commits
+            .get_or_create(&ResultLabels { source: source.to_string(), result })
+            .inc();
     }
 
+    /// Counts a webhook.
     pub fn webhook(&self, accepted: bool) {
         let result = if accepted { "accepted" } else { "refused" };
         self.webhooks.get_or_create(&Webhook { result }).inc();
     }
 
-    /// As a scraper reads them.
+    /// The metrics in the OpenMetrics text format.
     pub fn encode(&self) -> String {
         let mut out = String::new();
         // Writing to a string does not fail.
@@ -355,11 +360,11 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::name::{ClusterName, WorkKey, WorkName};
-    use crate::core::plan::{Reason, Step};
+    use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
+    use gitwork_core::plan::{PlanStep, Reason};
 
     #[test]
-    fn what_guards_hold_is_counted_and_no_longer_once_it_is_let_go() {
+    fn held_works_are_counted_until_released() {
         let metrics = Metrics::default();
         let source = SourceId::parse("fleet").unwrap();
         let key = WorkKey {
@@ -367,7 +372,7 @@ mod tests {
             work: WorkName::parse("web").unwrap(),
         };
         let planned = |reason: Reason| {
-            let step = Step { key: key.clone(), path: None, effect: None, reason };
+            let step = PlanStep { key: key.clone(), path: None, effect: None, reason };
             metrics.planned(&source, &Plan { commit: None, steps: vec![step] });
             metrics.encode()
         };
@@ -383,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_by_tells_nothing_that_the_leader_tells() {
+    fn a_standby_reports_no_metric_of_the_leader() {
         let metrics = Metrics::default();
         let source = SourceId::parse("fleet").unwrap();
         metrics.leads(&source, true);
@@ -393,7 +398,7 @@ mod tests {
         metrics.commit(&source, 1_700_000_000);
         metrics.synced(&source, 1_700_000_000);
         metrics.leads(&source, false);
-        metrics.stands_by(&source);
+        metrics.standby(&source);
         let left = metrics.encode();
         let mut names: Vec<&str> = left
             .lines()
@@ -401,7 +406,7 @@ mod tests {
             .filter_map(|line| line.split_once('{').map(|(name, _)| name))
             .collect();
         names.sort_unstable();
-        let known = ["fetches_total", "last_fetch_timestamp_seconds", "leads", "plans_total"];
+        let known = ["fetches_total", "is_leader", "last_fetch_timestamp_seconds", "plans_total"];
         assert_eq!(names, known.map(|name| format!("gitwork_{name}")), "{left}");
     }
 }

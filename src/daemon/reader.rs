@@ -1,4 +1,5 @@
-//! What an engine needs of its source, so that the same loop runs on a real repository and on a simulated one.
+//! The source as an engine reads it, so that the same loop runs on a real and on a simulated
+//! repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,42 +8,42 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::core::desired::Desired;
-use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
-use crate::core::plan::Departed;
-use crate::source::{Read, ReadError, Source};
+use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
+use gitwork_core::plan::RemovedWorks;
+use gitwork_core::render::desired::Desired;
+use gitwork_source::{Source, SourceReadError, SourceState};
 
-/// A source as its engine uses it: see [`Source`], whose methods these are.
+/// A source. See [`Source`] for its methods.
 pub trait SourceReader: Send + 'static {
     fn id(&self) -> &SourceId;
-    fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<Read, ReadError>;
+    fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError>;
     fn departed(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
-    ) -> Result<Departed, ReadError>;
+    ) -> Result<RemovedWorks, SourceReadError>;
     fn last_changed(
         &self,
         head: CommitId,
         folders: &BTreeSet<RepoPath>,
         cancel: &AtomicBool,
-    ) -> Result<BTreeMap<RepoPath, CommitId>, ReadError>;
+    ) -> Result<BTreeMap<RepoPath, CommitId>, SourceReadError>;
     fn unreached(
         &self,
         head: CommitId,
         commits: &BTreeSet<CommitId>,
         cancel: &AtomicBool,
-    ) -> Result<BTreeSet<CommitId>, ReadError>;
-    /// It wants to be told which commits were applied, before it reads.
+    ) -> Result<BTreeSet<CommitId>, SourceReadError>;
+    /// Whether it needs the applied commits before it reads.
     fn wants_applied(&self) -> bool {
         false
     }
     fn set_applied(&mut self, _applied: BTreeSet<CommitId>) {}
     fn known_moves(&self) -> u64;
     fn remember_moves(&self, moves: u64) -> std::io::Result<()>;
-    /// `None`: the next call may block, and so has to be made on a thread that may. A source in memory never blocks
-    /// and says how long the call is to take on tokio's clock, which a simulation moves on by itself.
+    /// `None`: the next call may block and needs a thread of its own. A source in memory never
+    /// blocks and gives the duration of the call on tokio's clock.
     fn latency(&mut self) -> Option<Duration> {
         None
     }
@@ -52,7 +53,7 @@ impl SourceReader for Source {
     fn id(&self) -> &SourceId {
         &self.config().id
     }
-    fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<Read, ReadError> {
+    fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
         Self::read(self, cancel)
     }
     fn departed(
@@ -60,53 +61,53 @@ impl SourceReader for Source {
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
-    ) -> Result<Departed, ReadError> {
-        Self::departed(self, desired, candidates, cancel)
+    ) -> Result<RemovedWorks, SourceReadError> {
+        self.history().removed_works(desired, candidates, cancel)
     }
     fn last_changed(
         &self,
         head: CommitId,
         folders: &BTreeSet<RepoPath>,
         cancel: &AtomicBool,
-    ) -> Result<BTreeMap<RepoPath, CommitId>, ReadError> {
-        Self::last_changed(self, head, folders, cancel)
+    ) -> Result<BTreeMap<RepoPath, CommitId>, SourceReadError> {
+        self.history().last_changed(head, folders, cancel)
     }
     fn unreached(
         &self,
         head: CommitId,
         commits: &BTreeSet<CommitId>,
         cancel: &AtomicBool,
-    ) -> Result<BTreeSet<CommitId>, ReadError> {
-        Self::unreached(self, head, commits, cancel)
+    ) -> Result<BTreeSet<CommitId>, SourceReadError> {
+        self.history().unreached(head, commits, cancel)
     }
     fn wants_applied(&self) -> bool {
-        Self::wants_applied(self)
+        self.needs_applied_commits()
     }
     fn set_applied(&mut self, applied: BTreeSet<CommitId>) {
-        Self::set_applied(self, applied);
+        self.set_applied_commits(applied);
     }
     fn known_moves(&self) -> u64 {
-        Self::known_moves(self)
+        self.known_record_generation()
     }
     fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
-        Self::remember_moves(self, moves)
+        self.state_files().remember_record_generation(moves)
     }
 }
 
-/// Makes one call of a source where it may block, and gives the source back with the answer.
+/// Calls a source where it may block, and gives it back with the result.
 pub fn on_source<T: Send + 'static>(
     mut source: Box<dyn SourceReader>,
     call: impl FnOnce(&mut dyn SourceReader) -> T + Send + 'static,
 ) -> JoinHandle<(Box<dyn SourceReader>, T)> {
     match source.latency() {
         None => tokio::task::spawn_blocking(move || {
-            let answer = call(&mut *source);
-            (source, answer)
+            let result = call(&mut *source);
+            (source, result)
         }),
         Some(latency) => tokio::spawn(async move {
             tokio::time::sleep(latency).await;
-            let answer = call(&mut *source);
-            (source, answer)
+            let result = call(&mut *source);
+            (source, result)
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! The tasks that listen to an engine: commit statuses and the status branch of one source.
+//! The tasks that report the status of one source: commit statuses and the status branch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,34 +9,37 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::metrics::Metrics;
-use crate::core::forge::{AddressError, CommitStatusConfig, StatusBranchConfig};
-use crate::core::name::ClusterName;
-use crate::forge::contexts::ContextsError;
-use crate::forge::reporter::StatusFeed;
-use crate::forge::{CommitStatusReporter, Contexts, ForgeClient, StatusBranchReporter};
-use crate::git::{PushError, Reference, StatusBranch};
-use crate::hub::fleet::FleetError;
-use crate::source::{Repository, SourceConfig};
+use gitwork_core::config::commit_status::{CommitStatusConfig, StatusBranchConfig};
+use gitwork_core::model::name::ClusterName;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::report::forge::AddressError;
+use gitwork_forge::contexts::ContextsError;
+use gitwork_forge::reporter::StatusFeed;
+use gitwork_forge::{CommitStatusReporter, Contexts, ForgeClient, StatusBranchReporter};
+use gitwork_git::{PushError, Reference, StatusBranch};
+use gitwork_hub::fleet::FleetError;
+use gitwork_source::{SourceConfig, SourceLocation};
 
-/// What of a source's state is told, and where.
+/// Where the status of a source is reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reporting {
     pub commit_status: Option<CommitStatusConfig>,
     pub status_branch: Option<StatusBranchConfig>,
 }
 
-/// What tells of one source, ready to start.
+/// The reporters of one source, ready to start.
 #[derive(Default)]
 pub struct Reporters {
     commit_status: Option<CommitStatusReporter>,
     status_branch: Option<StatusBranchReporter>,
 }
 
-/// Why a source's state cannot be told.
+/// Why the status of a source cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportingError {
     #[error(
-        "a folder on disk has no commits to tell of: name a repository by its URL, or leave {field} out"
+        "a folder on disk has no commits to report on: use the URL of a repository, or remove \
+            {field}"
     )]
     Folder { field: &'static str },
     #[error("commitStatus: {0}")]
@@ -49,19 +52,43 @@ pub enum ReportingError {
     OwnBranch { branch: String },
 }
 
+impl OperationError for ReportingError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Branch(error) => error.class(),
+            _ => ErrorClass::NeedsAction,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Branch(error) => error.reason(),
+            Self::Address(_) | Self::Contexts(_) => "CommitStatusConfig",
+            Self::Folder { .. } | Self::OwnBranch { .. } => "StatusReportingConfig",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Branch(error) => error.hints(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Reporting {
-    /// Whether there is anything to tell.
+    /// Whether nothing is configured.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Makes what is configured; nothing is told yet.
+    /// Makes the configured reporters without starting them.
     pub fn prepare(
         &self,
         source: &SourceConfig,
         metrics: &Arc<Metrics>,
     ) -> Result<Reporters, ReportingError> {
-        let Repository::Git { remote, reference, cache } = &source.repository else {
+        let SourceLocation::Git { remote, reference, cache } = &source.repository else {
             let field = if self.commit_status.is_some() { "commitStatus" } else { "statusBranch" };
             return if self.is_empty() {
                 Ok(Reporters::default())
@@ -107,18 +134,18 @@ impl Reporters {
     }
 }
 
-/// How often the clusters' reach is read. A hub gives a silent cluster some five minutes before it says so (OCM: five
+/// How often unreachable clusters are read. OCM marks a silent cluster after five minutes (five
 /// times the lease duration of 60 s).
 const REACH: Duration = Duration::from_secs(60);
 
-/// Reads again and again which clusters the hub has lost touch with, until `stop` is true. What cannot be read stays as
-/// it was.
+/// Reads the unreachable clusters every minute until `stop` is true. After an error the last result
+/// stays.
 pub async fn watch_reach(
     read: impl Fn() -> BoxFuture<'static, Result<BTreeSet<ClusterName>, FleetError>>,
     sender: watch::Sender<Arc<BTreeSet<ClusterName>>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         let found = tokio::select! {
             found = read() => found,
@@ -126,16 +153,17 @@ pub async fn watch_reach(
         };
         match found {
             Ok(found) => {
-                told = false;
+                is_logged = false;
                 sender.send_if_modified(|before| {
                     let differs = **before != found;
                     *before = Arc::new(found);
                     differs
                 });
             }
-            Err(error) if !told => {
-                told = true;
-                tracing::warn!(%error, "which clusters are unreachable is not known; they count as the others do");
+            Err(error) if !is_logged => {
+                is_logged = true;
+                tracing::warn!(%error, "cannot read which clusters are unreachable; counting \
+                    all as reachable");
             }
             Err(_) => {}
         }

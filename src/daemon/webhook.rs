@@ -1,5 +1,5 @@
-//! Webhooks of forges: `POST /hook` has every source fetched at once, `POST /hook/<source id>` that one. A webhook is a
-//! hint and no more: nothing in its body is read.
+//! Webhooks of forges: `POST /hook` makes every source fetch now, `POST /hook/<source id>` one
+//! source. A webhook is only a hint: its body is not read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,36 +18,36 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
 use super::metrics::Metrics;
-use crate::connection::{Bounded, Patience};
-use crate::core::forge::webhook::{Proof, proof};
-use crate::core::name::SourceId;
-use crate::forge::file::{FileError, read_secret};
 use crate::limits;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::report::forge::webhook::{WebhookSignature, proof};
+use gitwork_forge::file::{FileError, read_secret};
+use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
 
-/// Who is told, and how a forge proves itself.
+/// Accepts signed webhooks and makes sources fetch.
 pub struct Webhooks {
     secret_file: PathBuf,
     hints: BTreeMap<SourceId, mpsc::Sender<()>>,
     metrics: Arc<Metrics>,
 }
 
-/// Why a webhook is not heeded.
+/// Why a webhook was rejected.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+enum WebhookRejected {
     #[error("no header with a signature or token that gitwork knows")]
-    NoProof,
+    SignatureMissing,
     #[error("the signature or token is not that of the secret file")]
-    WrongProof,
+    SignatureInvalid,
     #[error("the body is longer than {} bytes, or broke off", limits::WEBHOOK_BODY_BYTES_MAX)]
     Body,
     #[error(transparent)]
     Secret(#[from] FileError),
     #[error("there is no source of this id")]
-    NoSource,
+    UnknownSource,
 }
 
 impl Webhooks {
-    /// `hints` has a source fetched now; the secret is read anew for each webhook.
+    /// `hints` makes a source fetch now. The secret file is read again for each webhook.
     pub fn new(
         secret_file: PathBuf,
         hints: BTreeMap<SourceId, mpsc::Sender<()>>,
@@ -56,7 +56,7 @@ impl Webhooks {
         Self { secret_file, hints, metrics }
     }
 
-    /// Answers until `stop` is true.
+    /// Serves until `stop` is true.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -70,9 +70,9 @@ impl Webhooks {
             // An error means that the sender is gone, which is a stop too.
             let _stopped = stop.wait_for(|stop| *stop).await;
         };
-        // A port that forges reach is one that others reach.
-        let patience = Patience::Whole(limits::WEBHOOK_CALL);
-        let listener = Bounded::new(listener, limits::WEBHOOK_CONNECTIONS_MAX, patience);
+        // The port may be public: limit the whole call.
+        let timeout = ConnectionTimeout::Whole(limits::WEBHOOK_CALL);
+        let listener = Bounded::new(listener, limits::WEBHOOK_CONNECTIONS_MAX, timeout);
         axum::serve(listener, router).with_graceful_shutdown(stopped).await
     }
 
@@ -81,31 +81,33 @@ impl Webhooks {
         self.metrics.webhook(taken.is_ok());
         let (status, text) = match taken {
             Ok(()) => (StatusCode::ACCEPTED, "fetching\n".to_owned()),
-            Err(refusal) => {
-                if let Refusal::Secret(error) = &refusal {
-                    tracing::warn!(%error, "webhooks cannot be checked and are refused");
+            Err(rejection) => {
+                if let WebhookRejected::Secret(error) = &rejection {
+                    tracing::warn!(%error, "cannot check webhooks; rejecting them");
                 } else {
-                    tracing::debug!(error = %refusal, "a webhook was refused");
+                    tracing::debug!(error = %rejection, "rejected a webhook");
                 }
-                (refusal.status(), refusal.told())
+                (rejection.status(), rejection.public_message())
             }
         };
         ([(header::CONNECTION, "close")], (status, text)).into_response()
     }
 
-    async fn check(&self, source: Option<&str>, request: Request) -> Result<(), Refusal> {
+    async fn check(&self, source: Option<&str>, request: Request) -> Result<(), WebhookRejected> {
         let (head, body) = request.into_parts();
         let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-        let proof = proof(header).ok_or(Refusal::NoProof)?;
+        let proof = proof(header).ok_or(WebhookRejected::SignatureMissing)?;
         let secret = read_secret(&self.secret_file, "webhook secret")?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         let signature = sign(&key, body).await?;
         let is_ours = match &proof {
-            Proof::Hmac(claimed) => is_same(&key, claimed, signature.as_ref()),
-            Proof::Token(claimed) => is_same(&key, claimed.as_bytes(), secret.as_bytes()),
+            WebhookSignature::Hmac(claimed) => is_same(&key, claimed, signature.as_ref()),
+            WebhookSignature::Token(claimed) => {
+                is_same(&key, claimed.as_bytes(), secret.as_bytes())
+            }
         };
         if !is_ours {
-            return Err(Refusal::WrongProof);
+            return Err(WebhookRejected::SignatureInvalid);
         }
         // A full channel means that a hint is waiting already.
         match source {
@@ -116,27 +118,27 @@ impl Webhooks {
             }
             Some(name) => {
                 let hint = self.hints.iter().find(|(id, _)| id.as_str() == name);
-                let _sent = hint.ok_or(Refusal::NoSource)?.1.try_send(());
+                let _sent = hint.ok_or(WebhookRejected::UnknownSource)?.1.try_send(());
             }
         }
         Ok(())
     }
 }
 
-impl Refusal {
+impl WebhookRejected {
     fn status(&self) -> StatusCode {
         match self {
-            Self::NoProof | Self::WrongProof => StatusCode::UNAUTHORIZED,
+            Self::SignatureMissing | Self::SignatureInvalid => StatusCode::UNAUTHORIZED,
             Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Secret(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::NoSource => StatusCode::NOT_FOUND,
+            Self::UnknownSource => StatusCode::NOT_FOUND,
         }
     }
 
-    /// What the sender may know.
-    fn told(&self) -> String {
+    /// The message for the sender.
+    fn public_message(&self) -> String {
         match self {
-            Self::Secret(_) => "the secret file cannot be used; the daemon's log says why\n".into(),
+            Self::Secret(_) => "the secret file cannot be used; see the daemon's log\n".into(),
             other => format!("{other}\n"),
         }
     }
@@ -154,22 +156,22 @@ async fn of_one(
     webhooks.take(Some(&source), request).await
 }
 
-/// The HMAC of a body, which is hashed as it comes.
-async fn sign(key: &hmac::Key, body: Body) -> Result<hmac::Tag, Refusal> {
+/// The HMAC of a body, computed while it arrives.
+async fn sign(key: &hmac::Key, body: Body) -> Result<hmac::Tag, WebhookRejected> {
     let mut signed = hmac::Context::with_key(key);
     let (mut frames, mut length) = (body.into_data_stream(), 0_usize);
     while let Some(frame) = frames.next().await {
-        let frame = frame.map_err(|_| Refusal::Body)?;
+        let frame = frame.map_err(|_| WebhookRejected::Body)?;
         length = length.saturating_add(frame.len());
         if length > limits::WEBHOOK_BODY_BYTES_MAX {
-            return Err(Refusal::Body);
+            return Err(WebhookRejected::Body);
         }
         signed.update(&frame);
     }
     Ok(signed.sign())
 }
 
-/// Whether two texts are the same, in a time that does not tell where they differ: what is compared are their HMACs.
+/// Compares two texts by their HMACs, so that the time does not reveal where they differ.
 fn is_same(key: &hmac::Key, claimed: &[u8], real: &[u8]) -> bool {
     hmac::verify(key, claimed, hmac::sign(key, real).as_ref()).is_ok()
 }

@@ -1,4 +1,5 @@
-//! Keeps a source's status branch as its clusters are: at most one commit in an interval, of the newest state.
+//! Keeps a source's status branch up to date: at most one commit in each interval, with the newest
+//! state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,33 +10,33 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::reporter::{Count, StatusFeed};
-use crate::core::backoff::{self, Setback};
-use crate::core::status::source::SourceStatus;
-use crate::error::with_causes;
-use crate::git::{Published, PushError, StatusBranch};
+use gitwork_core::model::operation_error::{OperationError, describe};
+use gitwork_core::report::status::source::SourceStatus;
+use gitwork_git::{Published, PushError, StatusBranch};
+use gitwork_retry::RetryClass;
 
-/// What only a person can mend is tried again after so long: credentials may have been given more rights.
+/// Retry interval of an error that the operator must fix, for example by granting more rights.
 const NEEDS_SOMEBODY: Duration = Duration::from_secs(300);
 
 /// Publishes the status of one source.
 pub struct StatusBranchReporter {
-    /// `None` while a thread is busy with it.
+    /// `None` while a thread uses it.
     branch: Option<StatusBranch>,
     interval: Duration,
     failures: u32,
-    /// What was last told of a failure, so that it is told once.
-    told: Option<String>,
-    /// Told of each publication's outcome, a word of a fixed list.
+    /// The last logged error. Each error is logged once.
+    logged: Option<String>,
+    /// Called with each publication's outcome, a metric label.
     count: Option<Count>,
 }
 
 impl StatusBranchReporter {
-    /// `interval` is the least time between two commits.
+    /// `interval` is the minimum time between two commits.
     pub fn new(branch: StatusBranch, interval: Duration) -> Self {
-        Self { branch: Some(branch), interval, failures: 0, told: None, count: None }
+        Self { branch: Some(branch), interval, failures: 0, logged: None, count: None }
     }
 
-    /// Has the outcome of each publication told.
+    /// Sets the function that counts the outcome of each publication.
     pub fn counted(self, count: Count) -> Self {
         Self { count: Some(count), ..self }
     }
@@ -52,7 +53,7 @@ impl StatusBranchReporter {
                 let wait = tokio::select! {
                     wait = self.publish(&status, &cancel) => wait,
                     _ = stop.wait_for(|stop| *stop) => {
-                        // The thread sees it within a fraction of a second.
+                        // The thread checks it several times a second.
                         cancel.store(true, Ordering::Relaxed);
                         return;
                     }
@@ -68,7 +69,7 @@ impl StatusBranchReporter {
         }
     }
 
-    /// Answers how long to wait before the next publication.
+    /// Returns how long to wait before the next publication.
     async fn publish(&mut self, status: &Arc<SourceStatus>, cancel: &Arc<AtomicBool>) -> Duration {
         let Some(mut branch) = self.branch.take() else { return NEEDS_SOMEBODY };
         let name = branch.branch().to_owned();
@@ -79,7 +80,10 @@ impl StatusBranchReporter {
             (branch, published)
         });
         let Ok((branch, published)) = task.await else {
-            tracing::error!(source = %status.source, branch = name, "publishing the status ended in a panic; this is a bug in gitwork");
+            tracing::error!(
+                source = %status.source, branch = name,
+                "publishing the status panicked; this is a bug in gitwork"
+            );
             return NEEDS_SOMEBODY;
         };
         self.branch = Some(branch);
@@ -93,10 +97,14 @@ impl StatusBranchReporter {
         match published {
             Ok(published) => {
                 if let Published::Pushed { commit } = published {
-                    tracing::debug!(source = %status.source, branch = name, %commit, "status pushed");
+                    tracing::debug!(
+                        source = %status.source, branch = name, %commit, "status pushed"
+                    );
                 }
-                if self.told.take().is_some() {
-                    tracing::info!(source = %status.source, branch = name, "the status is pushed again");
+                if self.logged.take().is_some() {
+                    tracing::info!(
+                        source = %status.source, branch = name, "the status is pushed again"
+                    );
                 }
                 self.failures = 0;
                 self.interval
@@ -106,17 +114,17 @@ impl StatusBranchReporter {
     }
 
     fn postpone(&mut self, status: &SourceStatus, branch: &str, error: &PushError) -> Duration {
-        let text = with_causes(error);
-        if self.told.as_ref() != Some(&text) {
+        let text = describe(error);
+        if self.logged.as_ref() != Some(&text) {
             tracing::warn!(
                 source = %status.source, branch, error = text,
-                "the status cannot be pushed; the sync goes on, and it is made up for"
+                "cannot push the status; the sync continues, and gitwork retries"
             );
-            self.told = Some(text);
+            self.logged = Some(text);
         }
-        let setback = Setback::Unavailable { retry_after_seconds: None };
-        let wait = backoff::delay(self.failures, setback, fastrand::u64(..));
+        let class = RetryClass::Unavailable { retry_after_seconds: None };
+        let wait = gitwork_retry::delay(self.failures, class, fastrand::u64(..));
         self.failures = self.failures.saturating_add(1);
-        if error.needs_somebody() { NEEDS_SOMEBODY } else { wait.max(self.interval) }
+        if error.needs_action() { NEEDS_SOMEBODY } else { wait.max(self.interval) }
     }
 }

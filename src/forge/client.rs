@@ -1,61 +1,62 @@
-//! Writes to one repository's forge: commit statuses, or the check runs of a GitHub App.
+//! Writes to one repository's forge: commit statuses, or check runs of a GitHub App.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::header::HeaderValue;
 use jiff::Timestamp;
 
 use super::app::App;
 use super::file::{FileError, read_secret};
-use super::http::{ForgeError, Http, Received};
-use crate::core::forge::answer::{self, Rejection};
-use crate::core::forge::checks::{self, ANNOTATIONS_PER_REQUEST};
-use crate::core::forge::config::Login;
-use crate::core::forge::request::authorization;
-use crate::core::forge::{
-    AddressError, CommitState, CommitStatus, CommitStatusConfig, HttpRequest, Target, request,
+use super::http::{ForgeError, Http, Received, authorization_header};
+use gitwork_core::config::commit_status::CommitStatusConfig;
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::report::forge::checks;
+use gitwork_core::report::forge::checks::ANNOTATIONS_PER_REQUEST;
+use gitwork_core::report::forge::config::Login;
+use gitwork_core::report::forge::response;
+use gitwork_core::report::forge::response::Rejection;
+use gitwork_core::report::forge::{
+    AddressError, CommitState, CommitStatus, ForgeTarget, HttpRequest, request,
 };
-use crate::core::name::{CommitId, RepoPath};
-use crate::core::status::source::SourceStatus;
+use gitwork_core::report::status::source::SourceStatus;
 
-/// Check runs that are remembered, to be updated; past it the oldest commits' are forgotten.
+/// Check runs in memory, for updates. Past the limit the oldest ones are dropped.
 const RUNS_MAX: usize = 1_000;
 
 /// Writes the commit statuses of one repository.
 #[derive(Debug, Clone)]
 pub struct ForgeClient {
-    target: Target,
+    target: ForgeTarget,
     http: Http,
     how: How,
 }
 
 #[derive(Debug, Clone)]
 enum How {
-    /// Commit statuses, with the token of this file.
+    /// Commit statuses, with the token in this file.
     Statuses { token_file: PathBuf },
     /// Check runs of an App, with annotations in files below `root`.
     Checks { app: Arc<App>, runs: Arc<Mutex<Runs>>, root: RepoPath },
 }
 
-/// The check runs that this process has made, by commit and name.
+/// The check runs of this process, by id, commit and name.
 type Runs = BTreeMap<(u64, CommitId, String), Run>;
 
 /// A check run on the forge.
 #[derive(Debug, Clone)]
 struct Run {
     id: u64,
-    /// A run that is over does not begin again.
+    /// A completed run is not reopened.
     completed: bool,
-    /// Annotations are only ever added.
+    /// Annotations written so far. They cannot be removed.
     annotations: usize,
 }
 
 impl ForgeClient {
-    /// `root` is where the source's files are in the repository.
+    /// `root` is the source's folder in the repository. Fails if the login settings are invalid.
     pub fn new(
-        target: Target,
+        target: ForgeTarget,
         config: &CommitStatusConfig,
         root: &RepoPath,
     ) -> Result<Self, AddressError> {
@@ -74,11 +75,12 @@ impl ForgeClient {
         Ok(Self { target, http, how })
     }
 
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &ForgeTarget {
         &self.target
     }
 
-    /// Writes one status. `details` is what is known of the status's commit, where it is that commit's.
+    /// Writes one status. `details` is the source's state, and is used only if it is of the
+    /// status's commit.
     pub async fn write(
         &self,
         status: &CommitStatus,
@@ -95,7 +97,7 @@ impl ForgeClient {
                 let details = details.filter(|details| details.commit == Some(status.commit));
                 let written = self.write_check(&token, runs, status, details, root).await;
                 if let Err(Rejection::Blocked { .. }) = &written {
-                    // Whatever was wrong with it: the next write logs in anew.
+                    // For any cause: the next write logs in again.
                     app.forget();
                 }
                 written
@@ -109,11 +111,11 @@ impl ForgeClient {
         token: &str,
         unusable: impl Fn(&'static str) -> FileError,
     ) -> Result<Received, Rejection> {
-        let login = login(&self.target, token).ok_or_else(|| {
+        let login = authorization_header(&self.target, token).ok_or_else(|| {
             ForgeError::from(unusable("it has characters that a header must not have"))
         })?;
         let received = self.http.exchange(request, login).await?;
-        answer::read(&self.target, &received.answer(token), Timestamp::now())?;
+        response::read(&self.target, &received.response(token), Timestamp::now())?;
         Ok(received)
     }
 
@@ -141,7 +143,7 @@ impl ForgeClient {
             if id.is_none() {
                 run.id = checks::id_of(&received.body).ok_or_else(|| Rejection::Later {
                     after: None,
-                    message: "GitHub's answer has no id of the check run".into(),
+                    message: "GitHub's response has no id of the check run".into(),
                 })?;
             }
             run.completed = is_over;
@@ -154,14 +156,6 @@ impl ForgeClient {
     }
 }
 
-/// The header to log in with; `None` where the token cannot stand in one.
-pub fn login(target: &Target, token: &str) -> Option<(&'static str, HeaderValue)> {
-    let (name, value) = authorization(target.provider, token);
-    let mut value = HeaderValue::from_str(&value).ok()?;
-    value.set_sensitive(true);
-    Some((name, value))
-}
-
 fn known(runs: &Mutex<Runs>, (commit, name): &(CommitId, String)) -> Option<Run> {
     let runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
     let mut found = runs.iter().filter(|((_, of, named), _)| of == commit && named == name);
@@ -172,7 +166,7 @@ fn remember(runs: &Mutex<Runs>, (commit, name): &(CommitId, String), run: &Run) 
     let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
     runs.insert((run.id, *commit, name.clone()), run.clone());
     while runs.len() > RUNS_MAX {
-        // Ids grow.
+        // Ids grow, so this is the oldest run.
         runs.pop_first();
     }
 }

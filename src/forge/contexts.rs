@@ -1,20 +1,20 @@
-//! Which clusters have a commit status of their own, and in which group.
+//! Selects the clusters and groups with their own commit status.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::core::forge::Part;
-use crate::core::forge::config::ContextConfig;
-use crate::core::name::ClusterName;
-use crate::core::status::Verdict;
-use crate::core::status::source::SourceStatus;
 use crate::limits;
+use gitwork_core::config::commit_status::ContextConfig;
+use gitwork_core::model::name::ClusterName;
+use gitwork_core::report::forge::Part;
+use gitwork_core::report::status::RolloutVerdict;
+use gitwork_core::report::status::source::SourceStatus;
 
-/// Why contexts cannot be made of what the configuration says.
+/// Why the configured contexts are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextsError {
-    #[error("contexts[{index}]: {pattern:?} is no pattern of cluster names: {source}")]
+    #[error("contexts[{index}]: {pattern:?} is not a pattern of cluster names: {source}")]
     Pattern { index: usize, pattern: String, source: globset::Error },
     #[error("contexts[{index}]: name at least one cluster, as in `clusters: [\"prod-*\"]`")]
     NoClusters { index: usize },
@@ -22,13 +22,13 @@ pub enum ContextsError {
     Group { index: usize },
 }
 
-/// The contexts beside the one of the whole.
+/// The contexts other than that of the whole source.
 #[derive(Debug, Default)]
 pub struct Contexts(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
-    /// Without a group each cluster has a context.
+    /// `None`: each matching cluster has its own context.
     group: Option<String>,
     clusters: Vec<GlobMatcher>,
 }
@@ -61,12 +61,13 @@ impl Contexts {
         Ok(Self(rules))
     }
 
-    /// The verdict and the line of each context within so many characters, and how many contexts there are too many.
+    /// The verdict and the summary line of each context, and the number of contexts over the limit.
+    /// Lines are at most `chars_max` characters.
     pub fn of(
         &self,
         status: &SourceStatus,
         chars_max: usize,
-    ) -> (BTreeMap<Part, (Verdict, String)>, usize) {
+    ) -> (BTreeMap<Part, (RolloutVerdict, String)>, usize) {
         let names: BTreeSet<&ClusterName> = status.works.keys().map(|key| &key.cluster).collect();
         let mut parts: BTreeMap<Part, (bool, BTreeSet<&ClusterName>)> = BTreeMap::new();
         for rule in &self.0 {
@@ -79,15 +80,15 @@ impl Contexts {
             }
         }
         let left_out = parts.len().saturating_sub(limits::FORGE_CONTEXTS_MAX);
-        let told =
+        let contexts =
             parts.into_iter().take(limits::FORGE_CONTEXTS_MAX).map(|(part, (grouped, names))| {
-                let told = if grouped {
+                let line = if grouped {
                     status.line_of_clusters(&names, chars_max)
                 } else {
                     status.line_of_works(&names, chars_max)
                 };
-                (part, told)
+                (part, line)
             });
-        (told.collect(), left_out)
+        (contexts.collect(), left_out)
     }
 }

@@ -1,10 +1,11 @@
-//! Files with tokens, keys and certificates: read when they are needed, so that a new content counts without a restart.
+//! Reads files with tokens, keys and certificates at each use, so that a new content needs no
+//! restart.
 
 use std::path::{Path, PathBuf};
 
 use crate::limits;
 
-/// Why a file cannot be used. No message holds what is in it.
+/// Why a file cannot be used. The message never holds its content.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use the file {file} ({purpose}): {problem}")]
 pub struct FileError {
@@ -14,13 +15,13 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// `purpose` is what the file is for, as in "token".
+    /// `purpose` describes the content, as in "token".
     pub fn new(file: &Path, purpose: &'static str, problem: impl Into<String>) -> Self {
         Self { file: file.to_owned(), purpose, problem: problem.into() }
     }
 }
 
-/// A token or secret: the file's text without what surrounds it.
+/// Reads a token or secret: the file's text without surrounding white space.
 pub fn read_secret(file: &Path, purpose: &'static str) -> Result<String, FileError> {
     let bytes = read_bounded(file, purpose, limits::TOKEN_BYTES_MAX)?;
     let text =
@@ -31,7 +32,7 @@ pub fn read_secret(file: &Path, purpose: &'static str) -> Result<String, FileErr
     }
 }
 
-/// At most so many bytes; a longer file is an error.
+/// Reads at most `limit` bytes. A longer file is an error.
 pub fn read_bounded(file: &Path, purpose: &'static str, limit: u64) -> Result<Vec<u8>, FileError> {
     use std::io::Read as _;
     let opened = std::fs::File::open(file)

@@ -1,5 +1,5 @@
-//! One HTTP exchange with a forge. A new connection for each: there are a few in a minute at most, and so that a token,
-//! a CA bundle or an address that has changed is used without a restart.
+//! One HTTP exchange with a forge. Each uses a new connection: there are only a few per minute, and
+//! a new token, CA bundle or address needs no restart.
 
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
@@ -21,25 +21,26 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::file::{FileError, read_bounded};
-use crate::core::forge::HttpRequest;
-use crate::core::forge::answer::{Answer, Rejection};
 use crate::limits;
+use gitwork_core::report::forge::request::authorization;
+use gitwork_core::report::forge::response::{ForgeResponse, Rejection};
+use gitwork_core::report::forge::{ForgeTarget, HttpRequest};
 
-/// Why there was no answer to read. No message holds the token.
+/// Why there is no response. The message never holds the token.
 #[derive(Debug, thiserror::Error)]
 pub enum ForgeError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("the proxy must be an http URL, as in http://proxy.example:3128")]
     Proxy,
-    #[error("{url} is no address that a request can be sent to: check `apiUrl`")]
+    #[error("{url} is not a valid address: check `apiUrl`")]
     Address { url: String },
     #[error("{host} did not answer within {} s", limits::FORGE_CALL.as_secs())]
     TimedOut { host: String },
-    #[error("no connection to {host}: {problem}")]
+    #[error("cannot connect to {host}: {problem}")]
     Connection { host: String, problem: String },
     #[error(
-        "the answer of {host} broke off or is longer than {} bytes",
+        "the response of {host} broke off or is longer than {} bytes",
         limits::FORGE_ANSWER_BYTES_MAX
     )]
     HalfAnswer { host: String },
@@ -59,14 +60,14 @@ impl From<ForgeError> for Rejection {
     }
 }
 
-/// How requests get to a forge.
+/// The connection settings of a forge.
 #[derive(Debug, Clone)]
 pub struct Http {
     pub ca_file: Option<PathBuf>,
     pub proxy: Option<String>,
 }
 
-/// An answer, read whole.
+/// A complete response.
 pub struct Received {
     pub status: u16,
     headers: HeaderMap,
@@ -74,10 +75,10 @@ pub struct Received {
 }
 
 impl Received {
-    /// The parts of it that matter, to a request that logged in with this secret.
-    pub fn answer<'a>(&'a self, secret: &'a str) -> Answer<'a> {
+    /// The relevant parts. `secret` is the credential of the request.
+    pub fn response<'a>(&'a self, secret: &'a str) -> ForgeResponse<'a> {
         let header = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
-        Answer {
+        ForgeResponse {
             status: self.status,
             retry_after: header("retry-after"),
             limit_remaining: header("x-ratelimit-remaining"),
@@ -89,7 +90,7 @@ impl Received {
 }
 
 impl Http {
-    /// Sends a request with this header to log in, within `limits::FORGE_CALL`.
+    /// Sends a request with this authorization header, within `limits::FORGE_CALL`.
     pub async fn exchange(
         &self,
         request: &HttpRequest,
@@ -100,7 +101,7 @@ impl Http {
         let tls = tls_config(self.ca_file.as_deref()).await?;
         let mut http = HttpConnector::new();
         http.enforce_http(false);
-        http.set_connect_timeout(Some(limits::HUB_CONNECT));
+        http.set_connect_timeout(Some(gitwork_hub::limits::HUB_CONNECT));
         let https =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         let call = async {
@@ -115,6 +116,17 @@ impl Http {
         let answered = tokio::time::timeout(limits::FORGE_CALL, call).await;
         answered.map_err(|_| ForgeError::TimedOut { host: host.clone() })?
     }
+}
+
+/// The authorization header; `None` if the token has characters that a header must not have.
+pub fn authorization_header(
+    target: &ForgeTarget,
+    token: &str,
+) -> Option<(&'static str, HeaderValue)> {
+    let (name, value) = authorization(target.provider, token);
+    let mut value = HeaderValue::from_str(&value).ok()?;
+    value.set_sensitive(true);
+    Some((name, value))
 }
 
 fn built(
@@ -151,7 +163,7 @@ where
     Ok(Received { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() })
 }
 
-/// The innermost cause: hyper's own words say little.
+/// The innermost cause. hyper's own message is too general.
 fn causes(error: &HttpError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -162,7 +174,7 @@ fn causes(error: &HttpError) -> String {
     text
 }
 
-/// A connection through a proxy's CONNECT.
+/// A connection through a proxy with CONNECT.
 fn tunnel(proxy: &str, http: HttpConnector) -> Result<Tunnel<HttpConnector>, ForgeError> {
     let rest = proxy.strip_prefix("http://").ok_or(ForgeError::Proxy)?.trim_end_matches('/');
     let (credentials, place) = match rest.rsplit_once('@') {
@@ -178,12 +190,12 @@ fn tunnel(proxy: &str, http: HttpConnector) -> Result<Tunnel<HttpConnector>, For
     Ok(tunnel.with_auth(value))
 }
 
-/// The trusted authorities: those of the file, or the system's.
+/// The trusted certificate authorities: those of the file, or the system's.
 async fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, ForgeError> {
     let roots = match ca_file {
         Some(file) => bundle(file)?,
         None => {
-            // Some 150 files on a usual system.
+            // About 150 files on a typical system.
             let loaded = tokio::task::spawn_blocking(|| {
                 let mut roots = RootCertStore::empty();
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

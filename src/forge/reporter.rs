@@ -1,5 +1,5 @@
-//! Keeps a source's commit statuses as its clusters are. It reads the newest state whenever it comes to it, so that
-//! a forge that is slow or away holds up nothing but itself.
+//! Keeps a source's commit statuses up to date. It reads the newest state before each write, so a
+//! slow or unavailable forge delays nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use tokio::time::Instant;
 
 use super::client::ForgeClient;
 use super::contexts::Contexts;
-use crate::core::forge::answer::Rejection;
-use crate::core::forge::{Board, CommitState, CommitStatus, Next};
-use crate::core::status::Verdict;
-use crate::core::status::source::SourceStatus;
 use crate::limits;
+use gitwork_core::report::forge::response::Rejection;
+use gitwork_core::report::forge::{CommitState, CommitStatus, Next, StatusQueue};
+use gitwork_core::report::status::RolloutVerdict;
+use gitwork_core::report::status::source::SourceStatus;
 
-/// The state of a source as the engine last told it; `None` before it is known.
+/// The source's state as last published by the engine; `None` before it is known.
 pub type StatusFeed = watch::Receiver<Option<Arc<SourceStatus>>>;
 
 /// Writes the commit statuses of one source.
 pub struct CommitStatusReporter {
     client: ForgeClient,
     contexts: Contexts,
-    board: Board,
-    /// What was last taken in.
+    queue: StatusQueue,
+    /// The state that the queue has.
     status: Option<Arc<SourceStatus>>,
     started: Instant,
-    /// The last write did not succeed, and that was told.
+    /// The last write failed, and that was logged.
     in_trouble: bool,
-    /// Contexts that there are too many, as last told.
+    /// Contexts over the limit, as last logged.
     left_out: usize,
-    /// Told of each write's outcome, a word of a fixed list.
+    /// Called with each write's outcome, a metric label.
     count: Option<Count>,
 }
 
@@ -42,7 +42,7 @@ impl CommitStatusReporter {
         Self {
             client,
             contexts,
-            board: Board::default(),
+            queue: StatusQueue::default(),
             status: None,
             started: Instant::now(),
             in_trouble: false,
@@ -51,7 +51,7 @@ impl CommitStatusReporter {
         }
     }
 
-    /// Has the outcome of each write told.
+    /// Sets the function that counts the outcome of each write.
     pub fn counted(self, count: Count) -> Self {
         Self { count: Some(count), ..self }
     }
@@ -59,8 +59,8 @@ impl CommitStatusReporter {
     /// Runs until `stop` is true, or the feed ends.
     pub async fn run(mut self, mut feed: StatusFeed, mut stop: watch::Receiver<bool>) {
         loop {
-            self.take_in(feed.borrow_and_update().clone());
-            let wake = match self.board.next(self.now()) {
+            self.observe(feed.borrow_and_update().clone());
+            let wake = match self.queue.next(self.now()) {
                 Next::Write(status) => {
                     tokio::select! {
                         () = self.write(&status) => continue,
@@ -86,10 +86,10 @@ impl CommitStatusReporter {
         Instant::now() + Duration::from_secs(3_600)
     }
 
-    fn take_in(&mut self, status: Option<Arc<SourceStatus>>) {
+    fn observe(&mut self, status: Option<Arc<SourceStatus>>) {
         let is_known =
             status.as_ref().zip(self.status.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
-        // A folder on disk has no commit, and no forge that knows of it.
+        // A directory on disk has no commit and no forge.
         let Some((status, commit)) = status
             .filter(|_| !is_known)
             .and_then(|status| status.commit.map(|commit| (status, commit)))
@@ -101,21 +101,21 @@ impl CommitStatusReporter {
         if left_out > self.left_out {
             tracing::warn!(
                 source = %status.source, left_out, most = limits::FORGE_CONTEXTS_MAX,
-                "there are too many contexts; the rest, in the order of their names, are not written"
+                "too many contexts; the last ones by name are not written"
             );
         }
         self.left_out = left_out;
         let whole = (None, (status.verdict(), status.line(chars_max)));
-        let parts = parts.into_iter().map(|(part, told)| (Some(part), told));
+        let parts = parts.into_iter().map(|(part, outcome)| (Some(part), outcome));
         let statuses = std::iter::once(whole).chain(parts).map(|(part, (verdict, description))| {
             let state = match verdict {
-                Verdict::Pending => CommitState::Pending,
-                Verdict::Success => CommitState::Success,
-                Verdict::Failure => CommitState::Failure,
+                RolloutVerdict::Pending => CommitState::Pending,
+                RolloutVerdict::Success => CommitState::Success,
+                RolloutVerdict::Failure => CommitState::Failure,
             };
             CommitStatus { part, commit, state, description }
         });
-        self.board.want(statuses.collect(), self.now());
+        self.queue.want(statuses.collect(), self.now());
         self.status = Some(status);
     }
 
@@ -130,7 +130,9 @@ impl CommitStatusReporter {
         let commit = status.commit;
         match &result {
             Ok(()) => {
-                tracing::debug!(provider, repository, %commit, state = ?status.state, "commit status written");
+                tracing::debug!(
+                    provider, repository, %commit, state = ?status.state, "commit status written"
+                );
                 if std::mem::take(&mut self.in_trouble) {
                     tracing::info!(provider, repository, "commit statuses are written again");
                 }
@@ -139,11 +141,11 @@ impl CommitStatusReporter {
                 tracing::debug!(provider, repository, %commit, %error, "commit status not written");
             }
         }
-        if let Some(error) = self.board.answered(status, result, now, seed) {
+        if let Some(error) = self.queue.answered(status, result, now, seed) {
             self.in_trouble = true;
             tracing::warn!(
                 provider, repository, %commit, %error,
-                "commit statuses cannot be written; the sync goes on, and they are made up for"
+                "cannot write commit statuses; the sync continues, and gitwork retries"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! A folder as it is on disk, uncommitted changes included, read as if it had been committed: equal content
-//! has the id that Git would give it.
+//! A folder as it is on disk, with uncommitted changes, read as if it had been committed: content
+//! has the ids that Git would give it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -14,34 +14,63 @@ use std::time::{Duration, SystemTime};
 use git2::{ObjectType, Oid};
 
 use super::repository::object_id;
-use crate::core::name::ObjectId;
-use crate::core::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree, insert};
 use crate::limits;
+use gitwork_core::model::name::ObjectId;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::model::snapshot::{
+    Entry, EntryKind, ObjectError, Objects, Snapshot, Tree, insert,
+};
 
-/// Why a folder could not be read. Nothing of it is known then: what cannot be read is not absent.
+/// Why a folder could not be read. Its content is unknown then, not absent.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
 pub enum DirectoryError {
+    /// A file or folder could not be read.
     #[error("cannot read {path}")]
     Io { path: PathBuf, source: io::Error },
+    /// The path is not a folder.
     #[error("{path} is not a folder")]
     NotAFolder { path: PathBuf },
+    /// The folder has too many entries.
     #[error("{path} has more than {limit} files and folders")]
     TooMany { path: PathBuf, limit: usize },
+    /// The folder is nested too deeply.
     #[error("{path} is more than {limit} folders deep")]
     TooDeep { path: PathBuf, limit: usize },
+    /// libgit2 failed to hash an object.
     #[error("cannot compute the id of {path}")]
     Hash { path: PathBuf, source: git2::Error },
 }
 
-/// A folder that is read again and again; a file is read again only when its time, size or inode changed.
+impl OperationError for DirectoryError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Io { .. } | Self::Hash { .. } => ErrorClass::TRANSIENT,
+            Self::NotAFolder { .. } | Self::TooMany { .. } | Self::TooDeep { .. } => {
+                ErrorClass::NeedsAction
+            }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Io { .. } | Self::Hash { .. } => "Directory",
+            Self::NotAFolder { .. } => "PathMissing",
+            Self::TooMany { .. } | Self::TooDeep { .. } => "TooLarge",
+        }
+    }
+}
+
+/// A folder for repeated reads. A file is read again only if its times, size or inode changed.
 pub struct Directory {
     root: PathBuf,
     known: HashMap<PathBuf, KnownFile>,
 }
 
-/// One state of the folder. Contents stay on disk until they are asked for, and are then checked against
-/// their id, so that a change in between is an error and never a mixture.
+/// One state of the folder. Contents stay on disk until they are read, and are then checked against
+/// their id: a change in between is an error, never a mixture of two states.
 pub struct DirectorySnapshot {
+    /// The tree of the folder itself.
     pub root: ObjectId,
     trees: HashMap<ObjectId, Arc<Tree>>,
     files: HashMap<ObjectId, Content>,
@@ -59,11 +88,11 @@ struct KnownFile {
     stamp: Stamp,
     id: ObjectId,
     executable: bool,
-    /// Written so shortly before it was read that a later write might have left the same stamp.
-    fresh: bool,
+    /// Written so shortly before the read that a later write could leave the same stamp.
+    is_fresh: bool,
 }
 
-/// By what a changed file is told from an unchanged one.
+/// File metadata that differs between a changed and an unchanged file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: (u64, u64),
@@ -72,21 +101,22 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// File systems with the coarsest times in use (FAT) count in two seconds.
+/// The coarsest file times in use: FAT counts in steps of two seconds.
 const STAMP_COARSENESS: Duration = Duration::from_secs(2);
 
 impl Directory {
-    /// A folder that need not exist yet.
+    /// A folder, which need not exist yet.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), known: HashMap::new() }
     }
 
+    /// The folder's path.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Reads the folder as it is now. `.git` is left out, and so are empty folders, sockets, pipes and devices,
-    /// none of which Git can hold; a folder with a `.git` of its own is a gitlink.
+    /// Reads the folder as it is now. Leaves out `.git`, and everything that Git cannot hold: empty
+    /// folders, sockets, pipes and devices. A folder with a `.git` of its own is a gitlink.
     pub fn snapshot(&mut self) -> Result<DirectorySnapshot, DirectoryError> {
         let facts = fs::metadata(&self.root).map_err(|e| io_error(&self.root, e))?;
         if !facts.is_dir() {
@@ -103,7 +133,7 @@ impl Directory {
         };
         let root = match reading.folder(&self.root, 0)? {
             Some(root) => root,
-            None => reading.keep(&self.root, Tree::new(), &BTreeMap::new())?,
+            None => reading.add_tree(&self.root, Tree::new(), &BTreeMap::new())?,
         };
         let Reading { seen, trees, files, .. } = reading;
         self.known = seen;
@@ -122,7 +152,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The tree of a folder, or `None` if there is nothing in it.
+    /// The tree of a folder; `None` if it is empty.
     fn folder(&mut self, path: &Path, depth: usize) -> Result<Option<ObjectId>, DirectoryError> {
         if depth > limits::DIRECTORY_DEPTH_MAX {
             let limit = limits::DIRECTORY_DEPTH_MAX;
@@ -145,7 +175,7 @@ impl Reading<'_> {
             let path = entry.path();
             let facts = match fs::symlink_metadata(&path) {
                 Ok(facts) => facts,
-                // Gone since it was listed.
+                // Deleted since the listing.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(io_error(&path, e)),
             };
@@ -160,7 +190,7 @@ impl Reading<'_> {
         if tree.is_empty() {
             return Ok(None);
         }
-        self.keep(path, tree, &raw).map(Some)
+        self.add_tree(path, tree, &raw).map(Some)
     }
 
     fn entry(
@@ -196,29 +226,31 @@ impl Reading<'_> {
         Ok(Some((mode, EntryKind::Blob, id)))
     }
 
-    /// The id of a file, read only if it is not known.
+    /// The id of a file, which is read only if its stamp is new.
     fn file(&self, path: &Path, facts: &Metadata) -> Result<KnownFile, DirectoryError> {
         let stamp = Stamp::of(facts);
         if let Some(known) = self.known.get(path)
             && known.stamp == stamp
-            && !known.fresh
+            && !known.is_fresh
         {
             return Ok(known.clone());
         }
         let age = facts.modified().ok().and_then(|time| self.now.duration_since(time).ok());
-        let fresh = age.is_none_or(|age| age < STAMP_COARSENESS);
+        let is_fresh = age.is_none_or(|age| age < STAMP_COARSENESS);
         let executable = facts.mode() & 0o100 != 0;
-        let id = if facts.len() > limits::FILE_BYTES_MAX as u64 {
-            // Nobody may read it, so a name for this version of it is enough.
+        let id = if facts.len() > gitwork_yaml::limits::FILE_BYTES_MAX as u64 {
+            // Too large to be read later, so any id unique to this version is enough.
             hash(path, ObjectType::Blob, format!("{path:?} {:?}", stamp.text()).as_bytes())?
         } else {
-            let bytes = read(path, limits::FILE_BYTES_MAX).map_err(|e| io_error(path, e))?;
+            let bytes =
+                read(path, gitwork_yaml::limits::FILE_BYTES_MAX).map_err(|e| io_error(path, e))?;
             hash(path, ObjectType::Blob, &bytes)?
         };
-        Ok(KnownFile { stamp, id, executable, fresh })
+        Ok(KnownFile { stamp, id, executable, is_fresh })
     }
 
-    fn keep(
+    /// Adds a tree under the id that Git would give it.
+    fn add_tree(
         &mut self,
         path: &Path,
         tree: Tree,
@@ -254,7 +286,7 @@ impl Stamp {
 }
 
 impl DirectorySnapshot {
-    /// The same as the core wants it.
+    /// The snapshot in the form that the core reads.
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot { commit: None, root: self.root, objects: self }
     }
@@ -267,7 +299,7 @@ impl Objects for DirectorySnapshot {
 
     fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
         let content = self.files.get(&id).ok_or(ObjectError::Missing(id))?;
-        let limit = limit.min(limits::FILE_BYTES_MAX);
+        let limit = limit.min(gitwork_yaml::limits::FILE_BYTES_MAX);
         if content.size > limit as u64 {
             return Err(ObjectError::TooLarge { id, size: content.size, limit });
         }
@@ -296,7 +328,8 @@ fn hash(path: &Path, kind: ObjectType, bytes: &[u8]) -> Result<ObjectId, Directo
         .map_err(|source| DirectoryError::Hash { path: path.to_owned(), source })
 }
 
-/// Reads a file of at most `limit` bytes; a longer one is cut one byte past it, which no id fits.
+/// Reads a file of at most `limit` bytes. A longer file is cut one byte past the limit, so that
+/// its id does not match.
 fn read(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;

@@ -1,151 +1,173 @@
-//! What can go wrong between a repository's URL and its content. No message holds a secret: URLs are
-//! checked to carry none, and what a server says is cut and cleaned.
+//! Errors between a repository's URL and its content. No message holds a secret: URLs carry none,
+//! and a server's text is shortened and stripped of control characters.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::core::name::{CommitId, RepoPath};
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+
+/// Advice for a repository of another user.
+const OWNER_HINT: &str = "run as its owner, or add it to `safe.directory` of the Git configuration";
 
 /// Why a mirror could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
 pub enum MirrorError {
-    #[error(
-        "the mirror folder {folder} is used by another process; give each gitwork a cache folder of its own"
-    )]
+    /// Another process holds the lock of the folder.
+    #[error("the mirror folder {folder} is used by another process")]
     Locked { folder: PathBuf },
+    /// A file operation failed; `action` is a verb, as in "open".
     #[error("cannot {action} {path}")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("cannot make the mirror in {folder}")]
+    /// libgit2 could not create or open the mirror.
+    #[error("cannot create the mirror in {folder}")]
     Git { folder: PathBuf, source: git2::Error },
+    /// The repository's or the proxy's URL is invalid.
     #[error(transparent)]
     Url(#[from] UrlError),
 }
 
-/// Why a repository's URL was refused. The URL is shown without what may be a secret.
+/// Why a repository's URL was refused. `shown` is the URL without possible secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
 pub enum UrlError {
-    #[error("the repository URL {shown} holds credentials; remove them and name a file in `auth`")]
+    /// The URL has a user or a password in it.
+    #[error("the repository URL {shown} holds credentials")]
     Credentials { shown: String },
+    /// The scheme is not supported.
     #[error("the repository URL {shown} has the scheme `{scheme}`; use https, http, ssh or file")]
     Scheme { shown: String, scheme: String },
+    /// Any other problem, which follows the URL in the message.
     #[error("the repository URL {shown} {problem}")]
     Malformed { shown: String, problem: &'static str },
+    /// The proxy's URL is invalid.
     #[error("the proxy URL {shown} {problem}")]
     Proxy { shown: String, problem: &'static str },
 }
 
-/// A host key that was offered and refused.
+/// A host key that the server offered and gitwork refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostKey {
     /// `host:port`.
     pub host: String,
-    /// As in `ssh-ed25519`.
+    /// The key type, as in `ssh-ed25519`.
     pub kind: String,
     /// `SHA256:` and the digest, as OpenSSH prints it.
     pub fingerprint: String,
-    /// What to add to the file if the key is the right one.
+    /// The line to add to the file if the key is the right one.
     pub line: String,
     /// The `known_hosts` file.
     pub file: PathBuf,
 }
 
-/// What to do about a failed fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FetchErrorClass {
-    /// The same attempt may work later: network, server, time.
-    Retry,
-    /// A person must change something first. Retry seldom.
-    Permanent,
-    /// Somebody asked for it.
-    Cancelled,
-}
-
 /// Why a fetch failed. The mirror is as it was before.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
 pub enum FetchError {
+    /// The caller cancelled the fetch.
     #[error("the fetch of {url} was cancelled")]
     Cancelled { url: String },
+    /// The whole fetch took longer than its limit.
     #[error("the fetch of {url} took longer than {limit:?}")]
     Timeout { url: String, limit: Duration },
-    #[error("{host} sent nothing for {limit:?} while {url} was fetched")]
+    /// The server was silent for longer than the limit.
+    #[error("{host} sent nothing for {limit:?} during the fetch of {url}")]
     Stalled { url: String, host: String, limit: Duration },
+    /// The host name has no address.
     #[error("cannot find the address of {host}")]
     Resolve { host: String, source: io::Error },
+    /// No TCP connection.
     #[error("cannot connect to {host}")]
     Connect { host: String, source: io::Error },
+    /// The connection ended early.
     #[error("the connection to {host} broke")]
     Connection { host: String, source: io::Error },
-    #[error("the proxy {proxy} answered {status} to a connection to {host}{}", proxy_hint(*.status))]
+    /// The HTTP proxy refused the connection.
+    #[error("the proxy {proxy} answered {status} to a connection to {host}")]
     Proxy { proxy: String, host: String, status: u16 },
-    #[error("no secure connection to {host}: {source}{}", tls_hint(.source))]
+    /// The TLS handshake failed.
+    #[error("no secure connection to {host}: {source}")]
     Tls { host: String, source: Box<rustls::Error> },
+    /// A file with credentials cannot be read or parsed.
     #[error("cannot use the file {file} ({purpose}): {problem}")]
     CredentialFile { file: PathBuf, purpose: &'static str, problem: String },
-    #[error("{url} refused {credentials}{hint}")]
+    /// The server refused the credentials; `hint` is advice for this kind of credentials.
+    #[error("{url} refused {credentials}")]
     AuthRefused { url: String, credentials: &'static str, hint: &'static str },
+    /// `known_hosts` has no key of the host.
     #[error(
-        "the SSH host key of {} is not known: it offered {} {}; compare that with what the host's operator \
-         publishes, then add the line `{}` to {}",
-        .key.host, .key.kind, .key.fingerprint, .key.line, .key.file.display()
+        "the SSH host key of {} is not known: the host offered {} {}",
+        .key.host, .key.kind, .key.fingerprint
     )]
     HostKeyUnknown { key: Box<HostKey> },
+    /// `known_hosts` has another key of the host, in line `known_line` (from 1).
     #[error(
-        "the SSH host key of {} is not the known one: it offered {} {}, but line {known_line} of {} has another \
-         key; somebody may be in between, or the host has new keys: compare the fingerprint with what its \
-         operator publishes, then replace that line by `{}`",
-        .key.host, .key.kind, .key.fingerprint, .key.file.display(), .key.line
+        "the SSH host key of {} is not the known one: the host offered {} {}, but line \
+         {known_line} of {} has another key",
+        .key.host, .key.kind, .key.fingerprint, .key.file.display()
     )]
     HostKeyChanged { key: Box<HostKey>, known_line: usize },
+    /// `known_hosts` marks the offered key as revoked, in line `known_line` (from 1).
     #[error(
         "the SSH host key of {}, {} {}, is revoked by line {known_line} of {}",
         .key.host, .key.kind, .key.fingerprint, .key.file.display()
     )]
     HostKeyRevoked { key: Box<HostKey>, known_line: usize },
+    /// The SSH protocol failed.
     #[error("SSH with {host} failed: {problem}")]
     Ssh { host: String, problem: String },
+    /// The server redirects to a place that gitwork does not follow to.
     #[error("{url} redirects to {target}; {why}")]
     Redirect { url: String, target: String, why: &'static str },
+    /// The server says that it has no such repository.
     #[error("there is no repository at {url}, or these credentials may not see it")]
     RepositoryMissing { url: String },
-    #[error("{url} is not a Git repository: the server answered with {content}; check the URL")]
+    /// The server's answer is not Git's; `content` is its content type.
+    #[error("{url} is not a Git repository: the server answered with {content}")]
     NotARepository { url: String, content: String },
-    #[error("{url} has no {reference}{hint}")]
+    /// The remote has no such branch, tag or commit; `hint` is advice, possibly empty.
+    #[error("{url} has no {reference}")]
     ReferenceMissing { url: String, reference: String, hint: String },
+    /// The reference is not a commit (a tag of a tree or blob).
     #[error("{reference} of {url} is not a commit but a {kind}")]
     NotACommit { url: String, reference: String, kind: String },
-    #[error("{url} sends more than {limit} bytes; raise the limit or make the repository smaller")]
+    /// The server sent more bytes than one fetch may receive.
+    #[error("{url} sends more than {limit} bytes")]
     TooLarge { url: String, limit: u64 },
-    #[error("the mirror of {url} needs {size} bytes on disk; at most {limit} are allowed")]
+    /// The mirror is larger than its limit, in bytes on disk.
+    #[error("the mirror of {url} needs {size} bytes on disk; the limit is {limit}")]
     OverBudget { url: String, size: u64, limit: u64 },
+    /// The server lists too many references.
     #[error("{url} lists more than {limit} references")]
     TooManyReferences { url: String, limit: usize },
+    /// An unexpected HTTP status.
     #[error("{host} answered with HTTP status {status}")]
     Status { host: String, status: u16 },
-    #[error("{host} does not speak HTTP as it should: {problem}")]
+    /// The server violates HTTP.
+    #[error("{host} violates HTTP: {problem}")]
     Http { host: String, problem: &'static str },
-    #[error("{url} said: {message}")]
+    /// The server's Git refused; `message` is its text.
+    #[error("{url} answered: {message}")]
     Refused { url: String, message: String },
-    #[error(
-        "the repository at {url} belongs to another user; run as its owner, or add it to `safe.directory` of \
-         the Git configuration"
-    )]
+    /// A repository on disk belongs to another user.
+    #[error("the repository at {url} belongs to another user")]
     ForeignOwner { url: String },
+    /// libgit2 failed.
     #[error("Git failed on {url}")]
     Git { url: String, source: git2::Error },
+    /// The mirror on disk cannot be used.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
 }
 
-fn proxy_hint(status: u16) -> &'static str {
-    if status == 407 { "; put a user and password into the proxy's URL" } else { "" }
-}
-
-fn tls_hint(error: &rustls::Error) -> &'static str {
+/// Advice for a TLS error.
+fn tls_hint(error: &rustls::Error) -> Option<&'static str> {
     use rustls::{AlertDescription, CertificateError, Error};
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "; if the server has a private authority, name its certificate as the CA bundle"
+            Some("if the server has a private authority, name its certificate as the CA bundle")
         }
         Error::AlertReceived(
             AlertDescription::CertificateRequired
@@ -154,16 +176,34 @@ fn tls_hint(error: &rustls::Error) -> &'static str {
             | AlertDescription::HandshakeFailure
             | AlertDescription::CertificateExpired
             | AlertDescription::AccessDenied,
-        ) => "; the server wants a client certificate that it accepts",
-        _ => "",
+        ) => Some("the server requires a client certificate that it accepts"),
+        _ => None,
     }
 }
 
-impl FetchError {
-    /// Whether a retry can help.
-    pub fn class(&self) -> FetchErrorClass {
+impl OperationError for MirrorError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::TRANSIENT
+    }
+
+    fn reason(&self) -> &'static str {
+        "Mirror"
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::Locked { .. } => "give each gitwork a cache folder of its own",
+            Self::Url(UrlError::Credentials { .. }) => "remove them and name a file in `auth`",
+            Self::Io { .. } | Self::Git { .. } | Self::Url(_) => return Vec::new(),
+        };
+        vec![hint.to_owned()]
+    }
+}
+
+impl OperationError for FetchError {
+    fn class(&self) -> ErrorClass {
         match self {
-            Self::Cancelled { .. } => FetchErrorClass::Cancelled,
+            Self::Cancelled { .. } => ErrorClass::Cancelled,
             Self::Timeout { .. }
             | Self::Stalled { .. }
             | Self::Resolve { .. }
@@ -172,12 +212,12 @@ impl FetchError {
             | Self::Ssh { .. }
             | Self::Http { .. }
             | Self::Refused { .. }
-            | Self::Git { .. }
-            | Self::Mirror(_) => FetchErrorClass::Retry,
+            | Self::Git { .. } => ErrorClass::TRANSIENT,
+            Self::Mirror(error) => error.class(),
             Self::Proxy { status, .. } | Self::Status { status, .. } => {
-                // 4xx says that the request is wrong, but for "later" (408, 425, 429).
-                let later = *status >= 500 || matches!(status, 408 | 425 | 429);
-                if later { FetchErrorClass::Retry } else { FetchErrorClass::Permanent }
+                // 4xx is the client's fault, except for "later" (408, 425, 429).
+                let is_later = *status >= 500 || matches!(status, 408 | 425 | 429);
+                if is_later { ErrorClass::TRANSIENT } else { ErrorClass::NeedsAction }
             }
             Self::Tls { .. }
             | Self::CredentialFile { .. }
@@ -193,17 +233,11 @@ impl FetchError {
             | Self::TooLarge { .. }
             | Self::OverBudget { .. }
             | Self::TooManyReferences { .. }
-            | Self::ForeignOwner { .. } => FetchErrorClass::Permanent,
+            | Self::ForeignOwner { .. } => ErrorClass::NeedsAction,
         }
     }
 
-    /// Whether a person must change something before a retry can work.
-    pub fn is_permanent(&self) -> bool {
-        self.class() == FetchErrorClass::Permanent
-    }
-
-    /// A stable word for metrics, Events and conditions.
-    pub fn reason(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         match self {
             Self::Cancelled { .. } => "Cancelled",
             Self::Timeout { .. } | Self::Stalled { .. } => "Timeout",
@@ -227,31 +261,113 @@ impl FetchError {
             | Self::Refused { .. }
             | Self::Git { .. } => "Server",
             Self::ForeignOwner { .. } => "ForeignOwner",
-            Self::Mirror(_) => "Mirror",
+            Self::Mirror(error) => error.reason(),
         }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::Proxy { status: 407, .. } => "put a user and password into the proxy's URL",
+            Self::Tls { source, .. } => tls_hint(source).unwrap_or_default(),
+            Self::AuthRefused { hint, .. } => hint,
+            Self::HostKeyUnknown { key } => {
+                return vec![format!(
+                    "compare the fingerprint with the one that the host's operator publishes, \
+                     then add the line `{}` to {}",
+                    key.line,
+                    key.file.display()
+                )];
+            }
+            Self::HostKeyChanged { key, .. } => {
+                return vec![
+                    "an attacker may intercept the connection, or the host has new keys".to_owned(),
+                    format!(
+                        "compare the fingerprint with the one that the host's operator \
+                         publishes, then replace that line by `{}`",
+                        key.line
+                    ),
+                ];
+            }
+            Self::NotARepository { .. } => "check the URL",
+            Self::ReferenceMissing { hint, .. } => hint,
+            Self::TooLarge { .. } => "raise the limit or make the repository smaller",
+            Self::ForeignOwner { .. } => OWNER_HINT,
+            Self::Mirror(error) => return error.hints(),
+            _ => "",
+        };
+        if hint.is_empty() { Vec::new() } else { vec![hint.to_owned()] }
     }
 }
 
-/// Why something could not be read from a repository that is on disk.
+/// Why something could not be read from a repository on disk.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    #[error("the commit {commit} is not in {repository}{hint}")]
-    CommitMissing { repository: PathBuf, commit: CommitId, hint: &'static str },
-    #[error("the revision `{revision}` is not in {repository}{hint}")]
-    RevisionMissing { repository: PathBuf, revision: String, hint: &'static str },
+#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
+pub enum RepositoryError {
+    /// The commit is not in the repository. A shallow clone may lack it.
+    #[error("the commit {commit} is not in {repository}")]
+    CommitMissing { repository: PathBuf, commit: CommitId, is_shallow: bool },
+    /// The revision names no commit of the repository. A shallow clone may lack it.
+    #[error("the revision `{revision}` is not in {repository}")]
+    RevisionMissing { repository: PathBuf, revision: String, is_shallow: bool },
+    /// The commit has nothing at the path.
     #[error("the commit {commit} has no path `{path}`")]
     PathMissing { commit: CommitId, path: RepoPath },
+    /// The path is a file, a link or a submodule.
     #[error("`{path}` in the commit {commit} is not a folder")]
     NotAFolder { commit: CommitId, path: RepoPath },
+    /// The folder is in no repository.
     #[error("{path} is not inside a Git repository")]
     NoRepository { path: PathBuf },
-    #[error(
-        "the repository at {path} belongs to another user; run as its owner, or add it to `safe.directory` of \
-         the Git configuration"
-    )]
+    /// The repository belongs to another user.
+    #[error("the repository at {path} belongs to another user")]
     ForeignOwner { path: PathBuf },
+    /// libgit2 failed.
     #[error("cannot read the repository {repository}")]
     Git { repository: PathBuf, source: git2::Error },
+    /// The caller cancelled the operation.
     #[error("reading {repository} was cancelled")]
     Cancelled { repository: PathBuf },
+}
+
+impl OperationError for RepositoryError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Cancelled { .. } => ErrorClass::Cancelled,
+            Self::Git { .. } => ErrorClass::TRANSIENT,
+            Self::CommitMissing { .. }
+            | Self::RevisionMissing { .. }
+            | Self::PathMissing { .. }
+            | Self::NotAFolder { .. }
+            | Self::NoRepository { .. }
+            | Self::ForeignOwner { .. } => ErrorClass::NeedsAction,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::CommitMissing { .. } => "CommitMissing",
+            Self::RevisionMissing { .. } => "RevisionMissing",
+            Self::PathMissing { .. } | Self::NotAFolder { .. } => "PathMissing",
+            Self::NoRepository { .. } => "RepositoryMissing",
+            Self::ForeignOwner { .. } => "ForeignOwner",
+            Self::Git { .. } => "Repository",
+            Self::Cancelled { .. } => "Cancelled",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::CommitMissing { is_shallow, .. } | Self::RevisionMissing { is_shallow, .. } => {
+                if *is_shallow {
+                    "the clone is shallow: fetch its whole history (`git fetch --unshallow`, or \
+                     depth 0 in CI)"
+                } else {
+                    "fetch it first"
+                }
+            }
+            Self::ForeignOwner { .. } => OWNER_HINT,
+            _ => return Vec::new(),
+        };
+        vec![hint.to_owned()]
+    }
 }

@@ -1,45 +1,48 @@
-//! Which commit changed a folder last, and how a folder that is gone last stood.
+//! The last commit that changed a folder, and the commit that removed a folder.
 //!
-//! Both walk from the newest commit back, once for all paths. Trees with equal ids are never opened, so the
-//! cost is in the commits walked and in what they changed, not in the size of the repository.
+//! Both searches walk from the newest commit back, once for all paths. Trees with equal ids are
+//! never opened: the cost grows with the commits walked and their changes, not with the size of
+//! the repository.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use git2::{Commit, Oid};
 
-use super::error::ReadError;
+use super::error::RepositoryError;
 use super::repository::{Repository, object_id};
-use crate::core::name::{CommitId, RepoPath};
 use crate::limits;
+use gitwork_core::model::name::{CommitId, RepoPath};
 
-/// How a path went.
+/// The removal of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Departed {
-    /// The commit without it.
+pub struct PathRemoval {
+    /// The first commit without the path.
     pub removed_by: CommitId,
-    /// The parent of that commit which still had it.
+    /// The parent of that commit that still has the path.
     pub last_in: CommitId,
 }
 
-/// For each path that `head` has, the last commit at or before it that changed what is there. A merge counts
-/// only where the path differs from all of its parents, as with `git log`. A path whose last change lies
-/// beyond the history at hand (shallow, or past [`limits::HISTORY_COMMITS_MAX`]) is left out.
+/// For each path that `head` has, the last commit at or before `head` that changed it.
+///
+/// A merge counts only where the path differs from all of its parents, as in `git log`. A path
+/// whose last change lies beyond the local history (shallow clone, or more than
+/// [`limits::HISTORY_COMMITS_MAX`] commits) is left out.
 pub fn last_changed(
     repository: &Repository,
     head: CommitId,
     paths: &BTreeSet<RepoPath>,
     cancel: &AtomicBool,
-) -> Result<BTreeMap<RepoPath, CommitId>, ReadError> {
+) -> Result<BTreeMap<RepoPath, CommitId>, RepositoryError> {
     let walk = Walk::new(repository, paths, cancel);
     let mut answers = BTreeMap::new();
     let absent = walk.absent(head)?;
     let present = walk.all().filter(|index| !absent.contains(index)).collect();
     walk.run(head, present, |commit, parents, mut pending, next| {
-        // A parent that has the same follows on; the first one takes it all when the trees are equal.
+        // A path that equals a parent's is followed into that parent, the first one that fits.
         for parent in parents {
             let differing = walk.differing(commit, Some(parent))?;
-            let same = take(&mut pending, |index| !differing.contains(&index));
+            let same = take_matching(&mut pending, |index| !differing.contains(&index));
             next(parent, same);
         }
         let id = object_id(commit.id());
@@ -49,68 +52,70 @@ pub fn last_changed(
     Ok(answers)
 }
 
-/// For each path that `head` does not have, the newest commit before it that removed the path, so that a
-/// caller can read the path as it last stood. All lines of history are searched: what a merged branch removed
-/// was removed there, together with what that branch had changed in it before. Paths that were never there, or
-/// not in the history at hand, are left out.
-pub fn last_stood(
+/// For each path that `head` does not have, the newest commit before `head` that removed it, so
+/// that a caller can read the last content of the path.
+///
+/// All lines of history are searched: a removal on a merged branch counts there, with the changes
+/// that the branch made before. A path that never existed, or not in the local history, is left
+/// out.
+pub fn last_removals(
     repository: &Repository,
     head: CommitId,
     paths: &BTreeSet<RepoPath>,
     cancel: &AtomicBool,
-) -> Result<BTreeMap<RepoPath, Departed>, ReadError> {
+) -> Result<BTreeMap<RepoPath, PathRemoval>, RepositoryError> {
     let walk = Walk::new(repository, paths, cancel);
-    let mut answers: BTreeMap<usize, Departed> = BTreeMap::new();
-    // A merge without a path that only one side had: the answer if the other side turns out never to have
-    // had it.
-    let mut dropped: BTreeMap<usize, Departed> = BTreeMap::new();
+    let mut answers: BTreeMap<usize, PathRemoval> = BTreeMap::new();
+    // A merge without a path that only one parent has: the answer unless the other parent's line
+    // removed the path itself.
+    let mut dropped: BTreeMap<usize, PathRemoval> = BTreeMap::new();
     let absent = walk.absent(head)?;
     walk.run(head, absent, |commit, parents, mut pending, next| {
         pending.retain(|index| !answers.contains_key(index));
         let removed_by = object_id(commit.id());
         let mut without: BTreeSet<usize> = BTreeSet::new();
-        let mut departed: BTreeMap<usize, Departed> = BTreeMap::new();
+        let mut removals: BTreeMap<usize, PathRemoval> = BTreeMap::new();
         for parent in parents {
             let with = walk.differing(commit, Some(parent))?;
             let last_in = object_id(parent.id());
             let (had, lacked): (Vec<usize>, Vec<usize>) =
                 pending.iter().partition(|index| with.contains(index));
             for index in had {
-                departed.entry(index).or_insert(Departed { removed_by, last_in });
+                removals.entry(index).or_insert(PathRemoval { removed_by, last_in });
             }
             without.extend(&lacked);
             next(parent, lacked);
         }
-        for (index, departed) in departed {
+        for (index, removal) in removals {
             let kept = if without.contains(&index) { &mut dropped } else { &mut answers };
-            kept.entry(index).or_insert(departed);
+            kept.entry(index).or_insert(removal);
         }
         Ok(())
     })?;
     dropped.append(&mut answers);
     Ok(dropped
         .into_iter()
-        .filter_map(|(index, departed)| Some((walk.path(index)?.clone(), departed)))
+        .filter_map(|(index, removal)| Some((walk.path(index)?.clone(), removal)))
         .collect())
 }
 
-/// Takes out what a condition holds for.
-fn take(from: &mut Vec<usize>, condition: impl Fn(usize) -> bool) -> Vec<usize> {
+/// Moves the paths that satisfy a condition out of `from`.
+fn take_matching(from: &mut Vec<usize>, condition: impl Fn(usize) -> bool) -> Vec<usize> {
     let (taken, kept) = from.iter().copied().partition(|index| condition(*index));
     *from = kept;
     taken
 }
 
-/// The paths asked about, as folders within folders.
+/// The paths in question as a tree of folders.
 #[derive(Default)]
-struct Node {
+struct PathNode {
     index: Option<usize>,
-    children: BTreeMap<String, Node>,
+    children: BTreeMap<String, PathNode>,
 }
 
-/// What one commit has at a path.
+/// The tree entry of one commit at a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct PathEntry {
     id: Oid,
     folder: bool,
 }
@@ -118,7 +123,7 @@ struct Place {
 struct Walk<'a> {
     repository: &'a Repository,
     paths: Vec<&'a RepoPath>,
-    root: Node,
+    root: PathNode,
     cancel: &'a AtomicBool,
 }
 
@@ -128,7 +133,7 @@ impl<'a> Walk<'a> {
         paths: &'a BTreeSet<RepoPath>,
         cancel: &'a AtomicBool,
     ) -> Self {
-        let mut root = Node::default();
+        let mut root = PathNode::default();
         let paths: Vec<&RepoPath> = paths.iter().collect();
         for (index, path) in paths.iter().enumerate() {
             let mut node = &mut root;
@@ -153,16 +158,17 @@ impl<'a> Walk<'a> {
     }
 
     /// The paths that a commit does not have.
-    fn absent(&self, commit: CommitId) -> Result<Vec<usize>, ReadError> {
+    fn absent(&self, commit: CommitId) -> Result<Vec<usize>, RepositoryError> {
         let commit = self.repository.find_commit(commit)?;
-        // Everything that is there differs from nothing.
+        // Every present path differs from an empty tree.
         let present = self.differing(&commit, None)?;
         Ok(self.all().filter(|index| !present.contains(index)).collect())
     }
 
-    /// Goes from commit to commit, the newest first, with the paths still asked about in each. `visit` gets
-    /// the commit, those of its parents that are at hand, the paths, and a way to hand paths on to a parent.
-    /// Commits whose parents are not at hand are not visited: what they changed cannot be told.
+    /// Walks from commit to commit, the newest first, with the paths still in question at each.
+    /// `visit` gets the commit, its local parents, the paths, and a function that passes paths on
+    /// to a parent. A commit without local parents (shallow clone) is not visited: its changes are
+    /// unknown.
     fn run(
         &self,
         head: CommitId,
@@ -172,8 +178,8 @@ impl<'a> Walk<'a> {
             &[Commit<'_>],
             Vec<usize>,
             &mut dyn FnMut(&Commit<'_>, Vec<usize>),
-        ) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
+        ) -> Result<(), RepositoryError>,
+    ) -> Result<(), RepositoryError> {
         let mut pending: HashMap<Oid, Vec<usize>> = HashMap::new();
         let mut queue: BinaryHeap<(i64, Oid)> = BinaryHeap::new();
         let start = self.repository.find_commit(head)?;
@@ -185,7 +191,7 @@ impl<'a> Walk<'a> {
             let Some((_, id)) = queue.pop() else { return Ok(()) };
             if self.cancel.load(Ordering::Relaxed) {
                 let repository = self.repository.path().to_owned();
-                return Err(ReadError::Cancelled { repository });
+                return Err(RepositoryError::Cancelled { repository });
             }
             let Some(mut paths) = pending.remove(&id) else { continue };
             paths.sort_unstable();
@@ -203,9 +209,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The parents of a commit, or `None` where some are not at hand. libgit2 hides the parents that a shallow
-    /// clone lacks, so the commit's own text is counted.
-    fn parents<'c>(&self, commit: &Commit<'c>) -> Result<Option<Vec<Commit<'c>>>, ReadError> {
+    /// The parents of a commit, or `None` where some are not at hand. libgit2 hides the parents
+    /// that a shallow clone lacks, so the commit's own text is counted.
+    fn parents<'c>(&self, commit: &Commit<'c>) -> Result<Option<Vec<Commit<'c>>>, RepositoryError> {
         let header = commit.raw_header_bytes();
         let written = header.split(|b| *b == b'\n').filter(|l| l.starts_with(b"parent ")).count();
         if written != commit.parent_count() {
@@ -226,20 +232,20 @@ impl<'a> Walk<'a> {
         &self,
         commit: &Commit<'_>,
         other: Option<&Commit<'_>>,
-    ) -> Result<BTreeSet<usize>, ReadError> {
+    ) -> Result<BTreeSet<usize>, RepositoryError> {
         let mut found = BTreeSet::new();
-        let root = |commit: &Commit<'_>| Place { id: commit.tree_id(), folder: true };
+        let root = |commit: &Commit<'_>| PathEntry { id: commit.tree_id(), folder: true };
         self.compare(&self.root, Some(root(commit)), other.map(root), &mut found)?;
         Ok(found)
     }
 
     fn compare(
         &self,
-        node: &Node,
-        one: Option<Place>,
-        other: Option<Place>,
+        node: &PathNode,
+        one: Option<PathEntry>,
+        other: Option<PathEntry>,
         found: &mut BTreeSet<usize>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), RepositoryError> {
         if one == other {
             return Ok(());
         }
@@ -249,22 +255,22 @@ impl<'a> Walk<'a> {
         }
         let (one, other) = (self.tree(one)?, self.tree(other)?);
         for (name, child) in &node.children {
-            let place = |tree: &Option<git2::Tree<'_>>| {
+            let child_entry = |tree: &Option<git2::Tree<'_>>| {
                 let tree = tree.as_ref()?;
                 let entry = tree.get_name(name)?;
                 let folder = entry.kind() == Some(git2::ObjectType::Tree);
-                Some(Place { id: entry.id(), folder })
+                Some(PathEntry { id: entry.id(), folder })
             };
-            self.compare(child, place(&one), place(&other), found)?;
+            self.compare(child, child_entry(&one), child_entry(&other), found)?;
         }
         Ok(())
     }
 
-    /// What is in a folder; files and submodules have nothing in them. A folder that cannot be read is an
-    /// error, not an empty one.
-    fn tree(&self, place: Option<Place>) -> Result<Option<git2::Tree<'a>>, ReadError> {
-        match place {
-            Some(Place { id, folder: true }) => {
+    /// The tree of a folder; `None` for a file or a submodule. An unreadable folder is an error,
+    /// never an empty one.
+    fn tree(&self, entry: Option<PathEntry>) -> Result<Option<git2::Tree<'a>>, RepositoryError> {
+        match entry {
+            Some(PathEntry { id, folder: true }) => {
                 let tree = self.repository.git().find_tree(id);
                 tree.map(Some).map_err(|e| self.repository.failed(e))
             }

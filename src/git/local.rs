@@ -1,13 +1,13 @@
-//! A clone that is already on disk, read only: its commits, whatever its working tree looks like.
+//! An existing clone on disk, read only: its commits, regardless of its working tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::ReadError;
+use super::error::RepositoryError;
 use super::repository::{Repository, open_error};
-use crate::core::name::RepoPath;
+use gitwork_core::model::name::RepoPath;
 
-/// An existing clone and the place of a folder in it.
+/// An existing clone, and the path of one folder in it.
 pub struct LocalRepository {
     repository: Repository,
     path: RepoPath,
@@ -15,23 +15,25 @@ pub struct LocalRepository {
 }
 
 impl LocalRepository {
-    /// Finds the repository that a folder is in: a clone, a linked working tree, or a bare repository.
-    pub fn discover(folder: &Path) -> Result<Self, ReadError> {
+    /// Finds the repository that a folder is in: a clone, a linked working tree, or a bare
+    /// repository.
+    pub fn discover(folder: &Path) -> Result<Self, RepositoryError> {
         let git = git2::Repository::discover(folder).map_err(|e| open_error(folder, e))?;
         let working_tree = git.workdir().map(Path::to_owned);
         let path = match &working_tree {
-            Some(root) => place(root, folder)?,
+            Some(root) => path_in(root, folder)?,
             None => RepoPath::root(),
         };
         let repository = Repository::new(git, Arc::default());
         Ok(Self { repository, path, working_tree })
     }
 
+    /// The clone.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
-    /// Where the folder is in the repository; the root for a bare one.
+    /// The folder's path in the repository; the root for a bare repository.
     pub fn path(&self) -> &RepoPath {
         &self.path
     }
@@ -42,11 +44,11 @@ impl LocalRepository {
     }
 }
 
-fn place(root: &Path, folder: &Path) -> Result<RepoPath, ReadError> {
-    let outside = || ReadError::NoRepository { path: folder.to_owned() };
+fn path_in(root: &Path, folder: &Path) -> Result<RepoPath, RepositoryError> {
+    let outside = || RepositoryError::NoRepository { path: folder.to_owned() };
     let root = root.canonicalize().map_err(|_| outside())?;
     let folder = folder.canonicalize().map_err(|_| outside())?;
-    // Inside `.git` the repository is found as well; its root is what is meant then.
+    // A folder inside `.git` stands for the whole repository.
     let inside = folder.strip_prefix(&root).unwrap_or(Path::new(""));
     if inside.starts_with(".git") {
         return Ok(RepoPath::root());

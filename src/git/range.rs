@@ -1,29 +1,31 @@
-//! What is new between commits: which commits, which files, and which of several commits are the newest.
+//! New commits and changed files between commits, and the newest of several commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use git2::{Delta, DiffOptions, ErrorCode, ObjectType, Sort};
 
-use super::error::ReadError;
+use super::error::RepositoryError;
 use super::repository::{Repository, object_id, oid};
-use crate::core::name::{CommitId, RepoPath};
-use crate::core::signature::judge::FileState;
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::signature::verification::FileState;
 
-/// One commit, as far as its place in history goes.
+/// A commit's position in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCommit {
+    /// Its id.
     pub id: CommitId,
+    /// Its parents, in order.
     pub parents: Vec<CommitId>,
-    /// When it says that it was committed, in seconds since 1970.
+    /// Its committer date, in seconds since 1970.
     pub committed_seconds: i64,
-    /// It has the tree of its only parent.
+    /// Whether it has the tree of its only parent.
     pub is_empty: bool,
 }
 
 impl Repository {
-    /// A commit's place in history.
-    pub fn place(&self, id: CommitId) -> Result<NewCommit, ReadError> {
+    /// The position of a commit in the history.
+    pub fn new_commit(&self, id: CommitId) -> Result<NewCommit, RepositoryError> {
         let commit = self.find_commit(id)?;
         let only = if commit.parent_count() == 1 { commit.parent(0).ok() } else { None };
         Ok(NewCommit {
@@ -34,15 +36,15 @@ impl Repository {
         })
     }
 
-    /// The commits that `head` builds on, itself included, and none of `known` does: parents before children. More
-    /// than `limit` are cut, at the old end. Commits in `known` that are not here are left out.
+    /// The ancestors of `head`, itself included, that are not ancestors of `known`: parents before
+    /// children, at most the newest `limit`. Commits of `known` that are not local are ignored.
     pub fn new_commits(
         &self,
         head: CommitId,
         known: &BTreeSet<CommitId>,
         limit: usize,
         cancel: &AtomicBool,
-    ) -> Result<Vec<NewCommit>, ReadError> {
+    ) -> Result<Vec<NewCommit>, RepositoryError> {
         let mut walk = self.git().revwalk().map_err(|e| self.failed(e))?;
         walk.set_sorting(Sort::TOPOLOGICAL).map_err(|e| self.failed(e))?;
         walk.push(oid(head)).map_err(|e| self.failed(e))?;
@@ -56,27 +58,29 @@ impl Repository {
         let mut found = Vec::new();
         for id in walk {
             if cancel.load(Ordering::Relaxed) {
-                return Err(ReadError::Cancelled { repository: self.path().to_owned() });
+                return Err(RepositoryError::Cancelled { repository: self.path().to_owned() });
             }
             if found.len() == limit {
                 break;
             }
-            found.push(self.place(object_id(id.map_err(|e| self.failed(e))?))?);
+            found.push(self.new_commit(object_id(id.map_err(|e| self.failed(e))?))?);
         }
         found.reverse();
         Ok(found)
     }
 
-    /// Those of `commits` that no other of them builds on. Commits that are not here are left out.
+    /// The members of `commits` that are no other member's ancestor. Commits that are not local are
+    /// ignored.
     pub fn newest(
         &self,
         commits: &BTreeSet<CommitId>,
         cancel: &AtomicBool,
-    ) -> Result<BTreeSet<CommitId>, ReadError> {
+    ) -> Result<BTreeSet<CommitId>, RepositoryError> {
         let here = |commit: &&CommitId| self.git().find_commit(oid(**commit)).is_ok();
         let mut open: BTreeSet<CommitId> = commits.iter().filter(here).copied().collect();
         let mut walk = self.git().revwalk().map_err(|e| self.failed(e))?;
-        // Children come before their parents, so what was nobody's parent when it comes is the newest of its line.
+        // Children come before their parents: a commit that was no one's parent yet is the newest
+        // of its line.
         walk.set_sorting(Sort::TOPOLOGICAL).map_err(|e| self.failed(e))?;
         for commit in &open {
             walk.push(oid(*commit)).map_err(|e| self.failed(e))?;
@@ -87,7 +91,7 @@ impl Repository {
                 break;
             }
             if cancel.load(Ordering::Relaxed) {
-                return Err(ReadError::Cancelled { repository: self.path().to_owned() });
+                return Err(RepositoryError::Cancelled { repository: self.path().to_owned() });
             }
             let commit = self.find_commit(object_id(id.map_err(|e| self.failed(e))?))?;
             let id = object_id(commit.id());
@@ -99,19 +103,19 @@ impl Repository {
         Ok(newest)
     }
 
-    /// Whether a commit is here.
+    /// Whether a commit is in the local repository.
     pub fn has(&self, commit: CommitId) -> bool {
         self.git().find_commit(oid(commit)).is_ok()
     }
 
-    /// The files below a path that differ between two commits, or that `to` has where there is no other: each as `to`
-    /// has it, told from the path.
+    /// The files below a path that differ between two commits, or all files of `to` without
+    /// `from`: each in the state that `to` has, with its path relative to `below`.
     pub fn changed_files(
         &self,
         from: Option<CommitId>,
         to: CommitId,
         below: &RepoPath,
-    ) -> Result<BTreeMap<RepoPath, FileState>, ReadError> {
+    ) -> Result<BTreeMap<RepoPath, FileState>, RepositoryError> {
         let from = from.map_or(Ok(None), |from| self.tree_below(from, below))?;
         let to = self.tree_below(to, below)?;
         let mut found = BTreeMap::new();
@@ -127,7 +131,7 @@ impl Repository {
             let path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
             let Some(path) = RepoPath::parse(&path) else { continue };
             if delta.status() == Delta::Deleted {
-                // Where a file becomes a link, it is both deleted and added.
+                // A file that becomes a link is both deleted and added.
                 found.entry(path).or_insert(None);
             } else {
                 found.insert(path, Some((file.mode().into(), object_id(file.id()))));
@@ -136,20 +140,20 @@ impl Repository {
         Ok(found)
     }
 
-    /// Files below a path, as a commit has them.
+    /// The state of files below a path in a commit.
     pub fn files<'f>(
         &self,
         commit: CommitId,
         below: &RepoPath,
         files: impl Iterator<Item = &'f RepoPath>,
-    ) -> Result<BTreeMap<RepoPath, FileState>, ReadError> {
+    ) -> Result<BTreeMap<RepoPath, FileState>, RepositoryError> {
         let tree = self.tree_below(commit, below)?;
-        let state = |file: &RepoPath| -> Result<FileState, ReadError> {
+        let state = |file: &RepoPath| -> Result<FileState, RepositoryError> {
             let Some(tree) = &tree else { return Ok(None) };
             match tree.get_path(file.as_str().as_ref()) {
                 Ok(entry) if entry.kind() == Some(ObjectType::Tree) => Ok(None),
                 Ok(entry) => {
-                    // libgit2 tells modes as they should be written.
+                    // libgit2 normalizes modes.
                     let mode = u32::try_from(entry.filemode()).unwrap_or_default();
                     Ok(Some((mode, object_id(entry.id()))))
                 }
@@ -160,12 +164,12 @@ impl Repository {
         files.map(|file| Ok((file.clone(), state(file)?))).collect()
     }
 
-    /// The tree at a path of a commit; `None` where it has no folder there.
+    /// The tree at a path of a commit; `None` if there is no folder.
     fn tree_below(
         &self,
         commit: CommitId,
         below: &RepoPath,
-    ) -> Result<Option<git2::Tree<'_>>, ReadError> {
+    ) -> Result<Option<git2::Tree<'_>>, RepositoryError> {
         let mut tree = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?;
         for part in below.parts() {
             let folder = tree

@@ -1,4 +1,4 @@
-//! Where a repository is, how to log in there, and which of its commits is wanted.
+//! A remote repository: its address, its credentials, and the reference to read.
 
 use std::fmt;
 use std::fs::File;
@@ -6,21 +6,22 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::error::{FetchError, UrlError};
-use crate::core::name::CommitId;
-use crate::limits;
+use gitwork_core::limits;
+use gitwork_core::model::name::CommitId;
 
-/// Which commit of a repository.
+/// The reference that selects a commit of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
-    /// What the remote's HEAD points at.
+    /// The remote's HEAD.
     Head,
+    /// A branch by its short name, as in `main`.
     Branch(String),
     /// A tag by its full name, annotated or not.
     Tag(String),
-    /// The highest tag in the range, with or without a leading `v`. Pre-releases count only where the range
-    /// names one of the same version.
+    /// The highest tag in the range, with or without a leading `v`. Pre-releases count only if the
+    /// range names one of the same version.
     Semver(semver::VersionReq),
-    /// A commit on any branch or tag, or one that the server gives by its id.
+    /// A commit on any branch or tag, or one that the server sends by its id.
     Commit(CommitId),
 }
 
@@ -36,17 +37,19 @@ impl fmt::Display for Reference {
     }
 }
 
-/// A repository elsewhere. Credentials are files, read again at every fetch, so that a rotated Secret needs
-/// no restart.
+/// A remote repository. Credentials are files that are read again at every fetch, so that a rotated
+/// Secret needs no restart.
 #[derive(Clone)]
 pub struct Remote {
     /// `https://`, `http://`, `ssh://`, `user@host:path`, `file://` or a path. Without credentials.
     pub url: String,
+    /// How to log in.
     pub auth: Auth,
-    /// PEM certificates to trust instead of the system's.
+    /// File with PEM certificates to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
+    /// The TLS client certificate.
     pub client_certificate: Option<ClientCertificate>,
-    /// `http://[user:password@]host:port`; for https and ssh it is asked to CONNECT.
+    /// `http://[user:password@]host:port`; https and ssh go through its CONNECT.
     pub proxy: Option<String>,
 }
 
@@ -62,35 +65,31 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// How to log in. Only files are named here: nothing in it is a secret.
+/// How to log in. It only names files, so no value is a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Auth {
+    /// No credentials.
     None,
-    Basic {
-        username: String,
-        password_file: PathBuf,
-    },
+    /// HTTP basic authentication.
+    Basic { username: String, password_file: PathBuf },
     /// An HTTP bearer token.
-    Token {
-        file: PathBuf,
-    },
-    Ssh {
-        key: PathBuf,
-        passphrase_file: Option<PathBuf>,
-        known_hosts: PathBuf,
-    },
+    Token { file: PathBuf },
+    /// An SSH key and the accepted host keys.
+    Ssh { key: PathBuf, passphrase_file: Option<PathBuf>, known_hosts: PathBuf },
 }
 
 /// A TLS client certificate and its key, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
+    /// The certificate chain.
     pub certificate: PathBuf,
+    /// The private key.
     pub key: PathBuf,
 }
 
 /// A parsed repository URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
+pub(crate) enum Address {
     Http(HttpAddress),
     Ssh { user: String, host: String, port: u16, path: String },
     Local(PathBuf),
@@ -98,17 +97,17 @@ pub enum Address {
 
 /// An http or https URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpAddress {
+pub(crate) struct HttpAddress {
     pub tls: bool,
     pub host: String,
     pub port: u16,
-    /// Starts with `/`; has no `/` at the end.
+    /// Starts with `/`, and does not end with `/`.
     pub path: String,
 }
 
 /// An HTTP proxy.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ProxyAddress {
+pub(crate) struct ProxyAddress {
     pub host: String,
     pub port: u16,
     /// `user:password`; never shown.
@@ -123,11 +122,11 @@ impl fmt::Display for HttpAddress {
 }
 
 impl HttpAddress {
-    /// Host and, unless it is the scheme's own, port: the header `Host`.
+    /// The `Host` header: the host and, unless it is the scheme's default, the port.
     pub fn authority(&self) -> String {
-        let own = if self.tls { 443 } else { 80 };
+        let default_port = if self.tls { 443 } else { 80 };
         let host = bracketed(&self.host);
-        if self.port == own { host } else { format!("{host}:{}", self.port) }
+        if self.port == default_port { host } else { format!("{host}:{}", self.port) }
     }
 
     pub fn same_origin(&self, other: &Self) -> bool {
@@ -182,7 +181,7 @@ impl Address {
                 if path.len() < 2 {
                     return Err(malformed("has no path"));
                 }
-                // `/~user/` is how a path in a home folder is written in a URL.
+                // `/~user/` is a path in a home folder.
                 let path = if path.starts_with("/~") { &path[1..] } else { path };
                 ssh(authority, path, &shown)
             }
@@ -218,11 +217,11 @@ impl ProxyAddress {
         if path.len() > 1 {
             return Err(problem("has a path"));
         }
-        let (credentials, place) = match authority.rsplit_once('@') {
-            Some((credentials, place)) => (Some(percent_decode(credentials)), place),
+        let (credentials, host) = match authority.rsplit_once('@') {
+            Some((credentials, host)) => (Some(percent_decode(credentials)), host),
             None => (None, authority),
         };
-        let (host, port) = host_and_port(place).map_err(problem)?;
+        let (host, port) = host_and_port(host).map_err(problem)?;
         Ok(Self { host, port: port.unwrap_or(80), credentials })
     }
 
@@ -233,12 +232,12 @@ impl ProxyAddress {
 }
 
 fn ssh(authority: &str, path: &str, shown: &str) -> Result<Address, UrlError> {
-    let (user, place) = authority.rsplit_once('@').unwrap_or(("git", authority));
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("git", authority));
     if user.contains(':') {
         return Err(UrlError::Credentials { shown: shown.to_owned() });
     }
     let malformed = |problem| UrlError::Malformed { shown: shown.to_owned(), problem };
-    let (host, port) = host_and_port(place).map_err(malformed)?;
+    let (host, port) = host_and_port(host).map_err(malformed)?;
     Ok(Address::Ssh {
         user: percent_decode(user),
         host,
@@ -272,8 +271,8 @@ fn host_and_port(text: &str) -> Result<(String, Option<u16>), &'static str> {
     Ok((host.to_owned(), port))
 }
 
-/// IPv6 addresses stand in brackets wherever a port may follow.
-pub fn bracketed(host: &str) -> String {
+/// The host as it appears before a port: an IPv6 address in brackets.
+pub(crate) fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
@@ -294,8 +293,8 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The URL for messages: what stands before `@` may be a secret, and so may a query.
-pub fn without_userinfo(url: &str) -> String {
+/// The URL for messages, without the parts that may be secrets: user information and query.
+pub(crate) fn without_userinfo(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), url),
@@ -303,8 +302,8 @@ pub fn without_userinfo(url: &str) -> String {
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     let end = rest.find('/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
-    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
-    let clean: String = format!("{scheme}{place}{path}")
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let clean: String = format!("{scheme}{host}{path}")
         .chars()
         .filter(|c| !c.is_control())
         .take(limits::PATH_BYTES_MAX)
@@ -312,17 +311,20 @@ pub fn without_userinfo(url: &str) -> String {
     clean
 }
 
-/// Reads a file that holds a credential, whole and bounded.
+/// Reads a whole file with a credential, within a bound. `purpose` names it in errors.
 pub fn read_credential(file: &Path, purpose: &'static str) -> Result<Vec<u8>, FetchError> {
     let fail =
         |problem: String| FetchError::CredentialFile { file: file.to_owned(), purpose, problem };
     let mut bytes = Vec::new();
     let open = File::open(file).map_err(|e| fail(e.to_string()))?;
-    open.take(limits::CREDENTIAL_BYTES_MAX + 1)
+    open.take(gitwork_signatures::limits::CREDENTIAL_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(|e| fail(e.to_string()))?;
-    if bytes.len() as u64 > limits::CREDENTIAL_BYTES_MAX {
-        return Err(fail(format!("it has more than {} bytes", limits::CREDENTIAL_BYTES_MAX)));
+    if bytes.len() as u64 > gitwork_signatures::limits::CREDENTIAL_BYTES_MAX {
+        return Err(fail(format!(
+            "it is larger than {} bytes",
+            gitwork_signatures::limits::CREDENTIAL_BYTES_MAX
+        )));
     }
     Ok(bytes)
 }
@@ -351,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_read_as_git_reads_them() {
+    fn urls_parse_as_in_git() {
         let http = |tls, host: &str, port, path: &str| {
             Address::Http(HttpAddress { tls, host: host.into(), port, path: path.into() })
         };
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_urls_are_refused_and_never_shown_with_their_secret() {
+    fn invalid_urls_are_refused_without_showing_secrets() {
         for url in [
             "https://me:s3cret@example.com/a",
             "https://s3cret@example.com/a",
@@ -399,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_may_have_credentials_that_are_not_shown() {
+    fn proxy_credentials_are_never_shown() {
         let proxy = ProxyAddress::parse("http://me:p%40ss@proxy:3128").unwrap();
         assert_eq!(proxy.credentials.as_deref(), Some("me:p@ss"));
         assert_eq!(proxy.shown(), "proxy:3128");
@@ -416,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_lose_their_line_end_and_nothing_else() {
+    fn secret_files_lose_only_the_final_line_break() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         for (content, expected) in

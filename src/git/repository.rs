@@ -1,4 +1,4 @@
-//! What is asked of a repository that is on disk, bare or not. Only its object database and references are
+//! Questions about a repository on disk, bare or not. Only its object database and references are
 //! read, never a working tree.
 
 use std::collections::BTreeSet;
@@ -8,58 +8,66 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use git2::{ErrorCode, ObjectType, Oid};
 
-use super::error::ReadError;
-use crate::core::name::{CommitId, ObjectId, RepoPath};
-use crate::core::signature::{SignatureError, Signed, commit};
-use crate::core::snapshot::{ObjectError, Objects, Snapshot, Tree, read_tree};
+use super::error::RepositoryError;
 use crate::limits;
+use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
+use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree, read_tree};
+use gitwork_core::signature::{SignatureError, Signed};
+use gitwork_signatures::commit;
 
 /// An open repository. It can be moved to another thread, not shared between threads.
 pub struct Repository {
     git: git2::Repository,
-    /// For messages, and to open it again.
+    /// For messages, and to reopen it.
     path: PathBuf,
-    /// Set when an object that must be there is missing or cannot be read.
-    damaged: Arc<AtomicBool>,
+    /// Set when a required object is missing or unreadable.
+    is_damaged: Arc<AtomicBool>,
 }
 
-/// Whether one commit comes before another.
+/// Whether one commit is an ancestor of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ancestry {
+pub enum AncestorCheck {
+    /// It is an ancestor, or the same commit.
     Yes,
+    /// It is not.
     No,
-    /// A part of the history is not here: a shallow clone, or a commit that was never fetched.
+    /// A part of the history is not local: a shallow clone, or a commit that was never fetched.
     Unknown,
 }
 
-/// Who made a commit, and why.
+/// Author, time and subject of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitFacts {
+    /// Its id.
     pub id: CommitId,
+    /// The author's name; invalid UTF-8 is replaced.
     pub author_name: String,
+    /// The author's e-mail address; invalid UTF-8 is replaced.
     pub author_email: String,
-    /// When it was committed, in seconds since 1970.
+    /// The committer date, in seconds since 1970.
     pub committed_seconds: i64,
-    /// The first line of its message.
+    /// The first line of the message.
     pub summary: String,
 }
 
-/// The tree at one path of one commit, with the objects to read it.
+/// The tree at one path of one commit, with access to its objects.
 pub struct GitSnapshot {
+    /// The commit.
     pub commit: CommitId,
+    /// The tree at the path.
     pub root: ObjectId,
     repository: git2::Repository,
-    damaged: Arc<AtomicBool>,
+    is_damaged: Arc<AtomicBool>,
 }
 
 impl Repository {
-    pub(super) fn new(git: git2::Repository, damaged: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(git: git2::Repository, is_damaged: Arc<AtomicBool>) -> Self {
         let path = git.path().to_owned();
-        Self { git, path, damaged }
+        Self { git, path, is_damaged }
     }
 
     /// Opens the repository at a path, bare or with a working tree.
-    pub fn open(path: &Path) -> Result<Self, ReadError> {
+    pub fn open(path: &Path) -> Result<Self, RepositoryError> {
         let git = git2::Repository::open(path).map_err(|e| open_error(path, e))?;
         Ok(Self::new(git, Arc::default()))
     }
@@ -68,89 +76,90 @@ impl Repository {
         &self.git
     }
 
-    /// Where it is on disk.
+    /// Its path on disk.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn failed(&self, source: git2::Error) -> ReadError {
-        ReadError::Git { repository: self.path.clone(), source }
+    pub(super) fn failed(&self, source: git2::Error) -> RepositoryError {
+        RepositoryError::Git { repository: self.path.clone(), source }
     }
 
-    fn hint(&self) -> &'static str {
-        if self.git.is_shallow() {
-            ", which is a shallow clone; fetch its whole history (`git fetch --unshallow`, or depth 0 in CI)"
-        } else {
-            "; is it fetched?"
-        }
-    }
-
-    pub(super) fn find_commit(&self, id: CommitId) -> Result<git2::Commit<'_>, ReadError> {
+    pub(super) fn find_commit(&self, id: CommitId) -> Result<git2::Commit<'_>, RepositoryError> {
         self.git.find_commit(oid(id)).map_err(|e| match e.code() {
-            ErrorCode::NotFound => ReadError::CommitMissing {
+            ErrorCode::NotFound => RepositoryError::CommitMissing {
                 repository: self.path.clone(),
                 commit: id,
-                hint: self.hint(),
+                is_shallow: self.git.is_shallow(),
             },
             _ => self.failed(e),
         })
     }
 
-    /// The tree at a path of a commit. Errors tell a path that is not there from one that cannot be read.
-    pub fn snapshot(&self, commit: CommitId, path: &RepoPath) -> Result<GitSnapshot, ReadError> {
+    /// The tree at a path of a commit. Fails with [`RepositoryError::PathMissing`] or
+    /// [`RepositoryError::NotAFolder`] if the commit has no folder there.
+    pub fn snapshot(
+        &self,
+        commit: CommitId,
+        path: &RepoPath,
+    ) -> Result<GitSnapshot, RepositoryError> {
         let root = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?.id();
         let mut root = root;
         for part in path.parts() {
             let tree = self.git.find_tree(root).map_err(|e| self.failed(e))?;
-            let missing = || ReadError::PathMissing { commit, path: path.clone() };
+            let missing = || RepositoryError::PathMissing { commit, path: path.clone() };
             let entry = tree.get_name(part).ok_or_else(missing)?;
             if entry.kind() != Some(ObjectType::Tree) {
-                return Err(ReadError::NotAFolder { commit, path: path.clone() });
+                return Err(RepositoryError::NotAFolder { commit, path: path.clone() });
             }
             root = entry.id();
         }
         let repository = git2::Repository::open(&self.path).map_err(|e| self.failed(e))?;
-        let damaged = Arc::clone(&self.damaged);
-        Ok(GitSnapshot { commit, root: object_id(root), repository, damaged })
+        let is_damaged = Arc::clone(&self.is_damaged);
+        Ok(GitSnapshot { commit, root: object_id(root), repository, is_damaged })
     }
 
-    /// Whether `old` is `new` or comes before it.
-    pub fn is_ancestor(&self, old: CommitId, new: CommitId) -> Result<Ancestry, ReadError> {
+    /// Whether `old` is `new` or an ancestor of it.
+    pub fn is_ancestor(
+        &self,
+        old: CommitId,
+        new: CommitId,
+    ) -> Result<AncestorCheck, RepositoryError> {
         if old == new {
-            return Ok(Ancestry::Yes);
+            return Ok(AncestorCheck::Yes);
         }
         if self.git.find_commit(oid(old)).is_err() {
-            return Ok(Ancestry::Unknown);
+            return Ok(AncestorCheck::Unknown);
         }
         match self.git.graph_descendant_of(oid(new), oid(old)) {
-            Ok(true) => Ok(Ancestry::Yes),
-            Ok(false) if self.git.is_shallow() => Ok(Ancestry::Unknown),
-            Ok(false) => Ok(Ancestry::No),
-            Err(e) if e.code() == ErrorCode::NotFound => Ok(Ancestry::Unknown),
+            Ok(true) => Ok(AncestorCheck::Yes),
+            Ok(false) if self.git.is_shallow() => Ok(AncestorCheck::Unknown),
+            Ok(false) => Ok(AncestorCheck::No),
+            Err(e) if e.code() == ErrorCode::NotFound => Ok(AncestorCheck::Unknown),
             Err(e) => Err(self.failed(e)),
         }
     }
 
-    /// Those of `commits` that `head` does not build on, as far as the history here tells; one that is not here is among
-    /// them.
+    /// The members of `commits` that are not ancestors of `head`, as far as the local history
+    /// shows. A commit that is not local counts as not reached.
     pub fn unreached(
         &self,
         head: CommitId,
         commits: &BTreeSet<CommitId>,
         cancel: &AtomicBool,
-    ) -> Result<BTreeSet<CommitId>, ReadError> {
-        let (here, mut unreached): (BTreeSet<CommitId>, BTreeSet<CommitId>) =
+    ) -> Result<BTreeSet<CommitId>, RepositoryError> {
+        let (local, mut unreached): (BTreeSet<CommitId>, BTreeSet<CommitId>) =
             commits.iter().partition(|commit| self.git.find_commit(oid(**commit)).is_ok());
-        // A walk from the head answers for all at once, but a question for one need not go so far.
-        if here.len() <= 4 {
-            for commit in here {
-                if self.is_ancestor(commit, head)? != Ancestry::Yes {
+        // One walk from the head answers for all commits, but a question for one commit is shorter.
+        if local.len() <= 4 {
+            for commit in local {
+                if self.is_ancestor(commit, head)? != AncestorCheck::Yes {
                     unreached.insert(commit);
                 }
             }
             return Ok(unreached);
         }
-        let mut left = here;
+        let mut left = local;
         let mut walk = self.git.revwalk().map_err(|e| self.failed(e))?;
         walk.push(oid(head)).map_err(|e| self.failed(e))?;
         for id in walk {
@@ -158,7 +167,7 @@ impl Repository {
                 break;
             }
             if cancel.load(Ordering::Relaxed) {
-                return Err(ReadError::Cancelled { repository: self.path.clone() });
+                return Err(RepositoryError::Cancelled { repository: self.path.clone() });
             }
             left.remove(&object_id(id.map_err(|e| self.failed(e))?));
         }
@@ -166,16 +175,16 @@ impl Repository {
         Ok(unreached)
     }
 
-    /// The commit that a revision names, in the words of gitrevisions(7): `main`, `HEAD~2`, `v1.2.3`, an
+    /// The commit that a revision names (gitrevisions(7)): `main`, `HEAD~2`, `v1.2.3`, an
     /// abbreviated id.
-    pub fn resolve(&self, revision: &str) -> Result<CommitId, ReadError> {
-        let missing = || ReadError::RevisionMissing {
+    pub fn resolve(&self, revision: &str) -> Result<CommitId, RepositoryError> {
+        let missing = || RepositoryError::RevisionMissing {
             repository: self.path.clone(),
             revision: revision.to_owned(),
-            hint: self.hint(),
+            is_shallow: self.git.is_shallow(),
         };
         // libgit2 takes C strings.
-        if revision.contains('\0') || revision.len() > limits::PATH_BYTES_MAX {
+        if revision.contains('\0') || revision.len() > gitwork_core::limits::PATH_BYTES_MAX {
             return Err(missing());
         }
         let object = self.git.revparse_single(revision).map_err(|e| match e.code() {
@@ -185,8 +194,12 @@ impl Repository {
         object.peel_to_commit().map(|commit| object_id(commit.id())).map_err(|_| missing())
     }
 
-    /// What a commit has at a path; `None` where that is nothing.
-    pub fn entry(&self, commit: CommitId, path: &RepoPath) -> Result<Option<ObjectId>, ReadError> {
+    /// The tree or blob of a commit at a path; `None` if there is none.
+    pub fn entry(
+        &self,
+        commit: CommitId,
+        path: &RepoPath,
+    ) -> Result<Option<ObjectId>, RepositoryError> {
         let tree = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?;
         if path.is_root() {
             return Ok(Some(object_id(tree.id())));
@@ -198,8 +211,8 @@ impl Repository {
         }
     }
 
-    /// Who made a commit, and why.
-    pub fn commit(&self, id: CommitId) -> Result<CommitFacts, ReadError> {
+    /// Author, time and subject of a commit.
+    pub fn commit(&self, id: CommitId) -> Result<CommitFacts, RepositoryError> {
         let commit = self.find_commit(id)?;
         let author = commit.author();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -213,8 +226,12 @@ impl Repository {
         })
     }
 
-    /// The signature of a commit, if it has one that can be asked about.
-    pub fn signature(&self, id: CommitId) -> Result<Result<Signed, SignatureError>, ReadError> {
+    /// The signature of a commit and the signed content; the inner error says why there is none
+    /// to check.
+    pub fn signature(
+        &self,
+        id: CommitId,
+    ) -> Result<Result<Signed, SignatureError>, RepositoryError> {
         let odb = self.git.odb().map_err(|e| self.failed(e))?;
         let (size, _) = odb.read_header(oid(id)).map_err(|e| self.failed(e))?;
         let limit = limits::COMMIT_BYTES_MAX;
@@ -227,12 +244,13 @@ impl Repository {
 }
 
 impl GitSnapshot {
-    /// The same as the core wants it.
+    /// The snapshot in the form that the core reads.
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot { commit: Some(self.commit), root: self.root, objects: self }
     }
 
-    /// Reads an object of the kind and size expected.
+    /// Reads an object of one kind and at most `limit` bytes. Any other failure marks the
+    /// repository as damaged.
     fn read<T>(
         &self,
         id: ObjectId,
@@ -261,7 +279,7 @@ impl GitSnapshot {
         };
         read().inspect_err(|error| {
             if !matches!(error, ObjectError::TooLarge { .. }) {
-                self.damaged.store(true, Ordering::Relaxed);
+                self.is_damaged.store(true, Ordering::Relaxed);
             }
         })
     }
@@ -277,17 +295,17 @@ impl Objects for GitSnapshot {
     }
 }
 
-pub(super) fn open_error(path: &Path, error: git2::Error) -> ReadError {
+pub(super) fn open_error(path: &Path, error: git2::Error) -> RepositoryError {
     let path = path.to_owned();
     match error.code() {
-        ErrorCode::NotFound => ReadError::NoRepository { path },
-        ErrorCode::Owner => ReadError::ForeignOwner { path },
-        _ => ReadError::Git { repository: path, source: error },
+        ErrorCode::NotFound => RepositoryError::NoRepository { path },
+        ErrorCode::Owner => RepositoryError::ForeignOwner { path },
+        _ => RepositoryError::Git { repository: path, source: error },
     }
 }
 
 pub(super) fn oid(id: ObjectId) -> Oid {
-    // Twenty bytes are always an id; zero would be found in no repository.
+    // Twenty bytes are always an id; no repository has the zero id.
     Oid::from_bytes(&id.0).unwrap_or(Oid::ZERO_SHA1)
 }
 

@@ -1,6 +1,6 @@
-//! Hints that a folder has changed. A hint says nothing but "look again", may come too often, and may be
-//! late where the system cannot watch (network file systems, too few inotify watches): whoever wants to be
-//! sure looks again from time to time as well.
+//! Hints that a folder has changed. A hint only means "read again". It may come too often, and late
+//! if the system cannot watch (network file systems, too few inotify watches), so a caller also has
+//! to read at intervals.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-/// How often to look whether the watched folder is still the one at its path. It costs one `stat`.
+/// Interval between checks that the watched folder is still the one at its path; costs one `stat`.
 const PRESENCE_INTERVAL: Duration = Duration::from_millis(500);
-/// A folder that never comes to rest still gives a hint after this many quiet periods.
+/// A folder that changes all the time gives a hint after this many quiet periods.
 const BUSY_PERIODS_MAX: u32 = 10;
 
-/// The thread that watches could not be started.
+/// The watching thread could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch {folder}")]
 pub struct WatchError {
@@ -33,16 +33,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Calls `hint` from a thread of its own once the folder has changed and then been quiet for `quiet`,
-    /// whatever is in it; changes below `.git` do not count, unless the folder itself is in one. The folder may
-    /// be missing, and may be removed and come back: each of these is a change.
+    /// Calls `hint` from a thread of its own after the folder has changed and then been quiet for
+    /// `quiet`. Changes below `.git` do not count, unless the folder itself is inside `.git`. The
+    /// folder may be missing, disappear and come back: each of these is a change.
     pub fn start(
         folder: &Path,
         quiet: Duration,
         hint: impl FnMut() + Send + 'static,
     ) -> Result<Self, WatchError> {
         let stop = Arc::new(AtomicBool::new(false));
-        // One place is enough: a hint that waits already says all.
+        // Capacity for one message is enough: one waiting hint covers all changes.
         let (wake, woken) = mpsc::sync_channel(1);
         let watching = Watching {
             folder: folder.to_owned(),
@@ -52,7 +52,7 @@ impl Watch {
             watcher: None,
             identity: None,
         };
-        // Set up before the caller goes on, so that no change after this call is missed.
+        // Attach before returning, so that no change after this call is missed.
         let mut watching = watching;
         watching.attach();
         let thread = thread::Builder::new()
@@ -68,7 +68,7 @@ impl Drop for Watch {
         self.stop.store(true, Ordering::SeqCst);
         let _ = self.wake.try_send(());
         if let Some(thread) = self.thread.take() {
-            // It ends by itself; a panic in the caller's hint has been reported there.
+            // The thread ends by itself; a panic in `hint` has already been reported.
             let _ = thread.join();
         }
     }
@@ -105,7 +105,7 @@ impl Watching {
         }
     }
 
-    /// Waits until nothing has happened for a while, but not for ever.
+    /// Waits until the folder is quiet, within a bound.
     fn settle(&self, woken: &Receiver<()>) {
         let latest = Instant::now() + self.quiet * BUSY_PERIODS_MAX;
         while !self.stop.load(Ordering::SeqCst) && Instant::now() < latest {
@@ -119,8 +119,8 @@ impl Watching {
         identity(&self.folder) != self.identity
     }
 
-    /// Puts a new watcher on the folder that is at the path now. Where the system refuses one, the look at
-    /// the folder's identity is what remains.
+    /// Watches the folder that is at the path now. If the system refuses, only the check of the
+    /// folder's identity remains.
     fn attach(&mut self) {
         self.watcher = None;
         self.identity = identity(&self.folder);
@@ -131,8 +131,8 @@ impl Watching {
         let folder = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
         let root = folder.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.as_ref().map_or(true, |event| matters(&root, event)) {
-                // Full means that a hint is on its way.
+            if event.as_ref().map_or(true, |event| may_be_change(&root, event)) {
+                // A full channel means that a hint is already waiting.
                 let _ = wake.try_send(());
             }
         });
@@ -144,15 +144,15 @@ impl Watching {
             Ok(watcher) => self.watcher = Some(watcher),
             Err(error) => {
                 let folder = self.folder.display();
-                tracing::warn!(%folder, %error, "the folder cannot be watched; it is only polled");
+                tracing::warn!(%folder, %error, "cannot watch the folder; polling it instead");
             }
         }
     }
 }
 
-/// Reading is no change, and neither is what Git does for itself. An event without a path, or one that says
-/// that events were lost, may be anything.
-fn matters(root: &Path, event: &notify::Event) -> bool {
+/// Whether an event may be a change of the folder. Reading and Git's own files are none. An event
+/// without a path, or one about lost events, counts.
+fn may_be_change(root: &Path, event: &notify::Event) -> bool {
     if matches!(event.kind, EventKind::Access(_)) {
         return false;
     }

@@ -1,45 +1,52 @@
-//! The connection to a hub: from a kubeconfig or from inside a pod, with every time bounded.
+//! The client of a hub: from a kubeconfig or from inside a pod, with time limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-
-use http::{HeaderValue, Request, Response, header};
+use http::{Request, Response};
 use kube::client::{Body, ClientBuilder, DynBody};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
 
-use super::count::{Count, Told};
-use super::transport;
 use crate::limits;
+use crate::request_metrics::{RequestMetricsLayer, RequestObserver};
+use gitwork_kube::client::{BaseService, ClientOptions, client_builder};
+use gitwork_kube::connection_error;
 
-/// How gitwork names itself to the API server: in audit logs, and as the default field manager.
+/// The `User-Agent` of gitwork: for audit logs, and the default field manager.
 pub const USER_AGENT: &str = concat!("gitwork/", env!("CARGO_PKG_VERSION"));
 
-/// The service that kube builds from a configuration, and a test or a metric may wrap in a layer of its own.
-pub type BaseService = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+const OPTIONS: ClientOptions = ClientOptions {
+    user_agent: USER_AGENT,
+    connect_timeout: limits::HUB_CONNECT,
+    write_timeout: Some(limits::HUB_CALL),
+    read_timeout: Some(Duration::from_secs(
+        limits::HUB_WATCH.as_secs() + limits::HUB_CALL.as_secs(),
+    )),
+};
 
-/// Makes a client from what the credentials are at the time.
+/// Makes a client from the current credentials.
 pub type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, ClientError>> + Send + Sync>;
 
-/// Why there is no connection to a hub. The messages hold nothing of what a kubeconfig keeps secret.
+/// Why there is no client. The messages contain no secret of a kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("cannot read the kubeconfig {path}: {problem}")]
     Kubeconfig { path: String, problem: String },
     #[error(
-        "no hub is configured: {kubeconfig}, and this is not a pod ({in_cluster}); give --kubeconfig or set KUBECONFIG"
+        "no hub is configured: {kubeconfig}, and this is not a pod ({in_cluster}); give \
+            --kubeconfig or set KUBECONFIG"
     )]
     NoHub { kubeconfig: String, in_cluster: String },
     #[error("cannot set up the connection to the hub: {0}")]
     Setup(String),
 }
 
-/// Reads how to reach the hub: `kubeconfig` where given, else what `KUBECONFIG` and `~/.kube/config` say, else,
-/// without a `context`, the service account of the pod this runs in.
+/// Reads the configuration of the hub from `kubeconfig`, or from `KUBECONFIG` or `~/.kube/config`.
+/// If there is none and no `context` is given, uses the service account of the pod.
 pub async fn config(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -66,29 +73,29 @@ pub async fn config(
     }
 }
 
-/// Makes clients of [`config`] with the same arguments, reading everything anew each time.
+/// Makes clients of [`config`] with these arguments, and reads all files again each time.
 pub fn connector(kubeconfig: Option<PathBuf>, context: Option<String>) -> Connect {
     Arc::new(move || {
         let (kubeconfig, context) = (kubeconfig.clone(), context.clone());
         Box::pin(async move {
             let config = config(kubeconfig.as_deref(), context.as_deref()).await?;
-            // A credential plugin is run, and waited for, while the client is made.
+            // kube runs a credential plugin while it makes the client.
             let made = tokio::task::spawn_blocking(move || client(config)).await;
             made.unwrap_or_else(|error| Err(ClientError::Setup(error.to_string())))
         })
     })
 }
 
-/// The same, with every request told of.
-pub fn counted_connector(
+/// The same, with every request observer of.
+pub fn observed_connector(
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
-    told: &Told,
+    observer: &RequestObserver,
 ) -> Connect {
-    let told = Arc::clone(told);
+    let observer = Arc::clone(observer);
     Arc::new(move || {
         let (kubeconfig, context) = (kubeconfig.clone(), context.clone());
-        let count = Count(Arc::clone(&told));
+        let count = RequestMetricsLayer(Arc::clone(&observer));
         Box::pin(async move {
             let config = config(kubeconfig.as_deref(), context.as_deref()).await?;
             let made = tokio::task::spawn_blocking(move || client_with(config, &count)).await;
@@ -102,10 +109,9 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
     Ok(builder(config)?.build())
 }
 
-/// A client whose requests and answers pass through `layer`, outermost.
+/// A client with `layer` around its requests.
 ///
-/// kube's own retries are off: they would keep one call busy for up to 1,000 s, and gitwork tries again by plan.
-/// The read time-out of the connection bounds watches; shorter calls are bounded where they are made.
+/// The read time-out of the connection bounds watches; callers bound shorter calls.
 pub fn client_with<L>(config: Config, layer: &L) -> Result<Client, ClientError>
 where
     L: Layer<BaseService>,
@@ -117,31 +123,17 @@ where
     Ok(builder(config)?.with_layer(layer).build())
 }
 
-fn builder(mut config: Config) -> Result<ClientBuilder<BaseService>, ClientError> {
-    install_crypto();
-    config.default_retry = false;
-    config.connect_timeout = Some(limits::HUB_CONNECT);
-    config.write_timeout = Some(limits::HUB_CALL);
-    config.read_timeout = Some(limits::HUB_WATCH + limits::HUB_CALL);
-    // Without it the time that a pooled connection sat idle counts against the next answer.
-    config.reset_reader_on_write = true;
-    config.headers.push((header::USER_AGENT, HeaderValue::from_static(USER_AGENT)));
-    ClientBuilder::try_from(config).map_err(|error| ClientError::Setup(transport::describe(&error)))
+fn builder(config: Config) -> Result<ClientBuilder<BaseService>, ClientError> {
+    let builder = client_builder(config, &OPTIONS);
+    builder.map_err(|error| ClientError::Setup(connection_error::describe(&error)))
 }
 
-/// Makes ring the process's TLS provider, once. Two providers in one build would otherwise make rustls panic at the
-/// first connection.
-pub fn install_crypto() {
-    // An error says that one is installed already.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
-}
-
-/// What is wrong with a kubeconfig. A YAML error of the parser may quote the file, tokens included, so only its
-/// place is told.
+/// What is wrong with a kubeconfig. A YAML error of the parser may quote the file, tokens included,
+/// so only its place is observer.
 fn describe(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(_) => {
-            "it is not a kubeconfig; `kubectl config view` says where it is wrong".into()
+            "it is not a kubeconfig; `kubectl config view` shows the error".into()
         }
         KubeconfigError::ParseProxyUrl(_) => "its proxy-url is not a URL".into(),
         KubeconfigError::LoadContext(name) => {
@@ -194,7 +186,7 @@ users:
     }
 
     #[tokio::test]
-    async fn errors_say_what_to_do_and_hold_no_secret() {
+    async fn errors_name_the_fix_and_contain_no_secret() {
         let cases = [
             (
                 TWO_HUBS,
@@ -204,7 +196,7 @@ users:
             (
                 "users:\n- name: me\n  user: {token: t0ps3cret\nclusters: t0ps3cret",
                 None,
-                "it is not a kubeconfig; `kubectl config view` says where it is wrong",
+                "it is not a kubeconfig; `kubectl config view` shows the error",
             ),
             ("contexts: t0ps3cret", None, "it is not a kubeconfig"),
             ("apiVersion: v1", None, "it has no current context; name one with --context"),
@@ -220,9 +212,9 @@ users:
     }
 
     #[test]
-    fn the_crypto_provider_is_installed_as_often_as_asked() {
-        install_crypto();
-        install_crypto();
+    fn the_crypto_provider_can_be_installed_twice() {
+        gitwork_kube::install_crypto();
+        gitwork_kube::install_crypto();
         assert!(rustls::crypto::CryptoProvider::get_default().is_some());
     }
 }

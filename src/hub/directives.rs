@@ -1,5 +1,5 @@
-//! What operators say on the hub: a ConfigMap for each source in gitwork's own namespace. The daemon only reads it; the
-//! commands write it with the rights of who calls them.
+//! The operators' directives on the hub: a ConfigMap for each source in gitwork's own namespace.
+//! The daemon only reads it; the commands write it with the permissions of their user.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,98 +12,101 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::answer::Verb;
-use super::server::{KubeHub, Question, unanswered};
-use super::{HubError, bounded, transport};
-use crate::core::approval::Approval;
-use crate::core::diagnostic::Scope;
-use crate::core::digest::Digest;
-use crate::core::directives::{Directives, RECONCILE, Suspension, suspension_key};
-use crate::core::name::SourceId;
-use crate::core::work::MANAGER;
+use super::connection::{ApiRequest, KubeHub, unavailable};
+use super::response::Verb;
+use super::{HubError, bounded};
 use crate::limits;
+use gitwork_core::model::approval::Approval;
+use gitwork_core::model::diagnostic::Scope;
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::model::work::MANAGER;
+use gitwork_core::plan::directives::{Directives, RECONCILE, Suspension, suspension_key};
+use gitwork_kube::connection_error;
 
-/// The ConfigMap of what operators say about a source, and the Lease with the source's record.
+/// The name of the ConfigMap with a source's directives, and of the Lease with its record.
 pub fn object_name(source: &SourceId) -> String {
     format!("gitwork-source-{source}")
 }
 
-/// Why something that an operator says was not stored.
+/// Why a directive was not stored.
 #[derive(Debug, thiserror::Error)]
-pub enum SayError {
+pub enum DirectiveError {
     #[error(
-        "what is said about this source would have {bytes} bytes, and a ConfigMap takes {limit}; commit the approval to Git: \
-         `gitwork approve {hash} --print > approvals/{hash}`"
+        "the directives of this source would have {bytes} bytes, and a ConfigMap has at most {limit}; \
+         commit the approval to Git: `gitwork approve {hash} --print > approvals/{hash}`"
     )]
     ApprovalTooLarge { hash: Digest, bytes: usize, limit: usize },
     #[error(
-        "what is said about this source would have {bytes} bytes, and a ConfigMap takes {limit}; resume what need not be suspended"
+        "the directives of this source would have {bytes} bytes, and a ConfigMap has at most {limit}; \
+         resume suspensions that are no longer needed"
     )]
     TooLarge { bytes: usize, limit: usize },
     #[error(
         "the hub has no namespace {namespace:?}; make it, or name gitwork's own with --namespace"
     )]
-    NoNamespace { namespace: String },
+    ClusterNamespaceMissing { namespace: String },
     #[error("writing the ConfigMap {namespace}/{name} is refused: {message}")]
     Refused { namespace: String, name: String, message: String },
     #[error("the hub did not answer: {0}")]
     Unavailable(String),
 }
 
-/// What is to become of single keys: another text, or none.
+/// The new text of single keys; `None` removes the key.
 type Changes = BTreeMap<String, Option<String>>;
 
 impl KubeHub {
-    /// Reads what operators say.
+    /// Reads the directives of a source.
     pub(super) async fn read_directives(&self, source: &SourceId) -> Result<Directives, HubError> {
         let (namespace, name) = (self.namespace(), object_name(source));
-        let question = Question {
+        let request = ApiRequest {
             verb: Verb::Get,
             path: format!("/api/v1/namespaces/{namespace}/configmaps/{name}"),
             body: Vec::new(),
             content_type: "application/json",
         };
-        let answer = self.ask(&question).await?;
+        let answer = self.send(&request).await?;
         match answer.status {
             StatusCode::NOT_FOUND => return Ok(Directives::default()),
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
                 let message = format!(
-                    "reading approvals and suspensions needs `get` on configmaps in the namespace {namespace}, for {name}"
+                    "reading approvals and suspensions needs `get` on configmaps in the \
+                        namespace {namespace}, for {name}"
                 );
                 return Err(HubError::Forbidden { message });
             }
             status if !status.is_success() => {
-                return Err(unanswered(format!("{status} for the ConfigMap {namespace}/{name}")));
+                return Err(unavailable(format!("{status} for the ConfigMap {namespace}/{name}")));
             }
             _ => {}
         }
         let map: ConfigMap = serde_json::from_slice(&answer.body)
-            .map_err(|error| unanswered(format!("the answer is no ConfigMap: {error}")))?;
+            .map_err(|error| unavailable(format!("the response is no ConfigMap: {error}")))?;
         let (found, unread) = Directives::read(source, &map.data.unwrap_or_default());
         for why in unread {
-            tracing::debug!(%source, why, "an entry on the hub says nothing");
+            tracing::debug!(%source, why, "ignoring an entry of the directives");
         }
         Ok(found)
     }
 }
 
-/// Whoever says something on the hub about a source, by what the hub takes them for.
+/// An operator who writes directives of a source, as the hub authenticates them.
 pub struct Operator<'a> {
     pub client: &'a Client,
     pub namespace: &'a str,
     pub source: &'a SourceId,
-    /// The time to put beside it, as RFC 3339 has it.
+    /// The time of the directive (RFC 3339).
     pub at: String,
 }
 
 impl Operator<'_> {
-    /// Stores an approval, with who gave it and when, and drops those of deletions of which nothing is left on the hub:
-    /// `is_there` tells whether a uid still is. Answers who the hub says approved.
+    /// Stores an approval with its user and time, and gives the user. Drops approvals of deletions
+    /// that are complete: `is_there` gives whether a uid still exists.
     pub async fn approve(
         &self,
         approval: &Approval,
         is_there: impl Fn(&str) -> bool,
-    ) -> Result<String, SayError> {
+    ) -> Result<String, DirectiveError> {
         let (who, hash) = (self.who().await?, approval.hash());
         let text = format!("# approved by {who} at {}\n{}", self.at, approval.text());
         let change = |data: &BTreeMap<String, String>| {
@@ -116,24 +119,28 @@ impl Operator<'_> {
             changes.insert(hash.to_string(), Some(text.clone()));
             changes
         };
-        match self.say(change).await {
-            Err(SayError::TooLarge { bytes, limit }) => {
-                Err(SayError::ApprovalTooLarge { hash, bytes, limit })
+        match self.write_keys(change).await {
+            Err(DirectiveError::TooLarge { bytes, limit }) => {
+                Err(DirectiveError::ApprovalTooLarge { hash, bytes, limit })
             }
             other => other.map(|()| who),
         }
     }
 
-    /// Suspends a source, a cluster or a work.
-    pub async fn suspend(&self, scope: &Scope, reason: Option<String>) -> Result<String, SayError> {
+    /// Suspends a source, a cluster or a work, and gives the user.
+    pub async fn suspend(
+        &self,
+        scope: &Scope,
+        reason: Option<String>,
+    ) -> Result<String, DirectiveError> {
         let who = self.who().await?;
         let suspension = Suspension { by: who.clone(), at: self.at.clone(), reason };
         let changes: Changes = [(suspension_key(scope), Some(suspension.text()))].into();
-        self.say(|_| changes.clone()).await.map(|()| who)
+        self.write_keys(|_| changes.clone()).await.map(|()| who)
     }
 
-    /// Ends a suspension. Answers whether there was one.
-    pub async fn resume(&self, scope: &Scope) -> Result<bool, SayError> {
+    /// Ends a suspension. Gives whether there was one.
+    pub async fn resume(&self, scope: &Scope) -> Result<bool, DirectiveError> {
         let key = suspension_key(scope);
         let (api, name) = (self.api(), object_name(self.source));
         let there = within(api.get_opt(&name)).await?.map_err(|error| self.failed(error))?;
@@ -141,40 +148,40 @@ impl Operator<'_> {
             return Ok(false);
         }
         let changes: Changes = [(key, None)].into();
-        self.say(|_| changes.clone()).await.map(|()| true)
+        self.write_keys(|_| changes.clone()).await.map(|()| true)
     }
 
-    /// Has the source synced now.
-    pub async fn reconcile(&self) -> Result<String, SayError> {
+    /// Requests a sync now, and gives the user.
+    pub async fn reconcile(&self) -> Result<String, DirectiveError> {
         let who = self.who().await?;
         let text = format!("asked for by {who} at {}", self.at);
         let changes: Changes = [(RECONCILE.to_owned(), Some(text))].into();
-        self.say(|_| changes.clone()).await.map(|()| who)
+        self.write_keys(|_| changes.clone()).await.map(|()| who)
     }
 
     fn api(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), self.namespace)
     }
 
-    fn failed(&self, error: kube::Error) -> SayError {
+    fn failed(&self, error: kube::Error) -> DirectiveError {
         match error {
             kube::Error::Api(status) if status.code == 404 => {
-                SayError::NoNamespace { namespace: self.namespace.to_owned() }
+                DirectiveError::ClusterNamespaceMissing { namespace: self.namespace.to_owned() }
             }
-            kube::Error::Api(status) => SayError::Refused {
+            kube::Error::Api(status) => DirectiveError::Refused {
                 namespace: self.namespace.to_owned(),
                 name: object_name(self.source),
                 message: bounded(&status.message),
             },
-            other => SayError::Unavailable(transport::describe(&other)),
+            other => DirectiveError::Unavailable(connection_error::describe(&other)),
         }
     }
 
-    /// Writes single keys, and leaves the others to whoever writes them at the same time.
-    async fn say(
+    /// Writes single keys; other users may write other keys at the same time.
+    async fn write_keys(
         &self,
         change: impl Fn(&BTreeMap<String, String>) -> Changes,
-    ) -> Result<(), SayError> {
+    ) -> Result<(), DirectiveError> {
         let (api, name) = (self.api(), object_name(self.source));
         let failed = |error| self.failed(error);
         let before = within(api.get_opt(&name)).await?.map_err(failed)?;
@@ -189,7 +196,7 @@ impl Operator<'_> {
         let bytes: usize = data.iter().map(|(name, text)| name.len() + text.len()).sum();
         let limit = limits::CONFIG_MAP_BYTES_MAX;
         if bytes > limit {
-            return Err(SayError::TooLarge { bytes, limit });
+            return Err(DirectiveError::TooLarge { bytes, limit });
         }
         if before.is_some() {
             let changes: BTreeMap<String, Value> =
@@ -209,21 +216,21 @@ impl Operator<'_> {
         Ok(())
     }
 
-    /// The user that the hub takes the caller for.
-    async fn who(&self) -> Result<String, SayError> {
+    /// The user as the hub authenticates it.
+    async fn who(&self) -> Result<String, DirectiveError> {
         Ok(within(who(self.client)).await?.unwrap_or_else(|| "somebody".into()))
     }
 }
 
-/// `None` where the hub does not tell.
+/// `None` if the hub does not answer.
 async fn who(client: &Client) -> Option<String> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok()?;
     Some(bounded(&review.status?.user_info?.username?))
 }
 
-async fn within<T>(call: impl Future<Output = T>) -> Result<T, SayError> {
+async fn within<T>(call: impl Future<Output = T>) -> Result<T, DirectiveError> {
     let limit: Duration = limits::HUB_CALL;
-    let late = |_| SayError::Unavailable(format!("no answer within {} s", limit.as_secs()));
+    let late = |_| DirectiveError::Unavailable(format!("no answer within {} s", limit.as_secs()));
     timeout(limit, call).await.map_err(late)
 }

@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use super::answer::Verb;
-use super::server::{KubeHub, Question, unanswered};
+use super::connection::{ApiRequest, KubeHub, unavailable};
+use super::response::Verb;
 use super::{HubError, bounded};
-use crate::core::name::WorkKey;
-use crate::core::status::turn::Note;
+use gitwork_core::model::name::WorkKey;
+use gitwork_core::report::status::transition::EventNote;
 
-/// Who reports, as Kubernetes wants it: a qualified name.
+/// The reporting controller: Kubernetes requires a qualified name.
 const CONTROLLER: &str = "gitwork.dev/gitwork";
 
-/// What an Event is about, and when it was.
+/// The object and the time of an Event.
 #[derive(Debug, Clone)]
 pub struct About<'a> {
     pub key: &'a WorkKey,
@@ -24,8 +24,8 @@ pub struct About<'a> {
 }
 
 impl KubeHub {
-    /// Writes one Event. One that is there already was written by a try whose answer was lost.
-    pub async fn record_event(&self, about: &About<'_>, note: &Note) -> Result<(), HubError> {
+    /// Writes one Event. If it exists, an earlier attempt wrote it and lost the response.
+    pub async fn record_event(&self, about: &About<'_>, note: &EventNote) -> Result<(), HubError> {
         let (key, at) = (about.key, about.at.as_microsecond());
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
@@ -49,13 +49,13 @@ impl KubeHub {
                 "uid": about.uid,
             },
         });
-        let question = Question {
+        let request = ApiRequest {
             verb: Verb::Create,
             path: format!("/apis/events.k8s.io/v1/namespaces/{}/events", key.cluster),
             body: event.to_string().into_bytes(),
             content_type: "application/json",
         };
-        let answer = self.ask(&question).await?;
+        let answer = self.send(&request).await?;
         let status = answer.status.as_u16();
         if answer.status.is_success() || status == 409 {
             return Ok(());
@@ -69,6 +69,6 @@ impl KubeHub {
             );
             return Err(HubError::Forbidden { message });
         }
-        Err(unanswered(format!("an Event was not taken ({status}): {said}")))
+        Err(unavailable(format!("the hub rejects an Event ({status}): {said}")))
     }
 }

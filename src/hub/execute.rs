@@ -1,4 +1,5 @@
-//! A plan's effects, done on the hub: bounded, fair to each cluster, and each with an outcome of its own.
+//! Executes the effects of a plan on the hub: with limits, fair to each cluster, with one outcome
+//! each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,24 +10,16 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Hub, HubError};
-use crate::core::backoff;
-use crate::core::name::{ClusterName, CommitId, WorkKey};
-use crate::core::observed::ObservedWork;
-use crate::core::plan::Effect;
 use crate::limits;
+use gitwork_core::model::name::ClusterName;
+use gitwork_core::plan::Effect;
+use gitwork_core::plan::observed::ObservedWork;
+pub use gitwork_core::sync::hub::{ExecuteError, Outcome, Task};
 
 #[cfg(test)]
 mod tests;
 
-/// One effect to do. `commit` is kept on the work as the one that last changed it.
-#[derive(Debug, Clone)]
-pub struct Task {
-    pub key: WorkKey,
-    pub effect: Effect,
-    pub commit: Option<CommitId>,
-}
-
-/// How much may be in flight.
+/// How many effects may be in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecuteOptions {
     pub concurrency: usize,
@@ -39,39 +32,15 @@ impl Default for ExecuteOptions {
     }
 }
 
-/// What became of one task. There is exactly one for each.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    pub task: Task,
-    /// The work as it is afterwards; `None` where it is gone.
-    pub result: Result<Option<ObservedWork>, ExecuteError>,
-    /// How often the hub was asked.
-    pub attempts: u32,
-}
-
-/// Why a task was not done. All of these are tried again by a later pass.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ExecuteError {
-    #[error(transparent)]
-    Hub(#[from] HubError),
-    /// Pruning comes after applying: what a deletion takes away may be part of a work that is not there yet.
-    #[error(
-        "not deleted, because writes to cluster {cluster:?} failed and deletions come after them"
-    )]
-    AfterFailedWrite { cluster: String },
-    #[error("not done: gitwork ends, or a newer commit has come and all is planned anew")]
-    Stopped,
-}
-
-/// Does `tasks`; the stream yields each outcome as it comes, and ends after the last one. Dropped, it abandons what
-/// is in flight.
+/// Executes `tasks`. The stream yields each outcome and ends after the last one. Dropped, it
+/// abandons requests in flight.
 ///
-/// Clusters take turns, and none has more in flight than its share, so that the works of a slow or failing cluster
-/// delay those of others as little as may be. Deletions of a cluster come after its other effects, and only where
-/// its creates and updates have all succeeded. A hiccup (no answer) is tried again, up to
-/// `limits::HUB_ATTEMPTS_MAX` times in all; what fails otherwise is left to the next pass. Once the hub asks for
-/// patience (`Retry-After`), half as much is in flight, and more again as it answers. Once `stop` is true nothing is
-/// begun any more and what is in flight is waited for (at most `limits::HUB_CALL`).
+/// Clusters take turns and each has a limited share, so that a slow or failing cluster delays
+/// others little. Deletions of a cluster come after its other effects, and only if all creates and
+/// updates succeeded. A request without a response is retried, up to `limits::HUB_ATTEMPTS_MAX`
+/// attempts; other failures are left to the next pass. `Retry-After` halves the number in flight;
+/// it grows again with each response. Once `stop` is true no task begins, and requests in flight
+/// end within `limits::HUB_CALL`.
 pub fn execute(
     hub: Arc<dyn Hub>,
     tasks: Vec<Task>,
@@ -86,32 +55,32 @@ pub fn execute(
     .boxed()
 }
 
-/// A task that waits for its turn.
+/// A waiting task.
 struct Waiting {
     task: Task,
     attempts: u32,
 }
 
-/// An attempt that has come to its end.
+/// A finished attempt.
 struct Finished {
     waiting: Waiting,
     result: Result<Option<ObservedWork>, HubError>,
     began: Instant,
-    /// It had one of the slots for troubled clusters.
-    troubled: bool,
+    /// It used a slot of failing clusters.
+    is_failing: bool,
 }
 
 #[derive(Default)]
 struct Cluster {
-    /// What may begin now: all but the deletions, then these.
+    /// Tasks that may begin: all but deletions, then deletions.
     queue: VecDeque<Waiting>,
     deletes: VecDeque<Waiting>,
     in_flight: usize,
-    /// Tasks that wait for another attempt.
-    resting: usize,
+    /// Tasks in backoff.
+    backing_off: usize,
     write_failed: bool,
-    /// The last task of it that ended had no answer. Until one has it gets one slot, and a late turn.
-    troubled: bool,
+    /// Its last request had no response. Until one has, it gets one slot and a late turn.
+    is_failing: bool,
     /// It is in a queue of turns.
     has_turn: bool,
 }
@@ -122,18 +91,18 @@ struct Execution {
     stop: watch::Receiver<bool>,
     clusters: BTreeMap<ClusterName, Cluster>,
     turns: VecDeque<ClusterName>,
-    /// The turns of troubled clusters, which share half of the slots and come after the others.
-    troubled_turns: VecDeque<ClusterName>,
-    troubled_in_flight: usize,
+    /// Failing clusters. They come last and share half of the slots.
+    failing_turns: VecDeque<ClusterName>,
+    failing_in_flight: usize,
     in_flight: FuturesUnordered<BoxFuture<'static, Finished>>,
-    /// By when it is due, and a number that makes the key its own.
-    resting: BTreeMap<(Instant, u64), Waiting>,
+    /// By due time, and a number that makes the key unique.
+    backing_off: BTreeMap<(Instant, u64), Waiting>,
     rested: u64,
     /// How many may be in flight now: at most `options.concurrency`.
     window: usize,
     answers_at_this_window: usize,
     narrowed: Option<Instant>,
-    /// Attempts without an answer since the last answer.
+    /// Attempts without a response since the last response.
     unanswered: usize,
     ready: VecDeque<Outcome>,
 }
@@ -159,10 +128,10 @@ impl Execution {
             stop,
             clusters,
             turns: VecDeque::new(),
-            troubled_turns: VecDeque::new(),
-            troubled_in_flight: 0,
+            failing_turns: VecDeque::new(),
+            failing_in_flight: 0,
             in_flight: FuturesUnordered::new(),
-            resting: BTreeMap::new(),
+            backing_off: BTreeMap::new(),
             rested: 0,
             window: options.concurrency.max(1),
             answers_at_this_window: 0,
@@ -185,13 +154,13 @@ impl Execution {
                 return Some(outcome);
             }
             self.begin();
-            if self.in_flight.is_empty() && self.resting.is_empty() {
+            if self.in_flight.is_empty() && self.backing_off.is_empty() {
                 return None;
             }
-            let due = self.resting.keys().next().map(|(due, _)| *due);
+            let due = self.backing_off.keys().next().map(|(due, _)| *due);
             let wake = sleep_until(due.unwrap_or_else(Instant::now));
             tokio::select! {
-                // In this order, so that a simulation can replay what happened.
+                // The order is fixed, so that a simulation can be replayed.
                 biased;
                 Some(finished) = self.in_flight.next() => self.finish(finished),
                 () = wake, if due.is_some() => self.wake(),
@@ -200,43 +169,43 @@ impl Execution {
         }
     }
 
-    /// Begins what there is room for.
+    /// Begins tasks while slots are free.
     fn begin(&mut self) {
         while self.in_flight.len() < self.window {
             let Some(name) = self.next_turn() else { return };
             let share = self.share();
             let Some(cluster) = self.clusters.get_mut(&name) else { continue };
             cluster.has_turn = false;
-            let share = if cluster.troubled { 1 } else { share };
+            let share = if cluster.is_failing { 1 } else { share };
             if cluster.in_flight >= share {
-                // The end of one of them gives it a turn again.
+                // It gets a turn again when a task ends.
                 continue;
             }
             let Some(waiting) = cluster.queue.pop_front() else { continue };
             cluster.in_flight += 1;
-            let troubled = cluster.troubled;
-            self.troubled_in_flight += usize::from(troubled);
-            self.in_flight.push(attempt(self.hub.clone(), waiting, troubled));
+            let is_failing = cluster.is_failing;
+            self.failing_in_flight += usize::from(is_failing);
+            self.in_flight.push(attempt(self.hub.clone(), waiting, is_failing));
             self.give_turn(&name);
         }
     }
 
-    /// Whose turn it is: troubled clusters come last, and have but half of the slots.
+    /// The next cluster. Failing clusters come last and have half of the slots.
     fn next_turn(&mut self) -> Option<ClusterName> {
         while let Some(name) = self.turns.pop_front() {
             match self.clusters.get(&name) {
-                Some(cluster) if cluster.troubled => self.troubled_turns.push_back(name),
+                Some(cluster) if cluster.is_failing => self.failing_turns.push_back(name),
                 Some(_) => return Some(name),
                 None => {}
             }
         }
-        if self.troubled_in_flight < (self.window / 2).max(1) {
-            return self.troubled_turns.pop_front();
+        if self.failing_in_flight < (self.window / 2).max(1) {
+            return self.failing_turns.pop_front();
         }
         None
     }
 
-    /// How many one cluster may have in flight: the window, split among those that have something left.
+    /// The slots of one cluster: the window, split among clusters with tasks.
     fn share(&self) -> usize {
         (self.window / self.clusters.len().max(1)).clamp(1, self.options.per_cluster.max(1))
     }
@@ -247,18 +216,18 @@ impl Execution {
             return;
         }
         cluster.has_turn = true;
-        let turns = if cluster.troubled { &mut self.troubled_turns } else { &mut self.turns };
+        let turns = if cluster.is_failing { &mut self.failing_turns } else { &mut self.turns };
         turns.push_back(name.clone());
     }
 
     fn finish(&mut self, finished: Finished) {
-        let Finished { waiting, result, began, troubled } = finished;
-        self.troubled_in_flight -= usize::from(troubled);
+        let Finished { waiting, result, began, is_failing } = finished;
+        self.failing_in_flight -= usize::from(is_failing);
         let name = waiting.task.key.cluster.clone();
         let unavailable = matches!(result, Err(HubError::Unavailable { .. }));
         if let Some(cluster) = self.clusters.get_mut(&name) {
             cluster.in_flight -= 1;
-            cluster.troubled = unavailable;
+            cluster.is_failing = unavailable;
         }
         match &result {
             Err(error @ HubError::Unavailable { retry_after_seconds, .. }) => {
@@ -278,7 +247,7 @@ impl Execution {
         self.advance(&name);
     }
 
-    /// The hub asks for patience. Attempts that began before the last time say nothing new.
+    /// Halves the window after `Retry-After`, once for attempts that ran at the same time.
     fn narrow(&mut self, began: Instant) {
         if self.narrowed.is_none_or(|at| began >= at) {
             self.window = (self.window / 2).max(1);
@@ -287,7 +256,7 @@ impl Execution {
         }
     }
 
-    /// The hub answers: after a whole window of answers one more may be in flight.
+    /// Adds one slot after a whole window of responses.
     fn widen(&mut self) {
         self.unanswered = 0;
         self.answers_at_this_window += 1;
@@ -299,24 +268,24 @@ impl Execution {
 
     fn rest(&mut self, name: &ClusterName, waiting: Waiting, due: Instant) {
         self.rested += 1;
-        self.resting.insert((due, self.rested), waiting);
+        self.backing_off.insert((due, self.rested), waiting);
         if let Some(cluster) = self.clusters.get_mut(name) {
-            cluster.resting += 1;
+            cluster.backing_off += 1;
         }
         self.give_turn(name);
     }
 
-    /// Puts what has rested long enough back to the front of its cluster's queue.
+    /// Puts tasks whose backoff is over at the front of their queue.
     fn wake(&mut self) {
         let now = Instant::now();
-        while let Some(entry) = self.resting.first_entry() {
+        while let Some(entry) = self.backing_off.first_entry() {
             if entry.key().0 > now {
                 return;
             }
             let waiting = entry.remove();
             let name = waiting.task.key.cluster.clone();
             if let Some(cluster) = self.clusters.get_mut(&name) {
-                cluster.resting -= 1;
+                cluster.backing_off -= 1;
                 cluster.queue.push_front(waiting);
             }
             self.give_turn(&name);
@@ -337,11 +306,10 @@ impl Execution {
         self.ready.push_back(Outcome { task, result, attempts });
     }
 
-    /// Goes on with a cluster of which something has ended: to its deletions, once all else is done, or on to
-    /// forget it.
+    /// Continues a cluster after a task ended: begins its deletions, or removes the cluster.
     fn advance(&mut self, name: &ClusterName) {
         let Some(cluster) = self.clusters.get_mut(name) else { return };
-        if cluster.queue.is_empty() && cluster.in_flight + cluster.resting == 0 {
+        if cluster.queue.is_empty() && cluster.in_flight + cluster.backing_off == 0 {
             cluster.queue = std::mem::take(&mut cluster.deletes);
             if cluster.queue.is_empty() {
                 self.clusters.remove(name);
@@ -360,13 +328,13 @@ impl Execution {
         self.give_turn(name);
     }
 
-    /// Ends all that is not in flight.
+    /// Ends all tasks that are not in flight.
     fn abandon(&mut self, error: &ExecuteError) {
-        let mut left: Vec<Waiting> = std::mem::take(&mut self.resting).into_values().collect();
+        let mut left: Vec<Waiting> = std::mem::take(&mut self.backing_off).into_values().collect();
         for cluster in self.clusters.values_mut() {
             left.extend(cluster.queue.drain(..));
             left.extend(cluster.deletes.drain(..));
-            cluster.resting = 0;
+            cluster.backing_off = 0;
         }
         self.clusters.retain(|_, cluster| cluster.in_flight > 0);
         for waiting in left {
@@ -378,25 +346,26 @@ impl Execution {
 fn attempt(
     hub: Arc<dyn Hub>,
     mut waiting: Waiting,
-    troubled: bool,
+    is_failing: bool,
 ) -> BoxFuture<'static, Finished> {
     waiting.attempts += 1;
     Box::pin(async move {
         let began = Instant::now();
         let Task { key, effect, commit } = &waiting.task;
         let result = hub.execute(key, effect, *commit).await;
-        Finished { waiting, result, began, troubled }
+        Finished { waiting, result, began, is_failing }
     })
 }
 
-/// When to try again in this pass; `None` where that is for the next pass.
+/// When to retry in this pass; `None` to leave it to the next pass.
 fn due(error: &HubError, attempts: u32) -> Option<Instant> {
-    let wait = backoff::delay(attempts.saturating_sub(1), error.setback(), fastrand::u64(..));
+    let wait =
+        gitwork_retry::delay(attempts.saturating_sub(1), error.retry_class(), fastrand::u64(..));
     (attempts < limits::HUB_ATTEMPTS_MAX && wait <= limits::HUB_RETRY_MAX)
         .then(|| Instant::now() + wait)
 }
 
-/// Waits until `stop` becomes true; for ever where nobody can say so any more, or has said it already.
+/// Waits until `stop` becomes true; pending if it is true already or its sender is gone.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let seen = *stop.borrow_and_update();
     if seen || stop.wait_for(|stop| *stop).await.is_err() {

@@ -1,4 +1,4 @@
-//! What the hub knows of clusters and works, for the commands that show it: reads and watches only.
+//! Clusters and works on the hub, for the commands that show them: reads and watches only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
@@ -12,25 +12,27 @@ use kube::{Api, Client};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::told::of_lease;
-use super::{bounded, transport};
-use crate::core::explain::Reach;
-use crate::core::name::{ClusterName, SourceId};
-use crate::core::status;
-use crate::core::status::live::Change;
-use crate::core::status::told::{self, ToldSource};
-use crate::core::status::tree::WorkTree;
-use crate::core::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
+use super::bounded;
+use super::source_report::of_lease;
 use crate::limits;
+use gitwork_core::model::name::{ClusterName, SourceId};
+use gitwork_core::model::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
+use gitwork_core::report::explain::ClusterReachability;
+use gitwork_core::report::status;
+use gitwork_core::report::status::live::ViewEvent;
+use gitwork_core::report::status::source_report;
+use gitwork_core::report::status::source_report::ReportedSource;
+use gitwork_core::report::status::tree::WorkTree;
+use gitwork_kube::connection_error;
 
-/// Why the state of the fleet is not known.
+/// Why the fleet cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
     #[error(
         "the hub does not know {kind}; is this the hub of an Open Cluster Management fleet? Choose another one with \
          --kubeconfig or --context, or install the CRDs that `gitwork crds` prints"
     )]
-    NoCrd { kind: &'static str },
+    CrdMissing { kind: &'static str },
     #[error(
         "the hub forbids this ({message}); ask for `{verb}` on {plural}{}",
         if *one_namespace { "" } else { " in all namespaces, or name one cluster with --cluster" }
@@ -44,20 +46,13 @@ pub enum FleetError {
     NoHub(String),
 }
 
-impl FleetError {
-    /// Whether trying again changes nothing: somebody must do something first.
-    pub fn is_lasting(&self) -> bool {
-        !matches!(self, Self::Other { .. })
-    }
-}
-
-/// Which works to look at, as far as the API server can choose them.
+/// The works to read, as far as the API server can select them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     pub source: Option<SourceId>,
-    /// The works of one cluster only, for which rights in its namespace are enough.
+    /// One cluster only; permissions in its namespace are enough.
     pub cluster: Option<ClusterName>,
-    /// Where the daemon tells of its sources.
+    /// The namespace with the reports of sources.
     pub home: String,
 }
 
@@ -68,19 +63,19 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// The Leases that tell of sources.
-    fn told(&self) -> String {
+    /// The label selector of the reports of sources.
+    fn report_labels(&self) -> String {
         match &self.source {
             Some(source) => format!("{LABEL_SOURCE}={source}"),
             None => LABEL_SOURCE.to_owned(),
         }
     }
 
-    /// What one of them tells of the works that are looked at.
-    fn told_by(&self, lease: &Value) -> Option<ToldSource> {
+    /// The report in a Lease, for the selected works.
+    fn report_in(&self, lease: &Value) -> Option<ReportedSource> {
         let mut one = of_lease(lease)?;
         if let Some(cluster) = &self.cluster {
-            one.told.works.retain(|work| work.cluster == cluster.as_str());
+            one.report.works.retain(|work| work.cluster == cluster.as_str());
         }
         Some(one)
     }
@@ -93,13 +88,13 @@ impl Selection {
     }
 }
 
-/// The works as they are, and the clusters that the hub has lost touch with where that is known.
+/// The works, and the unreachable clusters.
 #[derive(Debug)]
 pub struct Fleet {
     pub works: Vec<WorkTree>,
     pub unreachable: Result<BTreeSet<ClusterName>, FleetError>,
-    /// What the daemon tells of their sources; it stands in the works already.
-    pub told: Result<Vec<ToldSource>, FleetError>,
+    /// The reports of their sources; the works include them already.
+    pub reports: Result<Vec<ReportedSource>, FleetError>,
 }
 
 /// Lists the works that gitwork wrote.
@@ -107,76 +102,91 @@ pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, Flee
     let works = Resource::works(client, selection);
     let labels = selection.labels();
     let works = works.list(Some(&labels), |work| WorkTree::of(&work, |_| false));
-    let (works, unreachable, told) =
-        join3(works, unreachable(client), told(client, selection)).await;
+    let (works, unreachable, reports) =
+        join3(works, unreachable(client), reports(client, selection)).await;
     let mut works = works?;
-    told::apply(told.as_deref().unwrap_or_default(), &mut works);
+    source_report::apply(reports.as_deref().unwrap_or_default(), &mut works);
     if let Ok(lost) = &unreachable {
         for tree in &mut works {
             tree.work.unreachable = lost.iter().any(|name| name.as_str() == tree.work.cluster);
         }
     }
-    Ok(Fleet { works, unreachable, told })
+    Ok(Fleet { works, unreachable, reports })
 }
 
-/// What the daemon tells of its sources.
-async fn told(client: &Client, selection: &Selection) -> Result<Vec<ToldSource>, FleetError> {
+/// The reports of sources.
+async fn reports(
+    client: &Client,
+    selection: &Selection,
+) -> Result<Vec<ReportedSource>, FleetError> {
     let leases = Resource::leases(client, selection);
-    let all = leases.list(Some(&selection.told()), |lease| selection.told_by(&lease)).await?;
+    let all =
+        leases.list(Some(&selection.report_labels()), |lease| selection.report_in(&lease)).await?;
     Ok(all.into_iter().flatten().collect())
 }
 
-/// The clusters that the hub has lost touch with.
+/// The unreachable clusters.
 pub async fn unreachable(client: &Client) -> Result<BTreeSet<ClusterName>, FleetError> {
     let clusters = Resource::clusters(client).list(None, |cluster| cluster).await?;
     Ok(status::unreachable(&clusters))
 }
 
-/// What the hub knows of one cluster.
-pub async fn reach_of(client: &Client, cluster: &ClusterName) -> Reach {
+/// Whether one cluster is reachable.
+pub async fn reach_of(client: &Client, cluster: &ClusterName) -> ClusterReachability {
     let clusters = Resource::clusters(client);
     match timeout(limits::HUB_CALL, clusters.api.get_opt(cluster.as_str())).await {
         Ok(Ok(Some(found))) => {
             let found: Vec<Value> = value(found).into_iter().collect();
-            if status::unreachable(&found).is_empty() { Reach::Reached } else { Reach::Lost }
+            if status::unreachable(&found).is_empty() {
+                ClusterReachability::Reachable
+            } else {
+                ClusterReachability::Unreachable
+            }
         }
-        Ok(Ok(None)) => Reach::NoCluster,
-        Ok(Err(_)) | Err(_) => Reach::Unknown,
+        Ok(Ok(None)) => ClusterReachability::NotRegistered,
+        Ok(Err(_)) | Err(_) => ClusterReachability::Unknown,
     }
 }
 
-/// The works that gitwork wrote, and what becomes of them, for ever. An error says why the hub tells nothing for now;
-/// it is asked again, with growing pauses.
+/// The works that gitwork wrote and their changes, without end. After an error the watch restarts
+/// with exponential backoff.
 pub fn watch(
     client: &Client,
     selection: &Selection,
-) -> BoxStream<'static, Result<Change, FleetError>> {
+) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
     let works = Resource::works(client, selection);
     let labels = selection.labels();
     let works = works.watch(Some(&labels)).map(|event| {
         event.map(|event| match event {
-            Event::Init => Change::Restart,
-            Event::InitDone => Change::Listed,
+            Event::Init => ViewEvent::ListStarted,
+            Event::InitDone => ViewEvent::ListCompleted,
             Event::Apply(work) | Event::InitApply(work) => {
-                Change::Set(Box::new(WorkTree::of(&work, |_| false)))
+                ViewEvent::Updated(Box::new(WorkTree::of(&work, |_| false)))
             }
             Event::Delete(work) => {
                 let name = |field| {
                     let found = work.pointer(field).and_then(Value::as_str);
                     found.unwrap_or_default().to_owned()
                 };
-                Change::Gone { cluster: name("/metadata/namespace"), work: name("/metadata/name") }
+                ViewEvent::Removed {
+                    cluster: name("/metadata/namespace"),
+                    work: name("/metadata/name"),
+                }
             }
         })
     });
-    stream::select(stream::select(works, reach(client)), tales(client, selection)).boxed()
+    stream::select(
+        stream::select(works, watch_reachability(client)),
+        watch_reports(client, selection),
+    )
+    .boxed()
 }
 
-/// The set of clusters that cannot be reached, whenever it changes. Who may not read ManagedClusters sees the works all
-/// the same.
-fn reach(client: &Client) -> BoxStream<'static, Result<Change, FleetError>> {
+/// The unreachable clusters, whenever they change. Without permission on ManagedClusters there are
+/// no events.
+fn watch_reachability(client: &Client) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
     let mut lost: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
-    let mut told = BTreeSet::new();
+    let mut last = BTreeSet::new();
     let changes = Resource::clusters(client).watch(None).filter_map(move |event| {
         let name = |cluster: &Value| {
             cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -202,20 +212,23 @@ fn reach(client: &Client) -> BoxStream<'static, Result<Change, FleetError>> {
             Err(_) => false,
         };
         let now: BTreeSet<ClusterName> = lost.values().flatten().cloned().collect();
-        let news = (complete && now != told).then(|| {
-            told.clone_from(&now);
-            Ok(Change::Unreachable(now))
+        let change = (complete && now != last).then(|| {
+            last.clone_from(&now);
+            Ok(ViewEvent::Unreachable(now))
         });
-        ready(news)
+        ready(change)
     });
     changes.boxed()
 }
 
-/// What the daemon tells of its sources, whenever it changes. Who may not read it sees the works all the same.
-fn tales(client: &Client, selection: &Selection) -> BoxStream<'static, Result<Change, FleetError>> {
-    let mut known: BTreeMap<String, ToldSource> = BTreeMap::new();
+/// The reports of sources, whenever they change. Without permission on Leases there are no events.
+fn watch_reports(
+    client: &Client,
+    selection: &Selection,
+) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
+    let mut known: BTreeMap<String, ReportedSource> = BTreeMap::new();
     let mut is_listed = false;
-    let labels = selection.told();
+    let labels = selection.report_labels();
     let changes = Resource::leases(client, selection).watch(Some(&labels));
     let selection = selection.clone();
     let changes = changes.filter_map(move |event| {
@@ -225,7 +238,7 @@ fn tales(client: &Client, selection: &Selection) -> BoxStream<'static, Result<Ch
                 is_listed = false;
             }
             Ok(Event::InitApply(lease) | Event::Apply(lease)) => {
-                known.extend(selection.told_by(&lease).map(|one| (one.source.clone(), one)));
+                known.extend(selection.report_in(&lease).map(|one| (one.source.clone(), one)));
             }
             Ok(Event::Delete(lease)) => {
                 let gone = of_lease(&lease).map(|one| one.source);
@@ -234,8 +247,8 @@ fn tales(client: &Client, selection: &Selection) -> BoxStream<'static, Result<Ch
             Ok(Event::InitDone) => is_listed = true,
             Err(_) => return ready(None),
         }
-        let told = is_listed.then(|| Ok(Change::Told(known.values().cloned().collect())));
-        ready(told)
+        let change = is_listed.then(|| Ok(ViewEvent::Reported(known.values().cloned().collect())));
+        ready(change)
     });
     changes.boxed()
 }
@@ -340,7 +353,7 @@ impl Resource {
         let (plural, one_namespace) = (self.plural, self.one_namespace);
         match error {
             kube::Error::Api(status) => match status.code {
-                404 => FleetError::NoCrd { kind: self.kind },
+                404 => FleetError::CrdMissing { kind: self.kind },
                 401 => FleetError::NotAccepted,
                 403 => {
                     let message = bounded(&status.message);
@@ -348,7 +361,7 @@ impl Resource {
                 }
                 _ => self.other(verb, bounded(&status.message)),
             },
-            other => self.other(verb, transport::describe(other)),
+            other => self.other(verb, connection_error::describe(other)),
         }
     }
 

@@ -1,19 +1,20 @@
-//! The Lease by which one of several daemons leads a source. It is another one than that of the source's record, which
-//! would change with each renewal.
+//! The Lease of the leader election of one source. The source's record has a Lease of its own,
+//! because each renewal changes this one.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::HubError;
-use super::answer::Answer;
-use super::server::KubeHub;
-use crate::core::election::Lease;
-use crate::core::name::SourceId;
-use crate::core::work::MANAGER;
-use crate::election::LeaseStore;
+use super::connection::KubeHub;
+use super::response::HttpResponse;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::model::work::MANAGER;
+use gitwork_kube::api_status::ApiStatus;
+use gitwork_kube::leader_election::LeaseStore;
+use gitwork_kube::lease::Lease;
 
-/// Set by a daemon that stands by to when it was told that there is something new in Git.
-pub const FETCH: &str = "gitwork.dev/fetch";
+/// The annotation with the time at which a standby daemon received a webhook.
+pub const FETCH: &str = "gitwork.dev/fetch-requested-at";
 
 /// The name of the Lease.
 pub fn lease_name(source: &SourceId) -> String {
@@ -45,19 +46,19 @@ impl SourceLease {
         &self.name
     }
 
-    /// Has whoever leads fetch at its next renewal. `at` is another text each time.
+    /// Makes the leader fetch at its next renewal. `at` differs each time.
     pub async fn ask_to_fetch(&self, at: &str) -> Result<(), HubError> {
         let note = json!({ "metadata": { "annotations": { (FETCH): at } } });
         let answer = self.patch(&note).await?;
         self.lease(&answer, "patch").map(drop)
     }
 
-    async fn patch(&self, patch: &Value) -> Result<Answer, HubError> {
+    async fn patch(&self, patch: &Value) -> Result<HttpResponse, HubError> {
         self.hub.patch_lease(&self.name, patch).await
     }
 
-    /// The Lease in an answer; `None` where another has changed it.
-    fn lease(&self, answer: &Answer, verb: &str) -> Result<Option<Lease>, HubError> {
+    /// The Lease in a response; `None` if it changed since.
+    fn lease(&self, answer: &HttpResponse, verb: &str) -> Result<Option<Lease>, HubError> {
         if answer.status == StatusCode::CONFLICT {
             return Ok(None);
         }
@@ -85,9 +86,9 @@ impl LeaseStore for SourceLease {
         }
         let answer = self.hub.create_lease(&Value::Object(lease)).await?;
         match answer.status {
-            StatusCode::NOT_FOUND => Err(self.hub.no_home()),
-            // The namespace is on its way out: nothing can be made in it any more.
-            StatusCode::FORBIDDEN if is_terminating(&answer) => Err(self.hub.no_home()),
+            StatusCode::NOT_FOUND => Err(self.hub.namespace_missing()),
+            // The namespace is terminating: nothing can be created in it.
+            StatusCode::FORBIDDEN if is_terminating(&answer) => Err(self.hub.namespace_missing()),
             _ => self.lease(&answer, "create"),
         }
     }
@@ -99,18 +100,14 @@ impl LeaseStore for SourceLease {
         });
         let answer = self.patch(&patch).await?;
         if answer.status == StatusCode::NOT_FOUND {
-            // Deleted since: the next look makes another.
+            // Deleted since: the next attempt creates another one.
             return Ok(None);
         }
         self.lease(&answer, "patch")
     }
 }
 
-fn is_terminating(answer: &Answer) -> bool {
-    let status: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let causes = status.pointer("/details/causes").and_then(Value::as_array);
-    causes
-        .into_iter()
-        .flatten()
-        .any(|cause| cause.get("reason").and_then(Value::as_str) == Some("NamespaceTerminating"))
+fn is_terminating(response: &HttpResponse) -> bool {
+    let code = response.status.as_u16();
+    ApiStatus::of_response(code, None, &response.body).is_namespace_terminating()
 }

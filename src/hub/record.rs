@@ -3,16 +3,16 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::connection::{KubeHub, unavailable};
 use super::directives::object_name;
 use super::leases::new_lease;
-use super::server::{KubeHub, unanswered};
+use super::response::HttpResponse;
 use super::{HubError, StoredRecord};
-use crate::core::name::SourceId;
-use crate::core::record::Record;
-use crate::core::work::MANAGER;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::model::work::MANAGER;
+use gitwork_core::plan::record::Record;
 
-/// Where the record stands in the Lease.
+/// The annotation with the record.
 const ANNOTATION: &str = "gitwork.dev/record";
 
 impl KubeHub {
@@ -52,16 +52,16 @@ impl KubeHub {
             (StatusCode::CONFLICT, _) | (StatusCode::NOT_FOUND, Some(_)) => {
                 Err(HubError::Stale { key: format!("the Lease {}/{name}", self.namespace()) })
             }
-            (StatusCode::NOT_FOUND, None) => Err(self.no_home()),
+            (StatusCode::NOT_FOUND, None) => Err(self.namespace_missing()),
             _ => self.stored(source, &answer, "create, patch"),
         }
     }
 
-    /// The record in an answered Lease. A Lease that somebody made without one has an empty record.
+    /// The record in the Lease of a response. A Lease without the annotation has an empty record.
     fn stored(
         &self,
         source: &SourceId,
-        answer: &Answer,
+        answer: &HttpResponse,
         verbs: &str,
     ) -> Result<StoredRecord, HubError> {
         let name = object_name(source);
@@ -70,11 +70,11 @@ impl KubeHub {
         let metadata = lease.get("metadata").unwrap_or(&Value::Null);
         let version = metadata.get("resourceVersion").and_then(Value::as_str);
         let resource_version =
-            version.ok_or_else(|| unanswered("the answer is no Lease".into()))?.to_owned();
+            version.ok_or_else(|| unavailable("the response is no Lease".into()))?.to_owned();
         let text = metadata.get("annotations").and_then(|all| all.get(ANNOTATION));
         let record = match text.and_then(Value::as_str) {
             None => Record::default(),
-            Some(text) => Record::read(text).map_err(|why| HubError::BadRecord {
+            Some(text) => Record::read(text).map_err(|why| HubError::InvalidRecord {
                 namespace: self.namespace().to_owned(),
                 name,
                 why,

@@ -1,27 +1,27 @@
-//! The works of one source and their changes: a list, then watches, one after the other, for ever.
+//! Follows the works of one source: a list, then one watch after the other.
 
 use std::collections::VecDeque;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
-use super::answer::{self, Verb};
-use super::list::{self, reduce, selector};
-use super::server::{KubeHub, Question, unanswered};
-use super::{HubError, HubEvent, transport};
-use crate::core::backoff::{self, Setback};
-use crate::core::name::SourceId;
-use crate::limits;
+use crate::connection::{ApiRequest, KubeHub, unavailable};
+use crate::list::{self, reduce, selector};
+use crate::response::{self, Verb};
+use crate::{HubError, HubEvent, limits};
+use gitwork_core::model::name::SourceId;
+use gitwork_kube::watch_stream::{WatchEnd, WatchEvent, WatchStream};
+use gitwork_retry::RetryClass;
 
-/// How a watch that the hub ends early is taken.
-const SHORT: Setback = Setback::Unavailable { retry_after_seconds: None };
+/// The class of a watch that the hub ends early.
+const EARLY_END: RetryClass = RetryClass::Unavailable { retry_after_seconds: None };
 
-/// Where the watch stands.
+/// The state of the watch.
 enum Phase {
-    /// Nothing is known, or too little: list.
+    /// The works are not known: list.
     List,
-    /// Go on after this resourceVersion. `listed`: it is the one of a list, not of an event.
+    /// Watch from this resourceVersion. `listed`: it is that of a list, not of an event.
     Open {
         resource_version: String,
         listed: bool,
@@ -29,42 +29,31 @@ enum Phase {
     Reading(Box<Reading>),
 }
 
-/// One watch request that is open.
+/// One open watch request.
 struct Reading {
-    body: axum::body::BodyDataStream,
-    /// What has come and is no complete line yet.
-    rest: Vec<u8>,
+    stream: WatchStream,
     resource_version: String,
-    /// The resourceVersion was a list's.
+    /// The resourceVersion is that of a list.
     listed: bool,
     opened: Instant,
     events: u64,
-}
-
-/// Why a watch request is over.
-enum End {
-    /// The hub closed it, as it does now and then.
-    Closed,
-    /// The resourceVersion is too old.
-    Expired,
-    Broken(HubError),
 }
 
 struct Watch {
     hub: KubeHub,
     source: SourceId,
     phase: Phase,
-    /// Failures in a row, and what the last one was.
+    /// Failures in a row, and the class of the last one.
     failures: u32,
-    setback: Setback,
+    retry_class: RetryClass,
     ready: VecDeque<HubEvent>,
 }
 
-/// The events of `source`. A watch that breaks is opened again where it stood, unnoticed if that works at once; else
-/// `Interrupted` says why, and `Listed` follows when the hub is back.
+/// The events of `source`. A broken watch is opened again from its last resourceVersion. If that
+/// fails, `Interrupted` has the error, and `Listed` follows once the hub answers again.
 pub fn watch(hub: KubeHub, source: SourceId) -> BoxStream<'static, HubEvent> {
     let (phase, ready) = (Phase::List, VecDeque::new());
-    let watch = Watch { hub, source, phase, failures: 0, setback: SHORT, ready };
+    let watch = Watch { hub, source, phase, failures: 0, retry_class: EARLY_END, ready };
     stream::unfold(watch, |mut watch| async move {
         loop {
             if let Some(event) = watch.ready.pop_front() {
@@ -103,13 +92,11 @@ impl Watch {
             limits::HUB_WATCH.as_secs(),
             selector(Some(&self.source)),
         );
-        match self.hub.open(&Question::of_works(Verb::Watch, &query)).await {
+        match self.hub.open(&ApiRequest::of_works(Verb::Watch, &query)).await {
             Ok(None) if listed => self.interrupted(expired()),
             Ok(None) => {}
             Ok(Some(body)) => {
-                let (rest, opened) = (Vec::new(), Instant::now());
-                let reading = Reading { body, rest, resource_version, listed, opened, events: 0 };
-                self.phase = Phase::Reading(Box::new(reading));
+                self.phase = Phase::Reading(Reading::new(body, resource_version, listed));
             }
             Err(error) => self.interrupted(error),
         }
@@ -125,93 +112,85 @@ impl Watch {
         }
     }
 
-    /// Opens the next watch, or lists where that cannot go on or where watches end at once without a word.
-    async fn ended(&mut self, reading: Reading, end: End) {
+    /// Opens the next watch. Lists instead if the resourceVersion expired, or if watches end at
+    /// once without an event.
+    async fn ended(&mut self, reading: Reading, end: WatchEnd) {
         let early = reading.opened.elapsed() < limits::HUB_WATCH_SHORT;
         let error = match end {
-            End::Expired if reading.listed => expired(),
-            End::Expired => return,
-            End::Closed => unanswered("the hub ends each watch at once".into()),
-            End::Broken(error) => error,
+            WatchEnd::Expired if reading.listed => expired(),
+            WatchEnd::Expired => return,
+            WatchEnd::Closed => unavailable("the hub ends each watch at once".into()),
+            WatchEnd::Failed(status) => response::watch_error(&status),
+            other => unavailable(other.to_string()),
         };
         if early && reading.events == 0 {
             return self.interrupted(error);
         }
         if early {
-            sleep(backoff::delay(0, SHORT, fastrand::u64(..))).await;
+            sleep(gitwork_retry::delay(0, EARLY_END, fastrand::u64(..))).await;
         }
         let resource_version = reading.resource_version;
         self.phase = Phase::Open { resource_version, listed: false };
     }
 
     fn interrupted(&mut self, error: HubError) {
-        tracing::warn!(source = %self.source, "the watch of the hub is interrupted: {error}");
+        tracing::warn!(source = %self.source, "the watch of the hub was interrupted: {error}");
         self.failures = self.failures.saturating_add(1);
-        self.setback = error.setback();
+        self.retry_class = error.retry_class();
         self.ready.push_back(HubEvent::Interrupted(error));
     }
 
     async fn pause(&mut self) {
         if let Some(attempt) = self.failures.checked_sub(1) {
-            sleep(backoff::delay(attempt, self.setback, fastrand::u64(..))).await;
+            sleep(gitwork_retry::delay(attempt, self.retry_class, fastrand::u64(..))).await;
         }
     }
 }
 
 fn expired() -> HubError {
-    unanswered("the hub has forgotten already where a list of just now ended (410)".into())
+    unavailable("the resourceVersion expired right after the list (410)".into())
 }
 
 impl Reading {
-    /// Waits for the next chunk and turns its complete lines into events.
-    async fn next(&mut self, ready: &mut VecDeque<HubEvent>) -> Result<(), End> {
-        let deadline = self.opened + limits::HUB_WATCH + limits::HUB_CALL;
-        let chunk = match timeout_at(deadline, self.body.next()).await {
-            Err(_) => return Err(End::Broken(unanswered("the watch has gone silent".into()))),
-            Ok(None) => return Err(End::Closed),
-            Ok(Some(Err(error))) => {
-                return Err(End::Broken(unanswered(transport::describe(&error))));
-            }
-            Ok(Some(Ok(chunk))) => chunk,
-        };
-        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
-            self.rest.extend_from_slice(part);
-            if self.rest.len() > limits::HUB_EVENT_BYTES_MAX {
-                return Err(End::Broken(unanswered("an event of the watch is too large".into())));
-            }
-            if part.ends_with(b"\n") {
-                let line = std::mem::take(&mut self.rest);
-                if !line.trim_ascii().is_empty() {
-                    ready.extend(self.event(&line)?);
-                }
-            }
-        }
-        Ok(())
+    fn new(body: axum::body::BodyDataStream, resource_version: String, listed: bool) -> Box<Self> {
+        let opened = Instant::now();
+        let deadline = opened + limits::HUB_WATCH + limits::HUB_CALL;
+        let stream = WatchStream::new(body, deadline, limits::HUB_EVENT_BYTES_MAX);
+        Box::new(Self { stream, resource_version, listed, opened, events: 0 })
     }
 
-    fn event(&mut self, line: &[u8]) -> Result<Option<HubEvent>, End> {
-        let mut event: Value = serde_json::from_slice(line)
-            .map_err(|error| End::Broken(unanswered(format!("the watch is not JSON: {error}"))))?;
-        let object = event.get_mut("object").map(Value::take).unwrap_or_default();
-        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
-        if kind == "ERROR" {
-            return Err(answer::watch_error(object).map_or(End::Expired, End::Broken));
-        }
-        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-        // It goes into the next query as it is.
-        let opaque = |version: &&str| version.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let Some(version) = version.filter(|version| !version.is_empty()).filter(opaque) else {
-            return Err(End::Broken(unanswered("the watch sends what is no object".into())));
-        };
-        self.resource_version = version.to_owned();
-        self.events += 1;
-        self.listed = false;
-        Ok(match kind {
-            "ADDED" | "MODIFIED" => reduce(object).map(|work| HubEvent::Changed(Box::new(work))),
-            "DELETED" => reduce(object).map(|work| HubEvent::Gone(work.key)),
-            _ => None,
-        })
+    /// Waits for the next chunk and puts its events into `ready`.
+    async fn next(&mut self, ready: &mut VecDeque<HubEvent>) -> Result<(), WatchEnd> {
+        let Self { stream, resource_version, listed, events, .. } = self;
+        let next = stream.next(|event: WatchEvent<Value>| {
+            let (WatchEvent::Added(object)
+            | WatchEvent::Modified(object)
+            | WatchEvent::Deleted(object)
+            | WatchEvent::Bookmark(object)
+            | WatchEvent::Error(object)) = &event;
+            *resource_version = version(object)?;
+            (*events, *listed) = (*events + 1, false);
+            ready.extend(match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    reduce(object).map(|work| HubEvent::Changed(Box::new(work)))
+                }
+                WatchEvent::Deleted(object) => reduce(object).map(|work| HubEvent::Gone(work.key)),
+                WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
+            });
+            Ok(())
+        });
+        next.await
     }
+}
+
+/// The resourceVersion of an object. It becomes part of a query, so that it must be alphanumeric.
+fn version(object: &Value) -> Result<String, WatchEnd> {
+    let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    let is_plain = |version: &&str| {
+        !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let version = version.filter(is_plain).map(str::to_owned);
+    version.ok_or_else(|| WatchEnd::Invalid("it has no valid resourceVersion".into()))
 }
 
 #[cfg(test)]
@@ -221,29 +200,27 @@ mod tests {
 
     use super::*;
 
-    /// A watch that has these chunks to say, then ends.
-    fn reading(chunks: Vec<Vec<u8>>) -> Reading {
+    /// A watch of these chunks.
+    fn reading(chunks: Vec<Vec<u8>>) -> Box<Reading> {
         let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>));
         let body = axum::body::Body::from_stream(chunks).into_data_stream();
-        let resource_version = "1".to_owned();
-        let opened = Instant::now();
-        Reading { body, rest: Vec::new(), resource_version, listed: true, opened, events: 0 }
+        Reading::new(body, "1".to_owned(), true)
     }
 
-    /// What a watch says, up to its end.
-    fn read(mut reading: Reading) -> (Vec<String>, End, Reading) {
+    /// The events of a watch, up to its end.
+    fn read(mut reading: Box<Reading>) -> (Vec<String>, WatchEnd, Box<Reading>) {
         let mut ready = VecDeque::new();
         let end = loop {
             if let Err(end) = reading.next(&mut ready).now_or_never().unwrap() {
                 break end;
             }
         };
-        let told = ready.into_iter().map(|event| match event {
+        let events = ready.into_iter().map(|event| match event {
             HubEvent::Changed(work) => format!("{} at {}", work.key, work.resource_version),
             HubEvent::Gone(key) => format!("{key} gone"),
             other => format!("{other:?}"),
         });
-        (told.collect(), end, reading)
+        (events.collect(), end, reading)
     }
 
     fn event(kind: &str, name: &str, version: &str) -> String {
@@ -255,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_come_out_whole_however_they_arrive() {
+    async fn events_are_whole_for_all_sizes_of_chunks() {
         let text = event("ADDED", "web", "2")
             + "\n"
             + &event("MODIFIED", "web", "3")
@@ -266,29 +243,29 @@ mod tests {
         let expected = ["edge/web at 2", "edge/web at 3", "edge/web gone"];
         for size in [1, 7, 100, text.len()] {
             let chunks = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
-            let (told, end, after) = read(reading(chunks));
-            assert_eq!(told, expected, "chunks of {size}");
-            assert!(matches!(end, End::Closed));
+            let (events, end, after) = read(reading(chunks));
+            assert_eq!(events, expected, "chunks of {size}");
+            assert!(matches!(end, WatchEnd::Closed));
             assert_eq!((after.resource_version.as_str(), after.events), ("9", 5));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_goes_silent_is_given_up() {
+    async fn a_silent_watch_ends_at_its_deadline() {
         let silence = stream::pending::<Result<Vec<u8>, std::io::Error>>();
         let body = axum::body::Body::from_stream(silence).into_data_stream();
-        let mut reading = Reading { body, ..reading(Vec::new()) };
+        let mut reading = Reading::new(body, "1".to_owned(), true);
         let end = reading.next(&mut VecDeque::new()).await;
-        assert!(matches!(end, Err(End::Broken(HubError::Unavailable { .. }))));
+        assert_eq!(end, Err(WatchEnd::Silent));
         assert_eq!(reading.opened.elapsed(), limits::HUB_WATCH + limits::HUB_CALL);
     }
 
     #[tokio::test]
-    async fn what_is_no_watch_ends_it_and_too_old_asks_for_a_list() {
+    async fn invalid_events_end_a_watch_and_an_expired_version_lists_again() {
         let too_old = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}\n";
-        let (told, end, _) = read(reading(vec![(event("ADDED", "web", "2") + too_old).into()]));
-        assert_eq!(told, ["edge/web at 2"]);
-        assert!(matches!(end, End::Expired));
+        let (events, end, _) = read(reading(vec![(event("ADDED", "web", "2") + too_old).into()]));
+        assert_eq!(events, ["edge/web at 2"]);
+        assert!(matches!(end, WatchEnd::Expired));
         let oversized = vec![vec![b'x'; limits::HUB_EVENT_BYTES_MAX], vec![b'x']];
         let odd: Vec<Vec<Vec<u8>>> = vec![
             vec![b"<html>\n".to_vec()],
@@ -301,9 +278,9 @@ mod tests {
         ];
         for chunks in odd {
             let start = String::from_utf8_lossy(&chunks[0]).chars().take(60).collect::<String>();
-            let (told, end, after) = read(reading(chunks));
-            assert!(matches!(end, End::Broken(HubError::Unavailable { .. })), "{start}");
-            assert_eq!((told.len(), after.resource_version.as_str()), (0, "1"), "{start}");
+            let (events, end, after) = read(reading(chunks));
+            assert!(!matches!(end, WatchEnd::Closed | WatchEnd::Expired), "{start}");
+            assert_eq!((events.len(), after.resource_version.as_str()), (0, "1"), "{start}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Chromium over the DevTools protocol: messages in JSON, each ended by a zero byte, on the browser's file descriptors
-//! 3 and 4. It ends when that pipe does, so it outlives no test.
+//! Chromium over the DevTools protocol: JSON messages, each ended by a zero byte, on the browser's
+//! file descriptors 3 and 4. The browser ends when this pipe closes, so it outlives no test.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,18 +13,19 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// One answer of the browser. It takes milliseconds, but tests share their machine with compilers.
+/// The timeout of one response. It takes milliseconds, but compilers may run beside the tests.
 const ANSWER: Duration = Duration::from_secs(60);
-/// What a page is waited for.
+/// The timeout of a wait for a page.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Debian's package names the program `chromium`, others name it otherwise.
+/// The program's names. Debian's package has `chromium`.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-const INSTALL: &str = "the status page is tested in a real browser: install Chromium (Debian and Ubuntu: \
+const INSTALL: &str = "the status page is tested in a real browser: install Chromium (Debian and \
+    Ubuntu: \
     apt-get install chromium), so that `chromium` is on the PATH";
 
-/// Moves the pipes to where Chromium looks for them.
+/// Moves the pipes to the descriptors that Chromium uses.
 const ON_3_AND_4: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>&2"#;
 
 type Answers = Arc<Mutex<HashMap<u64, mpsc::Sender<Value>>>>;
@@ -40,7 +41,7 @@ pub struct Browser {
     _profile: TempDir,
 }
 
-/// One page in it.
+/// One page of the browser.
 pub struct Tab<'a> {
     browser: &'a Browser,
     session: String,
@@ -55,7 +56,7 @@ fn program() -> &'static str {
 
 impl Browser {
     /// # Panics
-    /// Where there is none, with what to install.
+    /// If there is no browser; the message lists what to install.
     pub fn start() -> Browser {
         let profile = tempfile::tempdir().unwrap();
         let mut child = Command::new("sh")
@@ -79,7 +80,7 @@ impl Browser {
         Browser { child, input, next: AtomicU64::new(1), answers, events, _profile: profile }
     }
 
-    /// Asks the browser, or one of its tabs.
+    /// Calls the browser, or one of its tabs.
     fn ask(&self, session: Option<&str>, method: &str, params: &Value) -> Result<Value, String> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = mpsc::channel();
@@ -98,7 +99,7 @@ impl Browser {
         }
     }
 
-    /// A new page of this size in pixels, with nothing shared with the others.
+    /// A new page of this size in pixels. It shares nothing with other pages.
     pub fn tab(&self, width: u32, height: u32) -> Tab<'_> {
         let ask = |method, params| self.ask(None, method, &params).unwrap();
         let context = ask("Target.createBrowserContext", json!({}))["browserContextId"].clone();
@@ -125,7 +126,7 @@ impl Drop for Browser {
     }
 }
 
-/// Takes what the browser says, until it ends.
+/// Reads the browser's messages until it ends.
 fn listen(output: ChildStdout, answers: &Answers, events: &Events) {
     for message in BufReader::new(output).split(0) {
         let Ok(message) = message else { return };
@@ -133,7 +134,7 @@ fn listen(output: ChildStdout, answers: &Answers, events: &Events) {
         match message["id"].as_u64() {
             Some(id) => {
                 if let Some(answer) = answers.lock().unwrap().remove(&id) {
-                    // Nobody waits any more for what came too late.
+                    // The caller of a late response has gone.
                     let _sent = answer.send(message);
                 }
             }
@@ -190,7 +191,7 @@ impl Tab<'_> {
         let mut last = String::new();
         let deadline = tokio::time::Instant::now() + DEADLINE;
         while tokio::time::Instant::now() < deadline {
-            // While a page loads there is nothing to ask.
+            // A loading page cannot evaluate the expression yet.
             last = match self.try_eval(expression) {
                 Ok(Value::Bool(true)) => return,
                 Ok(other) => other.to_string(),
@@ -202,7 +203,7 @@ impl Tab<'_> {
         panic!("waited for {expression}: {last}\nthe page shows: {text}");
     }
 
-    /// Presses and lets go of a key, by its name in JavaScript.
+    /// Presses and releases a key, by its name in JavaScript.
     pub fn key(&self, key: &str) {
         self.key_with(key, 0);
     }
@@ -236,12 +237,12 @@ impl Tab<'_> {
         self.ask("Input.dispatchKeyEvent", &event);
     }
 
-    /// Types into what has the focus.
+    /// Types into the focused element.
     pub fn write(&self, text: &str) {
         self.ask("Input.insertText", &json!({ "text": text }));
     }
 
-    /// Clicks into the middle of what the selector finds.
+    /// Clicks into the middle of the element of the selector.
     pub fn click(&self, selector: &str) {
         let selector = serde_json::to_string(selector).unwrap();
         let place = self.eval(&format!(
@@ -256,14 +257,14 @@ impl Tab<'_> {
         }
     }
 
-    /// What the page shows, as a PNG.
+    /// The page as a PNG.
     pub fn picture(&self) -> Vec<u8> {
         let answer = self.ask("Page.captureScreenshot", &json!({ "format": "png" }));
         let text = answer["data"].as_str().unwrap();
         base64::engine::general_purpose::STANDARD.decode(text).unwrap()
     }
 
-    /// What the browser has complained of: errors, exceptions, and what the page's policy forbade.
+    /// The browser's complaints: errors, exceptions, and violations of the page's policy.
     pub fn complaints(&self) -> Vec<String> {
         let logged = self.events("Log.entryAdded").into_iter().map(|event| event["entry"].clone());
         let errors =
@@ -272,13 +273,13 @@ impl Tab<'_> {
         errors.chain(thrown).map(|event| event.to_string()).collect()
     }
 
-    /// The addresses that the page has asked for.
+    /// The addresses that the page requested.
     pub fn requests(&self) -> Vec<String> {
         let sent = self.events("Network.requestWillBeSent");
         sent.iter().map(|event| event["request"]["url"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The length in bytes of each server-sent event that the page has got, with its name.
+    /// The length in bytes of each received server-sent event, with its name.
     pub fn messages(&self) -> Vec<(String, usize)> {
         let got = self.events("Network.eventSourceMessageReceived");
         let read = |event: &Value| {

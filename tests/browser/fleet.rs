@@ -1,25 +1,25 @@
-//! A status page that is really served, with sources that are made up.
+//! A served status page with invented sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gitwork::core::digest::Digest;
-use gitwork::core::forge::WebPages;
-use gitwork::core::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey, WorkName};
-use gitwork::core::page::SourceInfo;
-use gitwork::core::plan::Guard;
-use gitwork::core::status::State;
-use gitwork::core::status::source::{HeldChanges, SourceStatus, WorkState};
-use gitwork::core::status::view::StatusView;
-use gitwork::daemon::page::Page;
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey, WorkName};
+use gitwork_core::plan::Guard;
+use gitwork_core::report::forge::WebPages;
+use gitwork_core::report::page::SourceInfo;
+use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::{HeldChanges, SourceStatus, WorkState};
+use gitwork_core::report::status::view::StatusView;
+use gitwork_daemon::page::Page;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A served page, and the ends at which its sources are told.
+/// A served page, and the senders of its sources' states.
 pub struct Stage {
     pub address: SocketAddr,
     pub feeds: Vec<watch::Sender<Option<Arc<SourceStatus>>>>,
@@ -30,7 +30,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Serves a page of these sources; port 0 takes any.
+    /// Serves a page of these sources. Port 0 takes any free port.
     pub async fn start(sources: &[&str], port: u16) -> Stage {
         let page = Page::new(sources.iter().map(|id| info(id)).collect(), Vec::new());
         let (stop, stopped) = watch::channel(false);
@@ -39,8 +39,8 @@ impl Stage {
             let (feed, fed) = watch::channel(None);
             let (trouble, troubled) = watch::channel(None);
             let (lead, standing) = watch::channel(true);
-            let told = (fed, troubled, standing);
-            tokio::spawn(page.clone().follow(number, told, stopped.clone()));
+            let source = (fed, troubled, standing);
+            tokio::spawn(page.clone().follow(number, source, stopped.clone()));
             leads.push(lead);
             feeds.push(feed);
             troubles.push(trouble);
@@ -55,11 +55,11 @@ impl Stage {
         format!("http://{}/", self.address)
     }
 
-    pub fn tell(&self, status: &SourceStatus) {
+    pub fn publish(&self, status: &SourceStatus) {
         self.feeds[0].send_replace(Some(Arc::new(status.clone())));
     }
 
-    /// Ends as the daemon does.
+    /// Shuts down as the daemon does.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         self.server.await.unwrap().unwrap();
@@ -86,7 +86,7 @@ pub fn commit(seed: &str) -> CommitId {
     CommitId::parse(&Digest::of(seed.as_bytes()).to_string()[..40]).unwrap()
 }
 
-/// A work in this state, which its agent reports for so many minutes.
+/// A work in this state, which its agent has reported for this many minutes.
 pub fn work(key: &WorkKey, state: State, minutes: i64) -> WorkState {
     let since = Timestamp::now() - SignedDuration::from_mins(minutes);
     WorkState {
@@ -101,7 +101,7 @@ pub fn work(key: &WorkKey, state: State, minutes: i64) -> WorkState {
     }
 }
 
-/// What OCM's agent writes for such a state.
+/// The conditions that OCM's agent writes for such a state.
 pub fn reported(key: &WorkKey, state: State, since: &str) -> Value {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({
@@ -110,7 +110,8 @@ pub fn reported(key: &WorkKey, state: State, since: &str) -> Value {
         })
     };
     let is_failed = state == State::Failed;
-    let refused = "admission webhook \"policy.acme.io\" denied the request: image registry.acme.io/shop:2.4.1 has no \
+    let refused = "admission webhook \"policy.acme.io\" denied the request: image \
+        registry.acme.io/shop:2.4.1 has no \
                    signature";
     let applied = if is_failed {
         condition("Applied", "False", "AppliedManifestFailed", refused)
@@ -154,7 +155,9 @@ pub fn reported(key: &WorkKey, state: State, since: &str) -> Value {
             },
             "conditions": [applied],
             "statusFeedback": { "values": [
-                value("Replicas", wanted), value("ReadyReplicas", ready), value("AvailableReplicas", ready),
+                value("Replicas", wanted),
+                value("ReadyReplicas", ready),
+                value("AvailableReplicas", ready),
             ] },
         }] },
     })
@@ -173,7 +176,7 @@ const WORKS: [&str; 10] = [
     "storage",
 ];
 
-/// So many clusters with ten works each; some are not as they should be.
+/// This many clusters with ten works each. Some works are not healthy.
 pub fn fleet(clusters: usize) -> SourceStatus {
     let mut works = BTreeMap::new();
     for cluster in 0..clusters {
@@ -201,7 +204,7 @@ pub fn fleet(clusters: usize) -> SourceStatus {
         commit: Some(commit("fleet")),
         works,
         unreachable: BTreeSet::new(),
-        moves: 0,
+        record_generation: 0,
         errors: 0,
         first_error: None,
         findings: Vec::new(),
@@ -214,7 +217,7 @@ pub fn cluster_name(number: usize) -> String {
     format!("edge-{}-{:03}", places[number % places.len()], number / places.len() + 1)
 }
 
-/// Deletions that wait for approval, of the first works of these clusters.
+/// Held deletions of the first works of these clusters.
 pub fn hold(status: &mut SourceStatus, clusters: &[String]) {
     let hash = Digest::of(b"a plan");
     let mut held = 0;
@@ -222,7 +225,8 @@ pub fn hold(status: &mut SourceStatus, clusters: &[String]) {
         if clusters.iter().any(|name| name == key.cluster.as_str()) {
             work.state = State::Held;
             work.why = Some(format!(
-                "removed from Git; held with all deletions of this plan: check the source's ref and path, or let just \
+                "removed from Git; held with all deletions of this plan: check the source's ref \
+                 and path, or let just \
                  these through with `gitwork approve {hash}`"
             ));
             held += 1;

@@ -1,5 +1,5 @@
-//! A real browser for the tests of the status page and for its pictures: Chromium without a window, driven over the
-//! DevTools protocol through a pipe. And a page with a fleet that is made up.
+//! A real browser for the tests and the pictures of the status page: headless Chromium, controlled
+//! over the DevTools protocol through a pipe. And a page with an invented fleet.
 #![allow(dead_code, reason = "each of the tests and the example uses a part")]
 #![allow(
     clippy::unwrap_used,

@@ -1,11 +1,15 @@
-//! Deletions and what comes before them.
+//! Deletions, and the changes before them.
 
 use super::*;
 
-pub async fn a_set_delete_option_changes_nothing_else(case: &Case<'_>) {
+pub async fn setting_delete_option_changes_nothing_else(case: &Case<'_>) {
     let mut with_ttl = spec("one");
-    with_ttl["deleteOption"] = json!({"propagationPolicy": "SelectivelyOrphan", "ttlSecondsAfterFinished": 60,
-        "selectivelyOrphans": {"orphaningRules": [{"resource": "configmaps", "namespace": "default", "name": "a"}]}});
+    let rule = json!({"resource": "configmaps", "namespace": "default", "name": "a"});
+    with_ttl["deleteOption"] = json!({
+        "propagationPolicy": "SelectivelyOrphan",
+        "ttlSecondsAfterFinished": 60,
+        "selectivelyOrphans": {"orphaningRules": [rule]},
+    });
     let body = case.body_with(with_ttl, &[("team", "a")], &[]);
     let there = case.create(&body).await;
     assert!(matches!(there.delete_option, DeleteOption::SelectivelyOrphan(_)));
@@ -21,7 +25,7 @@ pub async fn a_set_delete_option_changes_nothing_else(case: &Case<'_>) {
     assert_eq!(raw["spec"]["workload"], before["spec"]["workload"]);
     assert_eq!(raw["metadata"]["labels"], before["metadata"]["labels"]);
 
-    // Back to one that names objects, for the way into the map that is not there.
+    // Back to an option that names objects: its patch needs a map that does not exist.
     let rules = there.delete_option.clone();
     let resource_version = after.resource_version;
     let effect = Effect::SetDeleteOption { delete_option: rules.clone(), resource_version };
@@ -33,14 +37,14 @@ fn delete(there: &ObservedWork) -> Effect {
     Effect::Delete { uid: there.uid.clone(), resource_version: there.resource_version.clone() }
 }
 
-pub async fn a_delete_without_agent_is_done_at_once(case: &Case<'_>) {
+pub async fn deletion_without_agent_is_immediate(case: &Case<'_>) {
     let there = case.create(&case.body(spec("one"))).await;
     assert_eq!(case.execute(&delete(&there)).await, Ok(None));
     assert_eq!(case.get().await, None);
     assert_eq!(case.fixture.read(&case.key).await, None);
 }
 
-pub async fn a_delete_waits_for_the_agent(case: &Case<'_>) {
+pub async fn deletion_waits_for_agent(case: &Case<'_>) {
     case.create(&case.body(spec("one"))).await;
     case.fixture.patch(&case.key, json!({"metadata": {"finalizers": [AGENT_FINALIZER]}})).await;
     let there = case.get().await.unwrap();
@@ -52,7 +56,7 @@ pub async fn a_delete_waits_for_the_agent(case: &Case<'_>) {
     assert_eq!(case.get().await, None);
 }
 
-pub async fn a_work_made_anew_is_not_deleted_for_the_old_one(case: &Case<'_>) {
+pub async fn recreated_work_is_not_deleted_for_the_old_one(case: &Case<'_>) {
     let old = case.create(&case.body(spec("one"))).await;
     case.fixture.delete(&case.key).await;
     let new = case.create(&case.body(spec("one"))).await;

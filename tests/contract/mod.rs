@@ -1,7 +1,7 @@
-//! What gitwork relies on from a hub. The same list runs on the simulated hub and on a real kube-apiserver, so
-//! that the simulation cannot drift from the real thing.
+//! The contract of a hub. The same tests run on the simulated hub and on a real kube-apiserver, so
+//! that the simulation stays faithful.
 //!
-//! Tests look at the state of the world: the raw object that the hub has, not the calls that were made.
+//! The tests read the raw objects on the hub, not the calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use gitwork::core::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
-use gitwork::core::observed::{AGENT_FINALIZER, ObservedWork};
-use gitwork::core::plan::{Effect, MetadataChange};
-use gitwork::core::work::{DeleteOption, WorkBody};
-use gitwork::hub::{Hub, HubError, HubEvent};
+use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
+use gitwork_core::model::work::{DeleteOption, WorkBody};
+use gitwork_core::plan::observed::{AGENT_FINALIZER, ObservedWork};
+use gitwork_core::plan::{Effect, MetadataChange};
+use gitwork_hub::{Hub, HubError, HubEvent};
 use serde_json::{Value, json};
 
 mod deletes;
@@ -22,27 +22,27 @@ mod reads;
 mod records;
 mod writes;
 
-/// A hub with one cluster namespace, and the hands of other users on it. All of these panic where the hub
-/// refuses.
+/// A hub with one cluster namespace, and the requests of other clients to it. They panic if the hub
+/// rejects them.
 pub trait Fixture: Send + Sync {
     fn hub(&self) -> &dyn Hub;
-    /// A cluster whose namespace exists; it has no agent.
+    /// A cluster without an agent whose namespace exists.
     fn cluster(&self) -> ClusterName;
-    /// A POST of a whole ManifestWork by another user; answers it as stored.
+    /// A POST of a whole ManifestWork by another client. Returns the stored work.
     fn create(&self, work: Value) -> BoxFuture<'_, Value>;
-    /// A merge patch (RFC 7386) by another user; answers the work as stored.
+    /// A merge patch (RFC 7386) by another client. Returns the stored work.
     fn patch<'a>(&'a self, key: &'a WorkKey, patch: Value) -> BoxFuture<'a, Value>;
     /// A merge patch of the status, `{"status": …}`, as the agent sends it.
     fn patch_status<'a>(&'a self, key: &'a WorkKey, patch: Value) -> BoxFuture<'a, Value>;
-    /// A DELETE by another user.
+    /// A DELETE by another client.
     fn delete<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, ()>;
-    /// The raw object; `None` where there is none.
+    /// The raw object; `None` if it does not exist.
     fn read<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, Option<Value>>;
 }
 
 macro_rules! contract {
     ($($module:ident :: $name:ident,)*) => {
-        /// Runs every test, one after the other. Each uses names of its own.
+        /// Runs every test, one after the other. Each uses its own names.
         pub async fn all(fixture: &dyn Fixture) {
             $(
                 eprintln!(concat!("contract: ", stringify!($name)));
@@ -53,33 +53,33 @@ macro_rules! contract {
 }
 
 contract! {
-    writes::a_created_work_reads_back_as_it_was_written,
-    writes::a_taken_name_is_told_and_left_alone,
-    writes::a_cluster_without_namespace_is_told,
-    writes::an_invalid_work_is_refused,
-    writes::an_update_replaces_all_that_is_ours_and_nothing_else,
-    writes::an_update_that_changes_nothing_leaves_no_trace,
-    writes::no_write_lands_on_a_work_that_has_changed,
-    writes::no_write_lands_on_a_work_that_is_gone,
-    writes::an_adopted_work_is_ours_and_the_consent_is_used_up,
-    writes::a_released_work_keeps_its_content,
-    deletes::a_set_delete_option_changes_nothing_else,
-    deletes::a_delete_without_agent_is_done_at_once,
-    deletes::a_delete_waits_for_the_agent,
-    deletes::a_work_made_anew_is_not_deleted_for_the_old_one,
-    reads::defaults_that_the_hub_fills_in_are_no_difference,
-    reads::numbers_that_the_hub_writes_in_its_own_way_are_no_difference,
-    reads::empty_metadata_that_the_hub_drops_is_no_difference,
-    reads::a_manual_edit_is_seen,
-    reads::the_agents_progress_is_seen,
-    reads::a_list_holds_one_source_or_all,
-    reads::a_watch_begins_with_the_whole_state_and_follows_it,
-    reads::a_watch_tells_when_a_work_leaves_the_source,
-    reads::a_watch_is_silent_about_other_sources,
-    records::a_record_reads_back_and_is_written_over_the_one_that_was_read_only,
+    writes::created_work_reads_back_as_written,
+    writes::name_conflict_is_reported_and_changes_nothing,
+    writes::missing_cluster_namespace_is_reported,
+    writes::invalid_work_is_rejected,
+    writes::update_replaces_own_fields_and_keeps_foreign_fields,
+    writes::update_without_change_leaves_no_trace,
+    writes::stale_write_does_not_change_modified_work,
+    writes::write_to_missing_work_fails,
+    writes::adopted_work_is_owned_and_consent_is_removed,
+    writes::released_work_keeps_its_content,
+    deletes::setting_delete_option_changes_nothing_else,
+    deletes::deletion_without_agent_is_immediate,
+    deletes::deletion_waits_for_agent,
+    deletes::recreated_work_is_not_deleted_for_the_old_one,
+    reads::defaults_of_the_hub_are_no_difference,
+    reads::number_formats_of_the_hub_are_no_difference,
+    reads::dropped_empty_metadata_is_no_difference,
+    reads::manual_edit_is_observed,
+    reads::agent_progress_is_observed,
+    reads::list_has_one_source_or_all,
+    reads::watch_begins_with_whole_state_and_follows_it,
+    reads::watch_reports_work_leaving_the_source,
+    reads::watch_excludes_other_sources,
+    records::record_update_requires_the_version_read,
 }
 
-/// One test's own names on the hub.
+/// The names of one test on the hub.
 pub struct Case<'a> {
     fixture: &'a dyn Fixture,
     source: SourceId,
@@ -87,7 +87,7 @@ pub struct Case<'a> {
 }
 
 const COMMIT: ObjectId = ObjectId([7; 20]);
-/// No hub needs this long; it only ends a test that would hang.
+/// Ends a test that would hang; longer than any hub needs.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 impl<'a> Case<'a> {
@@ -128,7 +128,7 @@ impl<'a> Case<'a> {
         self.hub().execute(&self.key, effect, Some(COMMIT)).await
     }
 
-    /// Does what must succeed and leave the work there.
+    /// Executes an effect that must succeed and leave the work on the hub.
     async fn done(&self, effect: &Effect) -> ObservedWork {
         self.execute(effect).await.unwrap().expect("the hub answers the work as it is afterwards")
     }
@@ -145,7 +145,7 @@ impl<'a> Case<'a> {
         self.fixture.read(&self.key).await.expect("the work is there")
     }
 
-    /// A ManifestWork of nobody that gitwork knows.
+    /// Creates a ManifestWork of a client that gitwork does not know.
     async fn create_foreign(&self, labels: Value, annotations: Value) -> ObservedWork {
         let metadata = json!({
             "namespace": self.key.cluster.as_str(),
@@ -179,14 +179,14 @@ fn spec(text: &str) -> Value {
     }] } })
 }
 
-/// What an update from `there` to `body` changes, as the planner would say it for works without labels of the
-/// user's.
+/// The changes of an update from `there` to `body`, as the planner finds them for works without
+/// labels of users.
 fn update(there: &ObservedWork, body: &Arc<WorkBody>) -> Effect {
     let resource_version = there.resource_version.clone();
     Effect::Update { body: body.clone(), resource_version, metadata: MetadataChange::default() }
 }
 
-/// Every effect that has a precondition, for a work as it was seen.
+/// Every effect with a precondition, for a work as observed.
 fn preconditioned(there: &ObservedWork, body: &Arc<WorkBody>) -> Vec<Effect> {
     let resource_version = || there.resource_version.clone();
     vec![
@@ -205,7 +205,8 @@ fn preconditioned(there: &ObservedWork, body: &Arc<WorkBody>) -> Vec<Effect> {
     ]
 }
 
-/// The first event that `wanted` takes. Interruptions may come at any time; the state is listed again then.
+/// The first event that matches `wanted`. Interruptions may come at any time; then the state is
+/// listed again.
 async fn event(
     events: &mut BoxStream<'static, HubEvent>,
     what: &str,

@@ -3,21 +3,24 @@
 use super::writes::condition;
 use super::*;
 
-pub async fn defaults_that_the_hub_fills_in_are_no_difference(case: &Case<'_>) {
+pub async fn defaults_of_the_hub_are_no_difference(case: &Case<'_>) {
     let mut spec = spec("one");
     spec["deleteOption"] = json!({});
+    let (group, resource) = ("", "configmaps");
     spec["manifestConfigs"] = json!([{
-        "resourceIdentifier": {"group": "", "resource": "configmaps", "namespace": "default", "name": "a"},
+        "resourceIdentifier":
+            {"group": group, "resource": resource, "namespace": "default", "name": "a"},
         "updateStrategy": {"type": "ServerSideApply", "serverSideApply": {"force": false}},
     }]);
     let body = case.body(spec);
     assert_eq!(case.create(&body).await.digest, body.digest);
 }
 
-pub async fn numbers_that_the_hub_writes_in_its_own_way_are_no_difference(case: &Case<'_>) {
+pub async fn number_formats_of_the_hub_are_no_difference(case: &Case<'_>) {
     let mut spec = spec("one");
-    // A manifest is any JSON; Go reads a number as int64 where it can and else as float64. Beyond 15 digits
-    // serde_json itself may read a float as its neighbour; such a work is reported as stored differently.
+    // A manifest is any JSON. Go reads a number as int64 if possible, else as float64. Beyond 15
+    // digits serde_json may read a float as the next one; such a work is reported as changed by the
+    // server.
     let numbers = r#"[0, -0.0, 1.0, -3.0, 0.1, 1e3, 1e21, 1e-7, 1e19, 9007199254740993,
         9223372036854775807, 9223372036854775808, -9223372036854775808, 123456789.125]"#;
     let numbers: Value = serde_json::from_str(numbers).unwrap();
@@ -30,10 +33,12 @@ pub async fn numbers_that_the_hub_writes_in_its_own_way_are_no_difference(case: 
     assert_eq!(work.digest, body.digest, "{stored}");
 }
 
-pub async fn empty_metadata_that_the_hub_drops_is_no_difference(case: &Case<'_>) {
+pub async fn dropped_empty_metadata_is_no_difference(case: &Case<'_>) {
     let mut spec = spec("one");
-    let metadata = json!({"namespace": "default", "name": "a", "labels": {}, "annotations": {"x": ""},
-        "finalizers": [], "ownerReferences": [], "generateName": "", "creationTimestamp": null});
+    let metadata = json!({
+        "namespace": "default", "name": "a", "labels": {}, "annotations": {"x": ""},
+        "finalizers": [], "ownerReferences": [], "generateName": "", "creationTimestamp": null,
+    });
     spec["workload"]["manifests"][0]["metadata"] = metadata;
     spec["workload"]["manifests"][0]["data"] = json!({});
     let body = case.body(spec);
@@ -44,7 +49,7 @@ pub async fn empty_metadata_that_the_hub_drops_is_no_difference(case: &Case<'_>)
     assert_eq!(work.digest, body.digest);
 }
 
-pub async fn a_manual_edit_is_seen(case: &Case<'_>) {
+pub async fn manual_edit_is_observed(case: &Case<'_>) {
     let body = case.body_with(spec("one"), &[("team", "a")], &[("example.io/note", "x")]);
     case.create(&body).await;
     let edits = [
@@ -62,12 +67,12 @@ pub async fn a_manual_edit_is_seen(case: &Case<'_>) {
         assert_ne!(work.digest, body.digest, "{edit}");
         assert_eq!(work.written, Some(body.digest), "{edit}");
     }
-    let mended = json!({"metadata": {"annotations": {"example.io/note": "x"}}});
-    case.fixture.patch(&case.key, mended).await;
+    let edit = json!({"metadata": {"annotations": {"example.io/note": "x"}}});
+    case.fixture.patch(&case.key, edit).await;
     assert_eq!(case.get().await.map(|work| work.digest), Some(body.digest), "put back by hand");
 }
 
-pub async fn the_agents_progress_is_seen(case: &Case<'_>) {
+pub async fn agent_progress_is_observed(case: &Case<'_>) {
     let there = case.create(&case.body(spec("one"))).await;
     assert!(!there.agent.seen && there.agent.has_settled(1), "no agent has seen it");
     case.fixture.patch(&case.key, json!({"metadata": {"finalizers": [AGENT_FINALIZER]}})).await;
@@ -85,7 +90,7 @@ pub async fn the_agents_progress_is_seen(case: &Case<'_>) {
     }
 }
 
-pub async fn a_list_holds_one_source_or_all(case: &Case<'_>) {
+pub async fn list_has_one_source_or_all(case: &Case<'_>) {
     let ours = case.create(&case.body(spec("one"))).await;
     let foreign = Case { key: case.other_key(), source: case.source.clone(), ..*case };
     let theirs = foreign.create_foreign(json!({"gitwork.dev/source": "another"}), json!({})).await;
@@ -103,7 +108,7 @@ fn is_gone(key: &WorkKey) -> impl Fn(&HubEvent) -> bool + '_ {
     move |event| matches!(event, HubEvent::Gone(gone) if gone == key)
 }
 
-pub async fn a_watch_begins_with_the_whole_state_and_follows_it(case: &Case<'_>) {
+pub async fn watch_begins_with_whole_state_and_follows_it(case: &Case<'_>) {
     let first = case.create(&case.body(spec("one"))).await;
     let mut events = case.hub().watch(&case.source);
     let listed = event(&mut events, "the list", |e| matches!(e, HubEvent::Listed(_))).await;
@@ -124,7 +129,7 @@ pub async fn a_watch_begins_with_the_whole_state_and_follows_it(case: &Case<'_>)
     event(&mut events, "deleted", is_gone(&case.key)).await;
 }
 
-pub async fn a_watch_tells_when_a_work_leaves_the_source(case: &Case<'_>) {
+pub async fn watch_reports_work_leaving_the_source(case: &Case<'_>) {
     let there = case.create(&case.body(spec("one"))).await;
     let mut events = case.hub().watch(&case.source);
     event(&mut events, "the list", |e| matches!(e, HubEvent::Listed(_))).await;
@@ -136,7 +141,7 @@ pub async fn a_watch_tells_when_a_work_leaves_the_source(case: &Case<'_>) {
     event(&mut events, "labelled again", is_changed(&case.key, &work)).await;
 }
 
-pub async fn a_watch_is_silent_about_other_sources(case: &Case<'_>) {
+pub async fn watch_excludes_other_sources(case: &Case<'_>) {
     let mut events = case.hub().watch(&case.source);
     let listed = event(&mut events, "the list", |e| matches!(e, HubEvent::Listed(_))).await;
     assert_eq!(listed, HubEvent::Listed(Vec::new()));
@@ -147,6 +152,6 @@ pub async fn a_watch_is_silent_about_other_sources(case: &Case<'_>) {
     assert_eq!(
         first,
         HubEvent::Changed(Box::new(work)),
-        "the other source's came first, and is not told"
+        "the other source's event came first, and is left out"
     );
 }

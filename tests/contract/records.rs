@@ -1,10 +1,10 @@
-//! What is kept of a source.
+//! The record of a source.
 
-use gitwork::core::record::Record;
+use gitwork_core::plan::record::Record;
 
 use super::*;
 
-pub async fn a_record_reads_back_and_is_written_over_the_one_that_was_read_only(case: &Case<'_>) {
+pub async fn record_update_requires_the_version_read(case: &Case<'_>) {
     let (hub, source) = (case.hub(), &case.source);
     assert_eq!(hub.record(source).await, Ok(None));
     let first = Record { commit: Some(COMMIT), moves: 1, ..Record::default() };
@@ -12,7 +12,7 @@ pub async fn a_record_reads_back_and_is_written_over_the_one_that_was_read_only(
     assert_eq!(hub.record(source).await, Ok(Some(stored.clone())));
     assert_eq!(stored.record, first);
 
-    // Somebody else believes that there is none, and then that the first one is there.
+    // Another process assumes that there is no record, and then that the first one is current.
     let other = Record { moves: 7, abandoned: [COMMIT].into(), ..Record::default() };
     let answer = hub.set_record(source, &other, None).await;
     assert!(matches!(answer, Err(HubError::Stale { .. })), "{answer:?}");
@@ -25,5 +25,9 @@ pub async fn a_record_reads_back_and_is_written_over_the_one_that_was_read_only(
 
     let another = SourceId::parse("contract-without-record").unwrap();
     assert_eq!(hub.record(&another).await, Ok(None), "each source has its own");
-    assert_eq!(hub.directives(&another).await, Ok(Default::default()), "nobody has said anything");
+    assert_eq!(
+        hub.directives(&another).await,
+        Ok(Default::default()),
+        "no operator has requested anything"
+    );
 }

@@ -1,8 +1,8 @@
-//! Writes: what they change, what they leave alone, and what they answer where they cannot be done.
+//! Writes: their effect, the fields that they keep, and their errors.
 
 use super::*;
 
-pub async fn a_created_work_reads_back_as_it_was_written(case: &Case<'_>) {
+pub async fn created_work_reads_back_as_written(case: &Case<'_>) {
     let body = case.body_with(spec("one"), &[("team", "a")], &[("example.io/note", "x")]);
     let work = case.create(&body).await;
     assert_eq!(work.digest, body.digest, "there is nothing to write");
@@ -18,7 +18,7 @@ pub async fn a_created_work_reads_back_as_it_was_written(case: &Case<'_>) {
     assert_eq!(raw["metadata"]["labels"]["app.kubernetes.io/managed-by"], "gitwork");
 }
 
-pub async fn a_taken_name_is_told_and_left_alone(case: &Case<'_>) {
+pub async fn name_conflict_is_reported_and_changes_nothing(case: &Case<'_>) {
     case.create_foreign(json!({"owner": "x"}), json!({})).await;
     let before = case.raw().await;
     let answer = case.execute(&Effect::Create { body: case.body(spec("ours")) }).await;
@@ -26,31 +26,31 @@ pub async fn a_taken_name_is_told_and_left_alone(case: &Case<'_>) {
     assert_eq!(case.raw().await, before);
 }
 
-pub async fn a_cluster_without_namespace_is_told(case: &Case<'_>) {
+pub async fn missing_cluster_namespace_is_reported(case: &Case<'_>) {
     let key = WorkKey {
         cluster: ClusterName::parse("contract-no-such-cluster").unwrap(),
         work: case.key.work.clone(),
     };
     let effect = Effect::Create { body: case.body(spec("x")) };
     let answer = case.hub().execute(&key, &effect, None).await;
-    assert!(matches!(answer, Err(HubError::NoNamespace { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(HubError::ClusterNamespaceMissing { .. })), "{answer:?}");
     assert_eq!(case.hub().get(&key).await, Ok(None), "to read there is no error: it has no work");
 }
 
-pub async fn an_invalid_work_is_refused(case: &Case<'_>) {
+pub async fn invalid_work_is_rejected(case: &Case<'_>) {
     let mut bad = spec("x");
     bad["deleteOption"] = json!({"propagationPolicy": "Nonsense"});
     let answer = case.execute(&Effect::Create { body: case.body(bad.clone()) }).await;
-    assert!(matches!(answer, Err(HubError::Refused { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(HubError::WriteRejected { .. })), "{answer:?}");
     assert_eq!(case.get().await, None);
 
     let there = case.create(&case.body(spec("good"))).await;
     let answer = case.execute(&update(&there, &case.body(bad))).await;
-    assert!(matches!(answer, Err(HubError::Refused { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(HubError::WriteRejected { .. })), "{answer:?}");
     assert_eq!(case.get().await, Some(there));
 }
 
-pub async fn an_update_replaces_all_that_is_ours_and_nothing_else(case: &Case<'_>) {
+pub async fn update_replaces_own_fields_and_keeps_foreign_fields(case: &Case<'_>) {
     let mut first = spec("one");
     first["deleteOption"] = json!({"propagationPolicy": "Orphan"});
     let first =
@@ -70,7 +70,7 @@ pub async fn an_update_replaces_all_that_is_ours_and_nothing_else(case: &Case<'_
     let second = case.body_with(spec("two"), &[("team", "b")], &[]);
     let metadata = MetadataChange {
         remove_labels: ["tier".to_owned()].into(),
-        // One that is there and one that is not.
+        // One key that exists and one that does not.
         remove_annotations: ["example.io/note".to_owned(), "gitwork.dev/prune".to_owned()].into(),
         ..MetadataChange::default()
     };
@@ -92,14 +92,14 @@ pub async fn an_update_replaces_all_that_is_ours_and_nothing_else(case: &Case<'_
     assert_eq!(raw["status"]["conditions"][0]["type"], "Applied", "the status is the agent's");
 }
 
-pub async fn an_update_that_changes_nothing_leaves_no_trace(case: &Case<'_>) {
+pub async fn update_without_change_leaves_no_trace(case: &Case<'_>) {
     let body = case.body(spec("same"));
     let there = case.create(&body).await;
     let after = case.done(&update(&there, &body)).await;
     assert_eq!(after, there, "not even the resourceVersion moves");
 }
 
-pub async fn no_write_lands_on_a_work_that_has_changed(case: &Case<'_>) {
+pub async fn stale_write_does_not_change_modified_work(case: &Case<'_>) {
     let there = case.create(&case.body(spec("one"))).await;
     case.fixture.patch(&case.key, json!({"metadata": {"labels": {"foreign": "now"}}})).await;
     let before = case.raw().await;
@@ -110,7 +110,7 @@ pub async fn no_write_lands_on_a_work_that_has_changed(case: &Case<'_>) {
     }
 }
 
-pub async fn no_write_lands_on_a_work_that_is_gone(case: &Case<'_>) {
+pub async fn write_to_missing_work_fails(case: &Case<'_>) {
     let there = case.create(&case.body(spec("one"))).await;
     case.fixture.delete(&case.key).await;
     for effect in preconditioned(&there, &case.body(spec("two"))) {
@@ -118,7 +118,7 @@ pub async fn no_write_lands_on_a_work_that_is_gone(case: &Case<'_>) {
         let is_delete = matches!(effect, Effect::Delete { .. });
         match answer {
             Err(HubError::Stale { .. }) => {}
-            // What was to be deleted is gone: that is as good as done.
+            // A work that is to be deleted and is gone counts as deleted.
             Ok(None) if is_delete => {}
             other => panic!("{effect:?}: {other:?}"),
         }
@@ -126,7 +126,7 @@ pub async fn no_write_lands_on_a_work_that_is_gone(case: &Case<'_>) {
     }
 }
 
-pub async fn an_adopted_work_is_ours_and_the_consent_is_used_up(case: &Case<'_>) {
+pub async fn adopted_work_is_owned_and_consent_is_removed(case: &Case<'_>) {
     let consent = json!({"gitwork.dev/adopt": case.source.as_str(), "foreign": "x"});
     let there = case.create_foreign(Value::Null, consent).await;
     assert_eq!(there.source, None);
@@ -142,11 +142,11 @@ pub async fn an_adopted_work_is_ours_and_the_consent_is_used_up(case: &Case<'_>)
     let after = case.done(&Effect::Adopt { body: body.clone(), resource_version, metadata }).await;
     assert!(after.is_ours(&case.source));
     assert_eq!((after.digest, after.adopt), (body.digest, None));
-    assert_eq!(after.uid, there.uid, "taken over, not made anew");
+    assert_eq!(after.uid, there.uid, "adopted, not created again");
     assert_eq!(case.raw().await["metadata"]["annotations"]["foreign"], "x");
 }
 
-pub async fn a_released_work_keeps_its_content(case: &Case<'_>) {
+pub async fn released_work_keeps_its_content(case: &Case<'_>) {
     let body = case.body_with(spec("stays"), &[("team", "a")], &[("example.io/note", "x")]);
     case.create(&body).await;
     case.fixture.patch(&case.key, json!({"metadata": {"finalizers": [AGENT_FINALIZER]}})).await;

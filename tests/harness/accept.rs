@@ -1,11 +1,11 @@
-//! What an OCM hub does once it has accepted a managed cluster, for a hub without OCM's own
+//! The steps of an OCM hub after it has accepted a managed cluster, for a hub without OCM's own
 //! controllers.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gitwork::api::work::ManifestWork;
+use gitwork_api::work::ManifestWork;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
@@ -20,13 +20,13 @@ const RIGHTS: Duration = Duration::from_secs(60);
 const WORK_ROLE: &str = "open-cluster-management:managedcluster:work";
 
 impl Cluster {
-    /// Makes an accepted ManagedCluster and its cluster namespace, if they are not there, and
-    /// gives the kubeconfig of its agent: a client certificate for the group that OCM's registration gives
-    /// it, with the rights that OCM binds to that group in this namespace. Those do not include
-    /// creating or deleting a ManifestWork, or reading a Secret.
+    /// Creates an accepted ManagedCluster and its cluster namespace, if they do not exist. Returns
+    /// the kubeconfig of its agent: a client certificate for the group of OCM's registration, with
+    /// the rights that OCM binds to that group in this namespace. These do not include creating or
+    /// deleting a ManifestWork, or reading a Secret.
     ///
     /// # Panics
-    /// When this is no hub.
+    /// If this cluster is no hub.
     pub async fn accept(&self, cluster: &str) -> String {
         let objects = acceptance(cluster);
         apply_all(self.client(), &objects).await.unwrap();
@@ -40,7 +40,7 @@ impl Cluster {
         kubeconfig
     }
 
-    /// [`Cluster::accept`] as a file.
+    /// Writes the result of [`Cluster::accept`] to a file.
     pub async fn accept_as_file(&self, cluster: &str) -> PathBuf {
         let text = self.accept(cluster).await;
         let path = self.folder().join(format!("{cluster}.agent.kubeconfig"));

@@ -1,4 +1,4 @@
-//! Applying YAML files as `kubectl apply --server-side` does.
+//! Applies YAML files as `kubectl apply --server-side` does.
 
 use anyhow::{Context, Result};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -8,18 +8,18 @@ use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Applies each document of a YAML file in turn, and gives what the API server made of it.
+/// Applies each document of a YAML file in order, and returns the API server's results.
 pub async fn apply(client: Client, documents: &str) -> Result<Vec<DynamicObject>> {
     let mut objects = Vec::new();
     for document in serde_yaml::Deserializer::from_str(documents) {
         objects.push(Value::deserialize(document)?);
     }
-    // Comments between two separators.
+    // A document with only comments.
     objects.retain(|object| !object.is_null());
     apply_all(client, &objects).await
 }
 
-/// [`apply`] of objects.
+/// [`apply`] for objects.
 pub async fn apply_all(client: Client, objects: &[Value]) -> Result<Vec<DynamicObject>> {
     let mut applied = Vec::new();
     for object in objects {

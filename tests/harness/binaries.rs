@@ -1,5 +1,5 @@
-//! Where the control plane's programs come from: a folder that the caller names, or the Go module
-//! beside this one, built once and kept where `cargo clean` does not reach.
+//! The source of the control plane's programs: a folder that the caller names, or the Go module
+//! next to this one, built once and cached where `cargo clean` does not reach.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use anyhow::{Result, bail, ensure};
 
 use super::go_module::GoModule;
 
-/// Symbols and paths are left out: the two binaries take 180 MB instead of 260. No version
-/// stamp: it would need a Git checkout that belongs to the user who runs the tests.
+/// Without symbols and paths: the two binaries take 180 MB instead of 260. Without a version stamp,
+/// which would need a Git checkout owned by the current user.
 const MODULE: GoModule = GoModule {
     name: "control-plane",
     programs: "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok",
@@ -18,13 +18,14 @@ const MODULE: GoModule = GoModule {
     packages: "./cmd/...",
     cgo: false,
     install: "the tests and the demo run on a real Kubernetes API server, built once from \
-        tests/control-plane: install Go 1.24 or newer (https://go.dev/dl) and a network connection for \
+        tests/control-plane: install Go 1.24 or newer (https://go.dev/dl) and a network \
+        connection for \
         its first build, or set KUBEBUILDER_ASSETS to a folder that holds etcd and kube-apiserver",
 };
 
-/// Holds a program of `KUBEBUILDER_ASSETS` to the life of its parent: those do not know to stop
-/// at the end of their input. The shell becomes the program, so its process id is the program's,
-/// and leaves a child behind that waits for the end of the input in its place.
+/// Ties a program of `KUBEBUILDER_ASSETS` to the life of its parent: these programs do not stop at
+/// the end of their input. The shell becomes the program, so that its process id is the program's.
+/// It leaves a child behind that waits for the end of the input instead.
 const STOP_AT_END_OF_INPUT: &str =
     r#"exec 3<&0; (trap '' INT TERM HUP; cat <&3 >/dev/null; kill -KILL $$) & exec 3<&- "$@""#;
 
@@ -41,7 +42,7 @@ pub enum Program {
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,
-    /// Built from our module, so they stop at the end of their input, and four are in one file.
+    /// Built from our module: they stop at the end of their input, and four are in one file.
     ours: bool,
 }
 
@@ -58,8 +59,8 @@ impl Program {
 }
 
 impl Binaries {
-    /// The programs of `KUBEBUILDER_ASSETS`, else those of the module, built now if they are not
-    /// in the cache yet, which takes minutes. `variable` reads the environment.
+    /// The programs of `KUBEBUILDER_ASSETS`, else those of the module. Builds these if they are not
+    /// in the cache, which takes minutes. `variable` reads the environment.
     pub fn find(variable: impl Fn(&str) -> Option<OsString>) -> Result<Binaries> {
         if let Some(folder) = variable("KUBEBUILDER_ASSETS").filter(|v| !v.is_empty()) {
             let binaries = Binaries { folder: folder.into(), ours: false };

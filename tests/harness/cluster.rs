@@ -1,4 +1,5 @@
-//! One cluster: an API server under its own key prefix, and on request what makes workloads run.
+//! One cluster: an API server with its own key prefix and, on request, the programs that run
+//! workloads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,16 +24,16 @@ use super::requests::{Requests, audit_flags};
 use super::wait::eventually;
 use super::workloads::{self, Workloads};
 
-/// An API server takes 3 s on an idle machine, but tests share theirs with compilers.
+/// An API server starts in 3 s on an idle machine, but compilers may run beside the tests.
 const START: Duration = Duration::from_secs(120);
 
-/// In the cluster's folder.
+/// The file name in the cluster's folder.
 pub(super) const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";
 
-/// Longer than any test or demo runs.
+/// Longer than any test or demo.
 const TOKEN_LIFE_SECONDS: i64 = 24 * 60 * 60;
 
-/// What a cluster has besides its API server.
+/// The parts of a cluster beside its API server.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterOptions {
     /// Garbage collection, namespace deletion, Deployments, Jobs and the like. Costs 150 MiB.
@@ -51,8 +52,8 @@ pub struct Cluster {
     etcd: Arc<Etcd>,
     port: Port,
     folder: PathBuf,
-    /// Without ServiceAccount admission pods need no ServiceAccount, which nobody makes where no
-    /// controller manager runs.
+    /// Without the ServiceAccount admission plugin pods need no ServiceAccount, which only a
+    /// controller manager creates.
     service_accounts: bool,
     credentials: Credentials,
     config: Config,
@@ -97,29 +98,29 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A client of the user who may do everything. Make one in each test: its worker lives and
-    /// dies with the runtime that it was made in, and every `#[tokio::test]` has its own.
+    /// A client of the cluster admin. Create one in each test: its worker ends with the runtime
+    /// that created it, and every `#[tokio::test]` has its own runtime.
     pub fn client(&self) -> Client {
         Client::try_from(self.config()).unwrap()
     }
 
-    /// The configuration of [`Cluster::client`], to be changed or wrapped.
+    /// The configuration of [`Cluster::client`], to change or wrap.
     pub fn config(&self) -> Config {
         self.config.clone()
     }
 
-    /// A kubeconfig, as YAML, of the user who may do everything.
+    /// A kubeconfig of the cluster admin, as YAML.
     pub fn kubeconfig(&self) -> String {
         self.credentials.admin_kubeconfig(&self.url()).unwrap()
     }
 
-    /// A kubeconfig, as YAML, of a user of one group, who is known by a client certificate.
+    /// A kubeconfig, as YAML, of a user of one group, with a client certificate.
     pub fn kubeconfig_of(&self, user: &str, group: &str) -> String {
         self.credentials.user_kubeconfig(&self.url(), user, group).unwrap()
     }
 
-    /// A kubeconfig, as YAML, of a ServiceAccount, which is made if it is not there yet. It may do
-    /// what RBAC grants it: at first next to nothing.
+    /// A kubeconfig, as YAML, of a ServiceAccount, which is created if it does not exist. It has
+    /// the rights that RBAC grants it: next to none at first.
     pub async fn kubeconfig_for(&self, namespace: &str, service_account: &str) -> String {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let wanted = ServiceAccount { metadata: named(service_account), ..Default::default() };
@@ -135,7 +136,7 @@ impl Cluster {
         self.credentials.token_kubeconfig(&self.url(), namespace, &token).unwrap()
     }
 
-    /// The configuration of [`Cluster::client_for`], to be changed or wrapped.
+    /// The configuration of [`Cluster::client_for`], to change or wrap.
     pub async fn config_for(&self, namespace: &str, service_account: &str) -> Config {
         config(&self.kubeconfig_for(namespace, service_account).await).await.unwrap()
     }
@@ -150,7 +151,7 @@ impl Cluster {
         self.folder.join(ADMIN_KUBECONFIG)
     }
 
-    /// A file with what [`Cluster::kubeconfig_for`] gives.
+    /// The file of [`Cluster::kubeconfig_for`].
     pub async fn kubeconfig_path_for(&self, namespace: &str, service_account: &str) -> PathBuf {
         let text = self.kubeconfig_for(namespace, service_account).await;
         let path = self.folder.join(format!("{namespace}.{service_account}.kubeconfig"));
@@ -158,13 +159,13 @@ impl Cluster {
         path
     }
 
-    /// What clients ask of the API server from now on. On a shared cluster other tests ask too:
-    /// tell yours by namespace, user or user agent.
+    /// The requests to the API server from now on. On a shared cluster other tests send requests,
+    /// too: select yours by namespace, user or user agent.
     pub fn requests(&self) -> Requests {
         Requests::from_now_on(&self.folder).unwrap()
     }
 
-    /// Where its logs, credentials and kubeconfigs are.
+    /// The folder with its logs, credentials and kubeconfigs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -177,7 +178,7 @@ impl Cluster {
         &self.name
     }
 
-    /// Makes a namespace that nobody else uses, and gives its name: `prefix` and a number.
+    /// Creates a new namespace, and returns its name: `prefix` and a number.
     pub async fn namespace(&self, prefix: &str) -> String {
         let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
         let name = format!("{prefix}-{number}");
@@ -185,18 +186,18 @@ impl Cluster {
         name
     }
 
-    /// Makes a namespace of that very name: for a cluster of one's own.
+    /// Creates a namespace of this name, on a separate cluster.
     ///
     /// # Panics
-    /// When there is one.
+    /// If it exists.
     pub async fn create_namespace(&self, name: &str) {
         let wanted = Namespace { metadata: named(name), ..Default::default() };
         let namespaces: Api<Namespace> = Api::all(self.client());
         namespaces.create(&PostParams::default(), &wanted).await.unwrap();
     }
 
-    /// Makes the API server serve more kinds, and waits until it does. It holds back the first
-    /// object of a new kind for 2 s, in case a second API server has not heard of the kind.
+    /// Makes the API server serve more kinds, and waits until it does. The server delays the first
+    /// object of a new kind for 2 s, because a second API server may not know the kind.
     pub async fn install(&self, crds: &[CustomResourceDefinition]) -> Result<()> {
         let client = self.client();
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -216,23 +217,22 @@ impl Cluster {
     /// The process id of the API server.
     ///
     /// # Panics
-    /// When it was killed and not restarted.
+    /// If it was killed and not restarted.
     pub fn pid(&self) -> u32 {
         self.server().as_ref().expect("the API server was killed").id()
     }
 
-    /// The process ids of what runs beside the API server.
+    /// The process ids of the programs next to the API server.
     pub fn pids_of_workloads(&self) -> Vec<u32> {
         self.workloads.as_ref().map(Workloads::ids).unwrap_or_default()
     }
 
-    /// Ends the API server as a crash would: without a word to those connected. What etcd took
-    /// stays.
+    /// Ends the API server as a crash does: clients get no notice. etcd keeps its data.
     pub fn kill(&self) {
         self.server().take();
     }
 
-    /// Starts the API server, on the port that it always had, and waits until it is ready.
+    /// Starts the API server on its port, and waits until it is ready.
     pub async fn restart(&self) -> Result<()> {
         self.kill();
         let mut command = self.etcd.binaries.command(Program::ApiServer)?;
@@ -246,14 +246,14 @@ impl Cluster {
         eventually(&what, START, || self.ready(client.clone())).await?
     }
 
-    /// An error is a reason to go on waiting, an error inside is one to stop.
+    /// The outer error means "wait on", the inner one "stop".
     async fn ready(&self, client: Client) -> Result<Result<()>, String> {
         if let Some(death) = self.server().as_mut().and_then(Process::death) {
             return Ok(Err(anyhow!(death)));
         }
         let request = Request::get("/readyz").body(Vec::new()).map_err(|e| e.to_string())?;
         client.request_text(request).await.map_err(|e| e.to_string())?;
-        // Made by a controller in the API server, which `/readyz` does not wait for.
+        // A controller in the API server creates it; `/readyz` does not wait for it.
         let namespaces: Api<Namespace> = Api::all(client);
         namespaces.get("default").await.map_err(|e| e.to_string())?;
         Ok(Ok(()))
@@ -272,8 +272,8 @@ impl Cluster {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.port.number()),
             "--permit-port-sharing".to_owned(),
-            // Nothing in a cluster reaches the API server by its Service, whose endpoint a
-            // loopback address may not be.
+            // No program in a cluster uses the Service of the API server, whose endpoint may not be
+            // a loopback address.
             "--advertise-address=127.0.0.1".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
@@ -297,7 +297,7 @@ pub(super) async fn config(kubeconfig: &str) -> Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
-/// Whether objects of a kind can be listed and discovery tells of it, in each served version.
+/// Whether objects of a kind can be listed and discovery has it, in each served version.
 async fn served(client: Client, crd: &CustomResourceDefinition) -> Result<(), String> {
     let (group, names) = (&crd.spec.group, &crd.spec.names);
     for version in crd.spec.versions.iter().filter(|version| version.served) {

@@ -30,7 +30,7 @@ pub struct ControlPlane {
     managed: OnceCell<Cluster>,
 }
 
-/// One running etcd. It ends, and its folder goes, with the last cluster that is on it.
+/// One running etcd. It ends, and its folder is removed, with the last cluster on it.
 pub(super) struct Etcd {
     process: Process,
     url: String,
@@ -43,13 +43,13 @@ impl ControlPlane {
     /// The control plane of this process, started by the first caller.
     ///
     /// # Panics
-    /// When it cannot be had, with what to install.
+    /// If it cannot be started; the message lists what to install.
     pub async fn shared() -> &'static ControlPlane {
         SHARED.get_or_try_init(ControlPlane::boot).await.unwrap_or_else(|e| fail(&e))
     }
 
-    /// A control plane of one's own, for a program that ends it before it ends itself. Finds the
-    /// programs, or builds them if they were never built, which takes minutes; starts etcd.
+    /// A separate control plane, for a program that ends it before the process ends. Finds or
+    /// builds the programs, which takes minutes, and starts etcd.
     pub async fn boot() -> Result<ControlPlane> {
         let binaries = tokio::task::spawn_blocking(|| Binaries::find(|name| env::var_os(name)));
         let etcd = Arc::new(Etcd::start(binaries.await??).await?);
@@ -61,13 +61,13 @@ impl ControlPlane {
         })
     }
 
-    /// The hub that tests share, with the kinds of a hub: use a namespace of your own on it.
+    /// The shared hub, with the kinds of a hub. Use your own namespace on it.
     pub async fn hub(&self) -> &Cluster {
         let options = || ClusterOptions { crds: crds::hub(), ..ClusterOptions::default() };
         self.hub.get_or_init(|| self.start("hub", options())).await
     }
 
-    /// A managed cluster that tests share, where Deployments roll out.
+    /// The shared managed cluster, where Deployments roll out.
     pub async fn managed(&self) -> &Cluster {
         let options = || ClusterOptions {
             controller_manager: true,
@@ -77,11 +77,10 @@ impl ControlPlane {
         self.managed.get_or_init(|| self.start("managed", options())).await
     }
 
-    /// A cluster of one's own: for tests that stop it, or that need it empty. It ends when
-    /// it is dropped.
+    /// A separate cluster, for tests that stop it or need it empty. It ends when it is dropped.
     ///
     /// # Panics
-    /// When it does not become ready, with the last lines of the log that tells why.
+    /// If it does not become ready, with the last lines of its log.
     pub async fn start(&self, name: &str, options: ClusterOptions) -> Cluster {
         self.launch(name, options).await.unwrap_or_else(|error| fail(&error))
     }
@@ -92,7 +91,7 @@ impl ControlPlane {
         Cluster::start(self.etcd.clone(), &format!("{name}-{number}"), options).await
     }
 
-    /// Where etcd, the API servers and the rest have their files and logs.
+    /// The folder with the files and logs of etcd, the API servers and the other programs.
     pub fn folder(&self) -> &Path {
         self.etcd.folder.path()
     }
@@ -119,10 +118,9 @@ impl Etcd {
             .arg(format!("--initial-advertise-peer-urls={peer_url}"))
             .arg(format!("--initial-cluster=etcd={peer_url}"))
             .args(["--socket-reuse-port", "--log-level=warn"])
-            // The data is thrown away: there is no crash of the machine to be safe from, and a
-            // disk flush for each write would be what tests wait for.
+            // Without disk flushes: the data is temporary, and each write would wait for the disk.
             .arg("--unsafe-no-fsync")
-            // Entries of the raft log are kept in memory until a snapshot.
+            // Entries of the raft log stay in memory until a snapshot.
             .arg("--snapshot-count=5000");
         let mut process = Process::start(command, "etcd", folder.path())?;
         let port = ports[0].number();

@@ -1,23 +1,22 @@
-//! The kinds that clusters start with.
+//! The custom kinds of new clusters.
 
-use gitwork::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-/// OCM's kinds that live on a managed cluster. Its others are the hub's.
+/// OCM's kinds on a managed cluster. All others are on the hub.
 const OF_MANAGED_CLUSTERS: &[&str] = &["AppliedManifestWork", "ClusterClaim"];
 
-/// What a hub serves.
+/// The kinds of a hub.
 pub fn hub() -> Vec<CustomResourceDefinition> {
     of(false)
 }
 
-/// What a managed cluster serves.
+/// The kinds of a managed cluster.
 pub fn managed() -> Vec<CustomResourceDefinition> {
     of(true)
 }
 
 fn of(managed: bool) -> Vec<CustomResourceDefinition> {
-    let mut crds = api::crds::all();
+    let mut crds = gitwork_api::crds::all();
     crds.retain(|crd| OF_MANAGED_CLUSTERS.contains(&crd.spec.names.kind.as_str()) == managed);
     crds
 }

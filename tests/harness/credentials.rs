@@ -1,5 +1,5 @@
-//! The certificates and keys of one cluster, and the kubeconfigs that carry them. Every cluster
-//! has an authority of its own, so a credential of one is worth nothing on another.
+//! The certificates and keys of one cluster, and kubeconfigs with them. Every cluster has its own
+//! authority, so a credential of one is invalid on another.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Makes them, and writes those that the control plane's programs read to `folder`: `ca.crt`,
+    /// Creates them, and writes those that the control plane's programs read to `folder`: `ca.crt`,
     /// `server.crt`, `server.key`, `service-accounts.key` and `service-accounts.pub`.
     pub fn create(folder: &Path, name: &str) -> Result<Credentials> {
         let authority_key = KeyPair::generate()?;
@@ -43,12 +43,12 @@ impl Credentials {
         Ok(Credentials { authority, issuer })
     }
 
-    /// A kubeconfig of the user who may do everything.
+    /// A kubeconfig of the cluster admin.
     pub fn admin_kubeconfig(&self, url: &str) -> Result<String> {
         self.user_kubeconfig(url, "admin", "system:masters")
     }
 
-    /// A kubeconfig of a user with a client certificate, made for each anew.
+    /// A kubeconfig of a user with a client certificate, a new one for each call.
     pub fn user_kubeconfig(&self, url: &str, user: &str, group: &str) -> Result<String> {
         let key = KeyPair::generate()?;
         let mut params = named(user, Some(group))?;
@@ -88,7 +88,7 @@ fn named(name: &str, organization: Option<&str>) -> Result<CertificateParams> {
     Ok(params)
 }
 
-/// Kubernetes' bytes are base64 wherever they are written.
+/// Kubernetes writes bytes as base64.
 fn base64(text: &str) -> Value {
     json!(ByteString(text.into()))
 }

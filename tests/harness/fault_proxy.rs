@@ -1,6 +1,6 @@
-//! Faults between a program and the servers that it talks to: an HTTP proxy that knows each request by its name, holds
-//! it, loses it or its answer, or answers in the server's stead. For programs that run as processes of their own, into
-//! whose clients no layer can be put; within this process [`super::faults`] does the same.
+//! Faults between a program and its servers. An HTTP proxy knows each request by its name. It holds
+//! the request, loses it or its response, or responds in the server's place. It is for programs
+//! that run as processes of their own; [`super::faults`] does the same within this process.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -24,25 +24,27 @@ use tokio::sync::watch;
 
 use super::faults;
 
-/// More than any request or answer of a test has.
+/// Larger than any request or response of a test.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What befalls one request.
+/// The fault of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// The server never sees it and it is never answered; the test is told, and kills the program.
+    /// The server never sees it, and it gets no response. The test is notified and kills the
+    /// program.
     KillBefore,
-    /// The server acts on it and it is never answered; the test is told, and kills the program.
+    /// The server acts on it, and it gets no response. The test is notified and kills the program.
     KillAfter,
-    /// The server never sees it; this status code is answered.
+    /// The server never sees it. The proxy responds with this status code.
     Answer { code: u16, retry_after_seconds: Option<u64> },
-    /// The server never sees it; the connection closes.
+    /// The server never sees it. The connection closes.
     Close,
-    /// The server acts on it; the connection closes before the answer.
+    /// The server acts on it. The connection closes before the response.
     LoseAnswer,
-    /// The server acts on it; the connection closes after half of the answer, of a watch after half of its first event.
+    /// The server acts on it. The connection closes after half of the response, or after half of
+    /// the first event of a watch.
     HalfAnswer,
-    /// The server never sees it; there is no answer, and no end.
+    /// The server never sees it. The connection stays open without a response.
     Stall,
 }
 
@@ -51,41 +53,41 @@ impl Fault {
         matches!(self, Self::KillBefore | Self::KillAfter)
     }
 
-    /// Whether the server has acted when the fault strikes.
+    /// Whether the server acts on a request with this fault.
     fn is_late(self) -> bool {
         matches!(self, Self::KillAfter | Self::LoseAnswer | Self::HalfAnswer)
     }
 }
 
-/// One request of many with the same name: the first has number 1.
+/// One of several requests with the same name. The first has number 1.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     pub name: String,
     pub number: usize,
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub target: Target,
     pub method: Method,
     pub path: String,
-    /// What the test was about then.
+    /// The phase of the test at that time.
     pub phase: usize,
     pub fault: Option<Fault>,
-    /// Of a deletion: the object that it was for, as the server had it; `None` where there was none.
+    /// For a deletion: the object before it; `None` if there was none.
     pub before: Option<Value>,
 }
 
-/// What requests are called: by method, path with query, and body.
+/// Returns the name of a request from its method, path with query, and body.
 pub type Namer = Arc<dyn Fn(&Method, &str, &[u8]) -> String + Send + Sync>;
 
-/// Where requests are sent on to.
+/// The server behind the proxy.
 #[derive(Clone)]
 pub enum Upstream {
     /// A Kubernetes API server, with this client's credentials.
     ApiServer(Client),
-    /// A server of plain HTTP: `http://HOST:PORT`.
+    /// A plain HTTP server: `http://HOST:PORT`.
     Http(String),
 }
 
@@ -100,12 +102,13 @@ struct State {
 struct Shared {
     namer: Namer,
     state: Mutex<State>,
-    /// How many requests are or were held until the program dies.
+    /// The number of requests held until the program dies, past and present.
     held: watch::Sender<usize>,
     http: HttpClient<HttpConnector, Body>,
 }
 
-/// The requests of one program to all its servers, and their faults. It serves as long as the test's runtime lives.
+/// The requests of one program to all its servers, and their faults. It serves until the test's
+/// runtime ends.
 #[derive(Clone)]
 pub struct FaultProxy {
     shared: Arc<Shared>,
@@ -118,7 +121,7 @@ impl FaultProxy {
         Self { shared: Arc::new(Shared { namer, state, held, http }) }
     }
 
-    /// Serves `upstream` on a port of its own, and gives the address: `http://127.0.0.1:PORT`.
+    /// Serves `upstream` on a new port, and returns the address: `http://127.0.0.1:PORT`.
     pub async fn serve(&self, upstream: Upstream) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -132,7 +135,8 @@ impl FaultProxy {
         address
     }
 
-    /// A kubeconfig, as YAML, for the address of an API server. It holds no credentials: the proxy has them.
+    /// A kubeconfig, as YAML, for the address of an API server. It has no credentials: the proxy
+    /// adds them.
     pub fn kubeconfig(address: &str) -> String {
         serde_yaml::to_string(&json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
@@ -143,7 +147,7 @@ impl FaultProxy {
         .unwrap()
     }
 
-    /// These requests meet these faults, each once.
+    /// Adds a fault for each of these requests, once each.
     pub fn set_faults(&self, faults: BTreeMap<Target, Fault>) {
         self.state().faults = faults;
     }
@@ -153,12 +157,12 @@ impl FaultProxy {
         self.state().faults.clone()
     }
 
-    /// What the test is about from now on; calls have it with them.
+    /// Sets the phase of the test, which later requests record.
     pub fn set_phase(&self, phase: usize) {
         self.state().phase = phase;
     }
 
-    /// Every request so far, in the order in which they came.
+    /// All requests so far, in order.
     pub fn calls(&self) -> Vec<Call> {
         self.state().calls.clone()
     }
@@ -167,7 +171,7 @@ impl FaultProxy {
         self.state().calls.len()
     }
 
-    /// How many requests were held until the program dies.
+    /// The number of requests held until the program dies.
     pub fn held(&self) -> watch::Receiver<usize> {
         self.shared.held.subscribe()
     }
@@ -177,14 +181,14 @@ impl FaultProxy {
     }
 }
 
-/// The connection is to be closed without an answer.
+/// Closes the connection without a response.
 #[derive(Debug, thiserror::Error)]
 #[error("a fault of the test")]
 struct Closed;
 
 async fn connection(shared: Arc<Shared>, upstream: Upstream, stream: TcpStream) {
     let service = service_fn(|request| answer(Arc::clone(&shared), upstream.clone(), request));
-    // An error is a fault that was asked for, or the end of a program.
+    // An error is a requested fault, or the end of a program.
     let _ended = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -238,7 +242,7 @@ async fn answer(
 }
 
 impl Shared {
-    /// Keeps the call, and gives its place and its fault.
+    /// Records the request, and returns its index and its fault.
     fn note(&self, method: &Method, path: &str, body: &[u8]) -> (usize, Option<Fault>) {
         let name = (self.namer)(method, path, body);
         let mut state = self.state.lock().unwrap();
@@ -251,7 +255,8 @@ impl Shared {
         (state.calls.len() - 1, fault)
     }
 
-    /// Tells the test that the program is to be killed now. Its death closes the connection, which ends this.
+    /// Notifies the test that it must kill the program now. Its death closes the connection, which
+    /// ends this future.
     async fn hold(&self) -> Result<Response<Body>, Closed> {
         self.held.send_modify(|held| *held += 1);
         pending().await
@@ -290,7 +295,7 @@ impl Shared {
     }
 }
 
-/// The headers that are not about one connection alone.
+/// The headers that are not specific to one connection.
 fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     for name in

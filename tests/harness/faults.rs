@@ -1,5 +1,6 @@
-//! Faults between a client and a real API server: a layer in kube's stack of services that loses requests before
-//! and answers after the server has acted, answers in its stead, stalls, and cuts watches.
+//! Faults between a client and a real API server. A layer in kube's service stack loses requests
+//! before and responses after the server has acted, responds in the server's place, stalls, and
+//! cuts watches.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt};
-use gitwork::hub::client::BaseService;
+use gitwork_kube::client::BaseService;
 use http::{Method, Request, Response, Uri, header};
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use kube::client::{Body, DynBody};
@@ -17,22 +18,22 @@ use serde_json::json;
 use tokio::sync::watch;
 use tower::{BoxError, Layer, Service};
 
-/// What befalls one request.
+/// The fault of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The server never sees it; the connection breaks.
+    /// The server never sees it, and the connection breaks.
     LoseRequest,
-    /// The server acts on it; the connection breaks before the answer.
+    /// The server acts on it, and the connection breaks before the response.
     LoseAnswer,
-    /// The server never sees it; this status code is answered.
+    /// The server never sees it. The layer responds with this status code.
     Answer { code: u16, retry_after_seconds: Option<u64> },
-    /// No answer, and no end.
+    /// There is no response, and the connection stays open.
     Stall,
-    /// Its `resourceVersion` becomes 1, which a server has forgotten: a watch answers 410.
+    /// Its `resourceVersion` becomes 1, which the server has compacted: a watch gets 410.
     Forgotten,
 }
 
-/// What a request is, for a rule to choose by.
+/// The properties of a request, for rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     pub method: Method,
@@ -71,21 +72,21 @@ struct State {
     seen: Vec<Seen>,
 }
 
-/// The faults of one client. Clones are the same.
+/// The faults of one client. Clones share their state.
 #[derive(Clone)]
 pub struct Faults {
     state: Arc<Mutex<State>>,
-    /// How often the watches were cut.
+    /// The number of times that the watches were cut.
     cut: watch::Sender<u64>,
 }
 
 impl Faults {
-    /// None, until asked for.
+    /// `None` without random faults.
     pub fn none() -> Self {
         Self { state: Arc::default(), cut: watch::Sender::new(0) }
     }
 
-    /// `fault` befalls the next `times` requests that `applies` to.
+    /// Adds `fault` for the next `times` requests that match `applies`.
     pub fn next(
         &self,
         times: usize,
@@ -96,30 +97,30 @@ impl Faults {
         self.state.lock().unwrap().rules.push_back(rule);
     }
 
-    /// From now on one of `faults` befalls `percent` of all requests, as `seed` says.
+    /// From now on `percent` of all requests get one of `faults`, chosen by `seed`.
     pub fn seed(&self, seed: u64, percent: u8, faults: &[Fault]) {
         let random = fastrand::Rng::with_seed(seed);
         let seeded = Seeded { random, percent, faults: faults.to_vec() };
         self.state.lock().unwrap().seeded = Some(seeded);
     }
 
-    /// No faults from now on.
+    /// Stops all faults.
     pub fn stop(&self) {
         let mut state = self.state.lock().unwrap();
         (state.rules, state.seeded) = (VecDeque::new(), None);
     }
 
-    /// Breaks the connection of each watch that is open.
+    /// Breaks the connection of each open watch.
     pub fn cut_watches(&self) {
         self.cut.send_modify(|times| *times += 1);
     }
 
-    /// Every request so far, in order.
+    /// All requests so far, in order.
     pub fn seen(&self) -> Vec<Seen> {
         self.state.lock().unwrap().seen.clone()
     }
 
-    /// How many requests so far `wanted` takes.
+    /// The number of requests so far that match `wanted`.
     pub fn count(&self, wanted: impl Fn(&Seen) -> bool) -> usize {
         self.state.lock().unwrap().seen.iter().filter(|seen| wanted(seen)).count()
     }
@@ -156,7 +157,7 @@ impl Layer<BaseService> for Faults {
     }
 }
 
-/// A client's service with faults before it.
+/// A client's service behind the faults.
 pub struct Faulty {
     inner: BaseService,
     faults: Faults,
@@ -223,7 +224,7 @@ fn broken() -> BoxError {
     io::Error::new(io::ErrorKind::ConnectionReset, "a fault of the test").into()
 }
 
-/// What an API server says when it fails.
+/// The error of a failing API server.
 pub fn status(code: u16) -> String {
     let reason = match code {
         409 => "Conflict",
@@ -249,7 +250,7 @@ fn answer(code: u16, retry_after_seconds: Option<u64>) -> Answer {
     answer.body(body).unwrap()
 }
 
-/// Puts the first resourceVersion there is in place of the one that is asked for.
+/// Replaces the requested resourceVersion with the first one.
 fn forget(uri: &mut Uri) {
     let (path, query) = (uri.path(), uri.query().unwrap_or_default());
     let parameters = query.split('&').map(|parameter| {

@@ -1,5 +1,5 @@
-//! A real Gitea: a forge to push to over HTTP and SSH, whose commit statuses, pages and webhooks are those that
-//! people see. One for a test process; each test takes repositories of its own on it.
+//! A real Gitea: a forge with pushes over HTTP and SSH, commit statuses, pages and webhooks. One
+//! runs for each test process, and each test creates its own repositories on it.
 //!
 //! ```ignore
 //! let repo = Gitea::shared().await.repository().await;
@@ -19,8 +19,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gitwork::core::name::CommitId;
-use gitwork::core::statusbranch::Summary;
+use gitwork_core::model::name::CommitId;
+use gitwork_core::report::status_branch::StatusSummary;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
@@ -47,22 +47,23 @@ const MODULE: GoModule = GoModule {
     ],
     packages: ".",
     cgo: true,
-    install: "the tests push to a real Gitea, built once from tests/gitea: install Go 1.26 or newer \
+    install: "the tests push to a real Gitea, built once from tests/gitea: install Go 1.26 or \
+        newer \
         (https://go.dev/dl), a C compiler, and a network connection for its first build",
 };
 
-/// It takes two seconds on an idle machine, most of it for SSH host keys.
+/// It starts in two seconds on an idle machine, most of it for SSH host keys.
 const START: Duration = Duration::from_secs(180);
 const PASSWORD: &str = "of-tests-only-1";
 const ADMIN: &str = "root-of-tests";
 
 static SHARED: OnceCell<Gitea> = OnceCell::const_new();
 
-/// A running server. It ends with the process that started it.
+/// A running server. It ends with its parent process.
 pub struct Gitea {
     url: String,
     ssh_port: u16,
-    /// Of the admin.
+    /// The admin's token.
     token: String,
     repositories: AtomicU32,
     folder: Folder,
@@ -70,20 +71,20 @@ pub struct Gitea {
     _ports: [Port; 2],
 }
 
-/// A repository of a user of its own.
+/// A repository of a separate user.
 pub struct GiteaRepository {
     pub gitea: &'static Gitea,
     pub owner: String,
-    /// Where commits are made before they are pushed.
+    /// The local repository that is pushed.
     pub local: Repo,
     folder: tempfile::TempDir,
 }
 
 impl Gitea {
-    /// The server of this process, started by the first caller.
+    /// The server of this process. The first caller starts it.
     ///
     /// # Panics
-    /// When it cannot be had, with what to install.
+    /// If it cannot start; the message lists what to install.
     pub async fn shared() -> &'static Gitea {
         SHARED.get_or_try_init(Gitea::boot).await.unwrap_or_else(|error| panic!("{error:#}"))
     }
@@ -133,16 +134,16 @@ impl Gitea {
             "--password",
             PASSWORD,
         ])?;
-        let said =
+        let output =
             admin(&["generate-access-token", "--username", ADMIN, "--scopes", "all", "--raw"])?;
         // Warnings come before it.
-        let token = said.lines().next_back().context("Gitea gave no token")?.trim().to_owned();
+        let token = output.lines().next_back().context("Gitea gave no token")?.trim().to_owned();
         let repositories = AtomicU32::new(0);
         let (ssh_port, _ports) = (ssh, ports);
         Ok(Gitea { url, ssh_port, token, repositories, folder, process, _ports })
     }
 
-    /// Asks the API as the admin. The path begins after `/api/v1`.
+    /// Calls the API as the admin. The path begins after `/api/v1`.
     pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
         let login = format!("token {}", self.token);
         let path = format!("/api/v1{path}");
@@ -150,8 +151,8 @@ impl Gitea {
         (status, serde_json::from_str(&text).unwrap_or_default())
     }
 
-    /// A page as somebody sees it who is not logged in, once it shows this. A repository's pages follow a push by a
-    /// queue of Gitea's.
+    /// A page for a visitor without a login, once it contains this text. Gitea updates a
+    /// repository's pages from a queue after a push.
     pub async fn until_page(&self, path: &str, shows: &str) -> String {
         let what = format!("{path} to show {shows:?}");
         eventually(&what, Duration::from_secs(120), || async {
@@ -187,7 +188,7 @@ impl Gitea {
         answer
     }
 
-    /// What `known_hosts` has to say of it.
+    /// The line of `known_hosts` for the server.
     pub fn known_hosts(&self) -> String {
         let mut lines = String::new();
         let keys = self.folder.path().join("data/ssh");
@@ -217,7 +218,7 @@ impl GiteaRepository {
         format!("ssh://git@127.0.0.1:{}/{}/fleet.git", self.gitea.ssh_port, self.owner)
     }
 
-    /// For files that a test makes.
+    /// The folder for files of a test.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -236,7 +237,7 @@ impl GiteaRepository {
         file
     }
 
-    /// Lets the owner in with a public key.
+    /// Adds a public key of the owner.
     pub async fn authorize(&self, public_key: &Path) {
         let key = fs::read_to_string(public_key).unwrap();
         let path = format!("/admin/users/{}/keys", self.owner);
@@ -254,7 +255,7 @@ impl GiteaRepository {
         commit
     }
 
-    /// Asks the API about the repository. The path begins after its name.
+    /// Calls the API of the repository. The path begins after its name.
     pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
         self.gitea.call(method, &format!("/repos/{}/fleet{path}", self.owner), body).await
     }
@@ -266,31 +267,37 @@ impl GiteaRepository {
     }
 
     /// Waits until the newest status of a context of a commit is this one.
-    pub async fn until_status(&self, commit: CommitId, context: &str, state: &str, words: &str) {
+    pub async fn until_status(
+        &self,
+        commit: CommitId,
+        context: &str,
+        state: &str,
+        description: &str,
+    ) {
         let what = format!("the status {context} of {commit}");
         eventually(&what, Duration::from_secs(120), || async {
             let statuses = self.statuses(commit).await;
             let found = statuses.iter().find(|status| status["context"] == context);
             let found = found.ok_or_else(|| format!("there are {statuses:?}"))?;
-            let is_it = found["status"] == state && found["description"] == words;
+            let is_it = found["status"] == state && found["description"] == description;
             if is_it { Ok(()) } else { Err(found.to_string()) }
         })
         .await
         .unwrap();
     }
 
-    /// The summary on the status branch, once its line is this one.
-    pub async fn until_summary(&self, line: &str) -> Summary {
+    /// The summary on the status branch, once it has this line.
+    pub async fn until_summary(&self, line: &str) -> StatusSummary {
         eventually("the summary on the status branch", Duration::from_secs(120), || async {
             let text = self.file("gitwork-status", "summary.json").await.ok_or("there is none")?;
-            let summary: Summary = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+            let summary: StatusSummary = serde_json::from_str(&text).map_err(|e| e.to_string())?;
             if summary.summary == line { Ok(summary) } else { Err(text) }
         })
         .await
         .unwrap()
     }
 
-    /// A file of a branch as Gitea serves it.
+    /// A file of a branch, as Gitea serves it.
     pub async fn file(&self, branch: &str, file: &str) -> Option<String> {
         let path = format!("/{}/fleet/raw/branch/{branch}/{file}", self.owner);
         let (status, text) =
@@ -318,7 +325,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         if entry.file_type()?.is_dir() {
             copy(&entry.path(), &target)?;
         } else {
-            // Without the mode: files of Go's module cache cannot be written to.
+            // Without the mode: files of Go's module cache are read-only.
             fs::write(&target, fs::read(entry.path())?)?;
         }
     }
@@ -384,7 +391,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
-/// One request; the answer's status and body.
+/// Makes one request, and returns the response's status and body.
 pub async fn request(
     url: &str,
     method: Method,

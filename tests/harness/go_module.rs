@@ -1,4 +1,5 @@
-//! Programs that are built from a Go module beside this one: once, and kept where `cargo clean` does not reach.
+//! Programs built from a Go module next to this one. Each is built once and cached where `cargo
+//! clean` does not reach.
 
 use std::env::consts;
 use std::ffi::OsString;
@@ -10,25 +11,25 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-/// How the names of folders begin that are being built.
+/// The name prefix of folders with unfinished builds.
 const UNFINISHED: &str = ".building-";
 
 /// A Go module in a folder of that name in `tests`.
 pub struct GoModule {
     pub name: &'static str,
-    /// What it holds, for people.
+    /// Its content, for people.
     pub programs: &'static str,
     pub flags: &'static [&'static str],
     pub packages: &'static str,
-    /// Whether a C compiler takes part.
+    /// Whether the build needs a C compiler.
     pub cgo: bool,
-    /// What to install where it cannot be built.
+    /// The text that lists what to install if the build fails.
     pub install: &'static str,
 }
 
 impl GoModule {
-    /// The folder with the programs, built now if it is not in the cache yet, which takes minutes. `finish` puts
-    /// beside them what else they need. `variable` reads the environment.
+    /// The folder with the programs. Builds them if they are not in the cache, which takes minutes.
+    /// `finish` adds other files. `variable` reads the environment.
     pub fn built(
         &self,
         variable: impl Fn(&str) -> Option<OsString>,
@@ -56,7 +57,7 @@ impl GoModule {
         // `-o` takes a folder for several programs only when it ends with a slash.
         let mut target = folder.as_os_str().to_owned();
         target.push("/");
-        // Behind everything else that the machine has to do.
+        // With the lowest priority on the machine.
         let mut command = Command::new("nice");
         command.args(["-n", "10", "go"]).args(self.flags).arg("-o").arg(target).arg(self.packages);
         self.run(command).map(drop)
@@ -69,10 +70,10 @@ impl GoModule {
         Ok(PathBuf::from(self.run(command)?.trim()))
     }
 
-    /// What a command of Go says on standard output.
+    /// The standard output of a Go command.
     fn run(&self, mut command: Command) -> Result<String> {
         let install = self.install;
-        // `nice` would say only that it finds no such command.
+        // `nice` would only report that it finds no such command.
         match Command::new("go").arg("version").stdin(Stdio::null()).output() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 bail!("there is no `go`: {install}")
@@ -99,7 +100,7 @@ impl GoModule {
     }
 }
 
-/// Where builds are kept: `GITWORK_TEST_CACHE`, else `gitwork` in the user's cache folder.
+/// The cache folder: `GITWORK_TEST_CACHE`, else `gitwork` in the user's cache folder.
 pub fn cache_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     let folder = |name| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     folder("GITWORK_TEST_CACHE")
@@ -108,9 +109,8 @@ pub fn cache_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
         .context("none of GITWORK_TEST_CACHE, XDG_CACHE_HOME and HOME is set: no place for builds")
 }
 
-/// The folder `root/key`, made by `build` unless it is there already. Builders wait for each
-/// other, in this process or others, after a call of `on_wait`; the folder shows up complete or
-/// not at all.
+/// The folder `root/key`. If it does not exist, `build` creates it. Builders wait for each other,
+/// in this process or others, after a call of `on_wait`. The folder appears complete or not at all.
 pub fn cached(
     root: &Path,
     key: &str,
@@ -139,7 +139,7 @@ pub fn cached(
     Ok(folder)
 }
 
-/// Removes what builders left that were killed. Nobody else builds while the caller has the lock.
+/// Removes the folders of killed builders. The caller has the lock, so no other build runs.
 fn remove_unfinished(root: &Path) -> Result<()> {
     for entry in fs::read_dir(root).with_context(|| format!("read {}", root.display()))? {
         let entry = entry?;
@@ -151,7 +151,7 @@ fn remove_unfinished(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A name that changes with anything that the build of the module in `module` depends on.
+/// A name that changes with every input of the module's build.
 pub fn cache_key(name: &str, flags: &[&str], module: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     for flag in flags {
@@ -183,7 +183,7 @@ fn module_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Past the test runner's capture, which would show this only once the minutes are over.
+/// Prints past the test runner's capture, which would show this only after the build.
 fn progress(line: &str) {
     let _ = writeln!(stderr(), "gitwork: {line}");
 }

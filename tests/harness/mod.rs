@@ -1,34 +1,34 @@
 //! A real Kubernetes control plane for the integration tests, the demo and the benches.
 //!
-//! One etcd for a test process; a hub and any number of managed clusters on it, each with an API
-//! server of its own, kept apart by key prefix; on a managed cluster that asks for it the
-//! controllers, the scheduler and a played kubelet, so that workloads really roll out.
-//! Where it cannot be had, tests fail and say what to install: none is ever skipped.
+//! One etcd for each test process. On it run a hub and any number of managed clusters, each with
+//! its own API server and key prefix. A managed cluster can have the controllers, the scheduler and
+//! a simulated kubelet, so that workloads really roll out. If the control plane cannot start, tests
+//! fail and list what to install. No test is skipped.
 //!
 //! ```ignore
-//! // Tests share a hub; each takes namespaces, the cluster namespaces of OCM, of its own.
+//! // Tests share a hub. Each uses its own namespaces, which are OCM's cluster namespaces.
 //! let hub = harness::hub().await;
 //! let edge = hub.namespace("edge").await; // "edge-0"
 //! let works = Api::<ManifestWork>::namespaced(hub.client(), &edge);
 //!
-//! // The program, as the admin or as a ServiceAccount that may do what RBAC says.
+//! // The program, as the admin or as a ServiceAccount with the rights of RBAC.
 //! let kubeconfig = hub.kubeconfig_path_for(&edge, "gitwork").await;
 //! Command::new(env!("CARGO_BIN_EXE_gitwork")).arg("--kubeconfig").arg(kubeconfig);
 //!
-//! // What `kubectl apply --server-side -f` would do.
+//! // As `kubectl apply --server-side -f` does.
 //! apply(hub.client(), &fs::read_to_string("deploy/gitwork.yaml")?).await?;
 //!
-//! // What it asked of the API server.
+//! // The requests that it sent to the API server.
 //! let mut requests = hub.requests();
 //! // … let it run …
 //! let made = requests.take();
 //! let writes = made.iter().filter(|r| r.user_agent.starts_with("gitwork") && r.is_write());
 //! assert_eq!(tally(writes), BTreeMap::from([("patch manifestworks".to_owned(), 1)]));
 //!
-//! // A managed cluster that tests share, where Deployments roll out and owners own.
+//! // The shared managed cluster, where Deployments roll out and garbage collection runs.
 //! let managed = harness::managed().await;
 //!
-//! // A cluster of one's own: to restart it, to count all that it does, to name its namespaces.
+//! // A separate cluster: to restart it, to count all requests, to choose its namespaces.
 //! let plane = ControlPlane::shared().await;
 //! let hub = plane.start("hub", ClusterOptions { crds: crds::hub(), ..Default::default() }).await;
 //! let kubeconfig = hub.accept_as_file("cluster1").await; // its agent's, with an agent's rights
@@ -36,8 +36,8 @@
 //! hub.restart().await.unwrap();
 //! ```
 //!
-//! Nothing outlives the process that started it, however that dies: every child waits on the
-//! end of its standard input.
+//! No process outlives the process that started it: every child ends when its standard input
+//! closes.
 #![allow(
     dead_code,
     unused_imports,
@@ -51,6 +51,7 @@
 )]
 
 mod accept;
+mod agent_program;
 mod apply;
 pub mod binaries;
 mod cluster;
@@ -65,6 +66,7 @@ pub mod requests;
 mod wait;
 mod workloads;
 
+pub use agent_program::agent_program;
 pub use apply::{apply, apply_all};
 pub use cluster::{Cluster, ClusterOptions};
 pub use control_plane::ControlPlane;

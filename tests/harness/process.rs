@@ -1,4 +1,4 @@
-//! Child processes, their folder and their ports, none of which outlives this process.
+//! Child processes, with their folder and ports. They end with this process.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,29 +10,32 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
-/// Removes a folder once the input ends. Programs that still shut down may write into it for
-/// three seconds, and more where the machine is busy.
+/// Removes a folder once the input ends. Programs that are shutting down may write into it for
+/// three seconds, and longer on a busy machine.
 const REMOVE_AT_END_OF_INPUT: &str = r#"trap '' INT TERM HUP; cat >/dev/null
-for attempt in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do rm -rf -- "$1" 2>/dev/null && exit; sleep 1; done"#;
+for attempt in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    rm -rf -- "$1" 2>/dev/null && exit
+    sleep 1
+done"#;
 
-/// A running program. Dropping it kills it; when this process dies in another way, the pipe to
-/// its standard input closes, at which it stops by itself.
+/// A running program. Dropping it kills it. If this process dies in another way, the pipe to the
+/// program's standard input closes, and the program stops.
 pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
 }
 
-/// Where everything of one control plane is on disk. A shell waits to remove it, since the
-/// destructors of statics, which tests keep a control plane in, never run.
+/// The files of one control plane. A shell waits to remove the folder, because the destructors of
+/// statics, where tests keep a control plane, never run.
 pub struct Folder {
     path: PathBuf,
     remover: Child,
 }
 
-/// A port of 127.0.0.1 that is ours until this is dropped. The socket is bound and never listens;
-/// a child that asks for `SO_REUSEPORT`, or for `SO_REUSEADDR` as Go's programs do, can listen on it,
-/// again and again, and nobody else can take it in between.
+/// A reserved port of 127.0.0.1. The socket is bound and never listens. A child that sets
+/// `SO_REUSEPORT`, or `SO_REUSEADDR` as Go's programs do, can listen on the port repeatedly, and no
+/// other process can take it.
 pub struct Port {
     _socket: TcpSocket,
     number: u16,
@@ -57,7 +60,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What to tell of a process that is not there any more.
+    /// The report of a process that has ended.
     pub fn death(&mut self) -> Option<String> {
         let status = match self.child.try_wait() {
             Ok(None) => return None,
@@ -119,8 +122,8 @@ impl Port {
     }
 }
 
-/// Away from the terminal's interrupt, which is for this process to act on, and from variables
-/// such as `ETCD_NAME` that would change what the programs do.
+/// Protects the child from the terminal's interrupt, which this process handles, and from variables
+/// such as `ETCD_NAME` that would change its behaviour.
 fn contain(command: &mut Command) -> &mut Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     command.process_group(0).env_clear().env("PATH", path)

@@ -1,5 +1,5 @@
-//! What clients ask of an API server, from its audit log: to count writes, or to show that there
-//! are none.
+//! The requests of clients to an API server, from its audit log: to count writes, or to show that
+//! there are none.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -13,22 +13,23 @@ use serde_json::{Value, json};
 const POLICY: &str = "audit-policy.json";
 const LOG: &str = "audit.log";
 
-/// One request that an API server took, whatever it answered.
+/// A request that an API server received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// As RBAC has it: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, ….
+    /// The verb of RBAC: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, ….
     pub verb: String,
-    /// `manifestworks`, `manifestworks/status`, or the path where no object is meant: `/readyz`.
+    /// `manifestworks`, `manifestworks/status`, or the path if the request has no object:
+    /// `/readyz`.
     pub resource: String,
-    /// Empty where there is none.
+    /// Empty if there is none.
     pub namespace: String,
-    /// Empty where there is none.
+    /// Empty if there is none.
     pub name: String,
     pub user: String,
     pub user_agent: String,
 }
 
-/// Reads on in an audit log. Made by `Cluster::requests`.
+/// A reader of an audit log. [`Cluster::requests`] returns it.
 pub struct Requests {
     log: PathBuf,
     /// In bytes.
@@ -77,11 +78,11 @@ impl Requests {
         Ok(Requests { log, position })
     }
 
-    /// The requests since this was made or last asked, in the order in which they came. A request
-    /// is here before its client can see an answer.
+    /// The requests since the last call, in order. A request is here before its client gets the
+    /// response.
     ///
     /// # Panics
-    /// When the log cannot be read.
+    /// If the log cannot be read.
     pub fn take(&mut self) -> Vec<Request> {
         self.read().unwrap()
     }
@@ -91,14 +92,14 @@ impl Requests {
         file.seek(SeekFrom::Start(self.position))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        // What is behind the last line end is still being written.
+        // The text after the last line end is still being written.
         text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
         self.position += text.len() as u64;
         String::from_utf8(text)?.lines().map(Request::parse).collect()
     }
 }
 
-/// How many there are of each verb and resource: `{"patch manifestworks": 3}`.
+/// The number of requests for each verb and resource: `{"patch manifestworks": 3}`.
 pub fn tally<'a>(requests: impl IntoIterator<Item = &'a Request>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for request in requests {
@@ -107,12 +108,12 @@ pub fn tally<'a>(requests: impl IntoIterator<Item = &'a Request>) -> BTreeMap<St
     counts
 }
 
-/// Writes the audit policy to `folder`, and gives the flags that make an API server log there.
+/// Writes the audit policy to `folder`, and returns the flags of an API server that logs there.
 pub(super) fn audit_flags(folder: &Path) -> Result<[String; 4]> {
     let policy = json!({
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
-        // Only when a request comes in: the later stages are written after the answer.
+        // Only the first stage: later stages are written after the response.
         "omitStages": ["ResponseStarted", "ResponseComplete"],
         "rules": [
             // The server's requests to itself.
@@ -124,9 +125,10 @@ pub(super) fn audit_flags(folder: &Path) -> Result<[String; 4]> {
     Ok([
         format!("--audit-policy-file={}", folder.join(POLICY).display()),
         format!("--audit-log-path={}", folder.join(LOG).display()),
-        // An answer waits for the line.
+        // A response waits for the line.
         "--audit-log-mode=blocking".to_owned(),
-        // In megabytes, never reached: a new file would be missed. Its default is 100.
+        // In megabytes. A new file would be missed, so the size is never reached; the default is
+        // 100.
         "--audit-log-maxsize=100000".to_owned(),
     ])
 }

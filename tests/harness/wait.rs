@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long to rest between two looks: short against the second that most waits take.
+/// The pause between two probes: short compared with the second that most waits take.
 const POLL: Duration = Duration::from_millis(25);
 
-/// Looks until `probe` gives a value. While it does not, it says why not, and the last reason is
-/// part of the error once `within` has passed.
+/// Calls `probe` until it returns a value. `probe` returns a reason if it has none. After `within`
+/// the error has the last reason.
 pub async fn eventually<T, F>(
     what: &str,
     within: Duration,

@@ -1,5 +1,5 @@
-//! What makes workloads of a cluster run: controllers, a scheduler, and kwok, which plays the
-//! kubelet of one node.
+//! The programs that run the workloads of a cluster: controllers, a scheduler, and kwok, which
+//! simulates the kubelet of one node.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::wait::eventually;
 /// kwok takes a second on an idle machine.
 const NODE_START: Duration = Duration::from_secs(60);
 
-/// The controllers whose work can be seen in objects that a user applies. Left out are those for
-/// cloud, volumes, certificates, and for nodes that fail.
+/// The controllers with visible effects on objects that a user applies. Controllers for clouds,
+/// volumes, certificates and failing nodes are left out.
 const CONTROLLERS: &[&str] = &[
     "clusterrole-aggregation-controller",
     "cronjob-controller",
@@ -44,7 +44,7 @@ pub struct Wanted {
     pub scheduler_and_kwok: bool,
 }
 
-/// The programs beside the API server. They wait for it, and outlast a restart of it.
+/// The programs next to the API server. They wait for it, and outlive its restart.
 pub struct Workloads {
     programs: Vec<Process>,
 }
@@ -66,7 +66,7 @@ impl Workloads {
                 "--leader-elect=false",
                 "--secure-port=0",
                 "--profiling=false",
-                // The defaults, 20 and 30 a second, are for a server that is shared by many.
+                // The defaults, 20 and 30 a second, are for a shared server.
                 "--kube-api-qps=500",
                 "--kube-api-burst=500",
                 &controllers,
@@ -77,8 +77,8 @@ impl Workloads {
         if wanted.scheduler_and_kwok {
             let flags = ["--leader-elect=false", "--secure-port=0", "--profiling=false"];
             start(Program::Scheduler, &flags)?;
-            // It brings rules of its own by which nodes and pods become ready. No port for logs
-            // and exec: nobody asks.
+            // It has its own rules for ready nodes and pods. No test uses the ports for logs and
+            // exec.
             start(Program::Kwok, &["--manage-all-nodes", "--node-port=0"])?;
         }
         Ok(Workloads { programs })
@@ -89,7 +89,7 @@ impl Workloads {
     }
 }
 
-/// Makes a node and waits until kwok has given it room for pods.
+/// Creates a node and waits until kwok has given it capacity for pods.
 pub async fn add_node(client: Client) -> Result<()> {
     let nodes: Api<Node> = Api::all(client);
     let node = Node { metadata: named("node"), ..Node::default() };

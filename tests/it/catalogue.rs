@@ -1,16 +1,17 @@
-//! `docs/diagnostics.md`: every code with an example that really produces it. The page is generated;
-//! `GITWORK_UPDATE=1 cargo test` writes it anew.
+//! `docs/diagnostics.md`: every code with an example that really produces it. The page is
+//! generated; `GITWORK_UPDATE=1 cargo test` rewrites it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use gitwork::core::diagnostic::{Code, Diagnostic, Severity};
-use gitwork::core::report::{Style, write_one};
-use gitwork::core::tenancy::{Tenancy, TenantRule};
-use gitwork::limits;
+use gitwork_core::config::tenancy::{Tenancy, TenantRule};
+use gitwork_core::limits;
+use gitwork_core::model::diagnostic::{Code, Diagnostic, Severity};
+use gitwork_core::text::diagnostics::write_one;
+use gitwork_core::text::style::ColorMode;
 
-use crate::memory::{File, render_within};
+use crate::memory_repository::{File, render_within};
 
 /// Compares a generated file with what stands in the repository, or writes it.
 pub fn assert_up_to_date(path: &str, text: &str) {
@@ -40,7 +41,8 @@ fn manifest(text: &str) -> Files {
 
 const CONFIG_MAP: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: shop\n";
-const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: login, namespace: shop}\nstringData:\n  password: swordfish\n";
+const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: login, namespace: \
+    shop}\nstringData:\n  password: swordfish\n";
 
 fn config_map(data: &str) -> Files {
     manifest(&format!("{CONFIG_MAP}data:\n{data}"))
@@ -63,7 +65,7 @@ fn example(code: Code) -> Files {
         Code::YamlSyntax => config_map("  greeting: \"hello\n"),
         Code::DuplicateKey => config_map("  colour: red\n  colour: blue\n"),
         Code::YamlLimit => {
-            let deep = limits::YAML_DEPTH_MAX + 1;
+            let deep = gitwork_yaml::limits::YAML_DEPTH_MAX + 1;
             config_map(&format!("  deep: {}{}\n", "[".repeat(deep), "]".repeat(deep)))
         }
         Code::YamlTag => config_map("  bucket: !Ref Bucket\n"),
@@ -78,11 +80,12 @@ fn example(code: Code) -> Files {
             "version https://git-lfs.github.com/spec/v1\noid sha256:9b1d2c6f\nsize 180224\n",
         ),
         Code::FileTooLarge => {
-            config_map(&format!("  blob: {}\n", "x".repeat(limits::FILE_BYTES_MAX)))
+            config_map(&format!("  blob: {}\n", "x".repeat(gitwork_yaml::limits::FILE_BYTES_MAX)))
         }
         Code::UnexpectedShape => manifest("- apiVersion: v1\n  kind: Namespace\n"),
         Code::MergeOverrides => manifest(
-            "metadata:\n  name: settings\n  namespace: shop\n  <<: {namespace: default}\napiVersion: v1\nkind: ConfigMap\n",
+            "metadata:\n  name: settings\n  namespace: shop\n  <<: {namespace: \
+                default}\napiVersion: v1\nkind: ConfigMap\n",
         ),
         Code::BadName => tree([("clusters/Edge_1/web/web.yaml", CONFIG_MAP)]),
         Code::StrayFile => beside("clusters/edge-1/notes.yaml", "todo: clean up\n"),
@@ -122,13 +125,16 @@ fn example(code: Code) -> Files {
         Code::BadValue => beside("gitwork.yaml", "secrets: refused\n"),
         Code::MatchesNothing => sidecar("match: {kind: Deployment}\norphan: true\n"),
         Code::BadJsonPath => sidecar(
-            "feedbackRules:\n- type: JSONPaths\n  jsonPaths:\n  - {name: ready, path: \".status[\"}\n",
+            "feedbackRules:\n- type: JSONPaths\n  jsonPaths:\n  - {name: ready, path: \
+                \".status[\"}\n",
         ),
         Code::BadCel => sidecar(
-            "conditionRules:\n- condition: Complete\n  type: CEL\n  celExpressions:\n  - object.status.phase =\n",
+            "conditionRules:\n- condition: Complete\n  type: CEL\n  celExpressions:\n  - \
+                object.status.phase =\n",
         ),
         Code::RuleConflict => sidecar(
-            "updateStrategy: {type: CreateOnly}\n---\nmatch: {name: settings}\nupdateStrategy: {type: ServerSideApply}\n",
+            "updateStrategy: {type: CreateOnly}\n---\nmatch: {name: settings}\nupdateStrategy: \
+                {type: ServerSideApply}\n",
         ),
         Code::UnknownVariable => tree([
             ("clusters/edge-1/cluster.yaml", "values:\n  REGION: eu-1\n"),
@@ -152,7 +158,8 @@ fn example(code: Code) -> Files {
             manifest("kind: ConfigMap\nmetadata: {name: settings, namespace: shop}\n")
         }
         Code::GenerateName => manifest(
-            "apiVersion: batch/v1\nkind: Job\nmetadata:\n  generateName: migrate-\n  namespace: shop\n",
+            "apiVersion: batch/v1\nkind: Job\nmetadata:\n  generateName: migrate-\n  namespace: \
+                shop\n",
         ),
         Code::MissingNamespace => {
             manifest("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n")
@@ -189,7 +196,7 @@ fn example(code: Code) -> Files {
     }
 }
 
-/// What the example's repository says about the code.
+/// The diagnostics of this code in the example's repository.
 fn found(code: Code) -> Vec<Diagnostic> {
     // The operator's policy is no part of the repository.
     let rule = TenantRule { namespaces: Some(vec!["shop".into()]), ..TenantRule::default() };
@@ -232,7 +239,7 @@ fn entry(page: &mut String, code: Code) {
         .unwrap();
     let files = example(code);
     for (path, file) in files.iter().take(SHOWN_FILES_MAX) {
-        let path = gitwork::core::report::harmless(path);
+        let path = gitwork_core::text::escape::escape_untrusted(path);
         writeln!(page, "`{path}`\n\n```yaml\n{}```\n", shown(file)).unwrap();
     }
     if let Some(more) = files.len().checked_sub(SHOWN_FILES_MAX).filter(|more| *more > 0) {
@@ -241,7 +248,7 @@ fn entry(page: &mut String, code: Code) {
     let first = found(code).into_iter().next();
     let first = first.unwrap_or_else(|| panic!("no example produces {code:?}"));
     let mut output = String::new();
-    write_one(&mut output, &first, Style::Plain);
+    write_one(&mut output, &first, ColorMode::Plain);
     writeln!(page, "```text\n{output}```").unwrap();
 }
 
@@ -249,21 +256,24 @@ const HEAD: &str = "# Diagnostics
 
 <!-- Generated from the code by tests/it/catalogue.rs: do not edit. -->
 
-`gitwork validate` reports every problem of a repository at once, each with a code, its place and what to do. A code
-never changes its meaning. An *error* freezes what it is about: the work (or the cluster, or the source) stays on the
-hub as it is, is neither changed nor deleted, and all others go on. A *warning* and a *note* stop nothing.
+`gitwork validate` reports every problem of a repository at once, each with a code, its place and
+what to do. A code never changes its meaning. An *error* freezes what it is about: the work (or the
+cluster, or the source) stays on the hub as it is, is neither changed nor deleted, and all others go
+on. A *warning* and a *note* stop nothing.
 
 ## As JSON
 
-`-o json` gives one object. `diagnostics` is a list, `summary` has the counts `errors`, `warnings`, `notes`, and how many
-`works` and `clusters` they are about. Fields are only ever added.
+`-o json` gives one object. `diagnostics` is a list, `summary` has the counts `errors`, `warnings`,
+`notes`, and how many `works` and `clusters` they are about. Fields are only ever added.
 
 | field of a diagnostic | is |
 |---|---|
-| `code`, `severity`, `title` | the code, `error`, `warning` or `info`, and what the code says in general |
+| `code`, `severity`, `title` | the code, `error`, `warning` or `info`,
+    and what the code says in general |
 | `message`, `help` | what is wrong here, and what to do |
 | `file` | its path, from the source's path |
-| `line`, `column`, `length` | the place; they count from 1, in characters; absent where the whole file is meant |
+| `line`, `column`, `length` | the place; they count from 1,
+    in characters; absent where the whole file is meant |
 | `field` | the field, as in `spec.replicas`, where there is one |
 | `cluster`, `work` | what is frozen by an error; without them the whole source |
 | `snippet` | the line, without its value in a file that holds a Secret |
@@ -281,7 +291,7 @@ const CHAPTERS: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn the_catalogue_of_diagnostics_is_up_to_date() {
+fn generated_catalogue_is_up_to_date() {
     let mut page = HEAD.to_owned();
     for (prefix, title) in CHAPTERS {
         writeln!(page, "\n## {title}").unwrap();
@@ -305,7 +315,7 @@ fn every_code_has_an_example_that_produces_it() {
 }
 
 #[test]
-fn codes_are_told_apart() {
+fn similar_codes_are_distinguished() {
     let ids: std::collections::BTreeSet<&str> = Code::ALL.iter().map(|code| code.id()).collect();
     assert_eq!(ids.len(), Code::ALL.len());
 }

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use gitwork::cli;
-use gitwork::hub::KubeHub;
+use gitwork_hub::KubeHub;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -67,8 +66,8 @@ pub fn write(folder: &Path, file: &str, text: &str) {
 }
 
 #[test]
-fn the_pages_about_the_command_line_are_up_to_date() {
-    let mut command = cli::command(None).term_width(100);
+fn generated_command_pages_are_up_to_date() {
+    let mut command = ::gitwork::command(None).term_width(100);
     command.build();
     let mut page = String::from(
         "<!-- Generated from the code: GITWORK_UPDATE=1 cargo test --test it -->\n# Commands\n",
@@ -83,15 +82,18 @@ fn the_pages_about_the_command_line_are_up_to_date() {
         ));
     }
     assert_up_to_date("docs/commands.md", &page);
-    let told =
+    let reported =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md")).unwrap();
-    for exit in cli::Exit::ALL {
-        assert!(told.contains(&format!("\n| {} | ", exit.code())), "docs/cli.md lacks {exit:?}");
+    for exit in ::gitwork::Exit::ALL {
+        assert!(
+            reported.contains(&format!("\n| {} | ", exit.code())),
+            "docs/cli.md lacks {exit:?}"
+        );
     }
 }
 
 #[test]
-fn each_exit_code_means_what_the_table_says() {
+fn exit_codes_match_the_documented_table() {
     let clone = clone();
     let cases: &[(&[&str], i32)] = &[
         (&["validate"], 0),
@@ -129,7 +131,7 @@ fn each_exit_code_means_what_the_table_says() {
 }
 
 #[test]
-fn rendering_goes_on_past_a_broken_work_and_is_the_same_each_time() {
+fn rendering_continues_past_an_invalid_work_and_is_deterministic() {
     let clone = clone();
     write(clone.path(), "clusters/edge-1/bad/cm.yaml", "kind: [");
     let first = run(clone.path(), &["render"]);
@@ -151,7 +153,7 @@ fn rendering_goes_on_past_a_broken_work_and_is_the_same_each_time() {
 }
 
 #[test]
-fn a_ref_reads_the_commit_and_no_ref_the_folder() {
+fn ref_flag_reads_the_commit_and_default_reads_the_folder() {
     let clone = clone();
     write(clone.path(), "clusters/edge-1/web/cm.yaml", &config_map("web", "uncommitted"));
     let cache = tempfile::tempdir().unwrap();
@@ -164,7 +166,7 @@ fn a_ref_reads_the_commit_and_no_ref_the_folder() {
 }
 
 #[test]
-fn diagnostics_come_as_text_json_and_sarif() {
+fn diagnostics_are_printed_as_text_json_and_sarif() {
     let clone = clone();
     write(clone.path(), "sub/clusters/edge-1/web/cm.yaml", "a: 1\na: 2\n");
     let at = |format: &str| run(clone.path(), &["validate", "--path", "sub", "-o", format]);
@@ -182,7 +184,7 @@ fn diagnostics_come_as_text_json_and_sarif() {
 }
 
 #[test]
-fn plans_between_revisions_come_as_text_markdown_and_json() {
+fn plans_between_revisions_are_printed_as_text_markdown_and_json() {
     let clone = clone();
     write(clone.path(), "clusters/edge-1/web/cm.yaml", &config_map("web", "two"));
     fs::remove_dir_all(clone.path().join("clusters/edge-2/db")).unwrap();
@@ -206,7 +208,7 @@ fn plans_between_revisions_come_as_text_markdown_and_json() {
 }
 
 #[test]
-fn colour_is_for_terminals() {
+fn colour_is_used_on_terminals_only() {
     let clone = clone();
     write(clone.path(), "clusters/edge-1/web/cm.yaml", "a: 1\na: 2\n");
     let piped = run(clone.path(), &["validate"]);
@@ -226,7 +228,7 @@ fn colour_is_for_terminals() {
 }
 
 #[test]
-fn a_pipe_that_is_closed_early_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     let clone = clone();
     for i in 0..300 {
         let text = config_map(&format!("large-{i}"), &"x".repeat(1_000));
@@ -260,7 +262,7 @@ fn schemas_crds_and_completions_are_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plan_and_status_tell_how_git_and_the_hub_differ() {
+async fn plan_and_status_show_differences_between_git_and_hub() {
     let sync = Sync::new(1).await;
     sync.commit(&[
         (0, "web/cm.yaml", Some(&config_map("web", "one"))),
@@ -313,13 +315,13 @@ async fn plan_and_status_tell_how_git_and_the_hub_differ() {
 }
 
 #[test]
-fn a_source_id_stands_for_one_source_of_a_file() {
+fn source_flag_selects_one_source_of_the_config_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("daemon.yaml");
     let sources = "sources:\n- {id: fleet, repo: 'https://git.example/a.git'}\n\
                    - {id: other, repo: 'https://git.example/b.git', adopt: never}\n\
                    - {id: fleet, repo: 'https://git.example/c.git'}\n";
-    for (text, told) in [
+    for (text, reported) in [
         (sources.to_owned(), "sources[2].id: the id \"fleet\" is used twice"),
         (sources.replace("adopt: never", "adopt: all"), "sources[1].adopt"),
     ] {
@@ -327,6 +329,6 @@ fn a_source_id_stands_for_one_source_of_a_file() {
         let ended = gitwork(&["run", "--once", "--config"]).arg(&file).output().unwrap();
         let stderr = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(1), "{stderr}");
-        assert!(stderr.contains(told), "{stderr}");
+        assert!(stderr.contains(reported), "{stderr}");
     }
 }

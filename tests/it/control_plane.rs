@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gitwork::api::work::ManifestWork;
+use gitwork_api::work::ManifestWork;
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -46,7 +46,7 @@ async fn names_of_config_maps(client: Client, namespace: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_hub_serves_manifestworks_with_a_status_of_their_own() {
+async fn hub_serves_manifestworks_with_a_status_subresource() {
     let hub = harness::hub().await;
     let namespace = hub.namespace("cluster").await;
     let kind = GroupVersionKind::gvk("work.open-cluster-management.io", "v1", "ManifestWork");
@@ -60,7 +60,7 @@ async fn the_hub_serves_manifestworks_with_a_status_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_service_account_may_do_what_it_is_granted_and_no_more() {
+async fn service_account_has_only_its_granted_rights() {
     let hub = harness::hub().await;
     let (namespace, other) = (hub.namespace("granted").await, hub.namespace("other").await);
     let reader = hub.client_for(&namespace, "reader").await;
@@ -90,7 +90,7 @@ async fn a_service_account_may_do_what_it_is_granted_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_accepted_cluster_has_a_namespace_and_its_agent_the_rights_that_ocm_gives() {
+async fn accepted_cluster_gets_a_namespace_and_ocm_agent_rights() {
     let hub = harness::hub().await;
     let mut agents = Vec::new();
     for cluster in ["accepted-1", "accepted-2"] {
@@ -127,7 +127,7 @@ async fn an_accepted_cluster_has_a_namespace_and_its_agent_the_rights_that_ocm_g
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_who_asks_for_what() {
+async fn requests_are_counted_by_client_and_resource() {
     let hub = harness::hub().await;
     let namespace = hub.namespace("counted").await;
     let path = hub.kubeconfig_path_for(&namespace, "counter").await;
@@ -161,7 +161,7 @@ async fn requests_are_counted_by_who_asks_for_what() {
 }
 
 #[tokio::test]
-async fn clusters_are_separate_and_one_outlives_its_api_server() {
+async fn clusters_are_separate_and_data_outlives_an_api_server() {
     let plane = ControlPlane::shared().await;
     let hub = plane.hub().await;
     let options = ClusterOptions { crds: crds::managed(), ..ClusterOptions::default() };
@@ -190,7 +190,7 @@ async fn clusters_are_separate_and_one_outlives_its_api_server() {
 }
 
 #[tokio::test]
-async fn a_deployment_rolls_out_and_goes_with_its_owner() {
+async fn deployment_rolls_out_and_is_garbage_collected() {
     let cluster = harness::managed().await;
     let namespace = cluster.namespace("rollout").await;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
@@ -240,13 +240,13 @@ async fn a_deployment_rolls_out_and_goes_with_its_owner() {
 const DOOMED: &str = "GITWORK_TEST_DOOMED_PROCESS";
 
 #[tokio::test]
-async fn nothing_outlives_a_process_that_is_killed() {
+async fn no_process_outlives_a_killed_parent() {
     if env::var_os(DOOMED).is_some() {
         return run_until_killed().await;
     }
     let mut parent = Command::new(env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
-        .arg("control_plane::nothing_outlives_a_process_that_is_killed")
+        .arg("control_plane::no_process_outlives_a_killed_parent")
         .env(DOOMED, "")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -279,7 +279,7 @@ async fn nothing_outlives_a_process_that_is_killed() {
     .unwrap();
 }
 
-/// Where there is no `/proc`, nothing does: there the port has to tell.
+/// Without `/proc` the port is the only indication.
 fn runs(pid: u32) -> bool {
     // Empty for one that ended and that nobody has asked about.
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
@@ -299,9 +299,9 @@ async fn run_until_killed() {
 }
 
 #[test]
-fn without_go_and_without_assets_the_tests_fail_and_say_what_to_install() {
+fn missing_go_and_assets_fail_with_install_instructions() {
     let cache = tempfile::tempdir().unwrap();
-    let test = "control_plane::the_hub_serves_manifestworks_with_a_status_of_their_own";
+    let test = "control_plane::hub_serves_manifestworks_with_a_status_subresource";
     let output = Command::new(env::current_exe().unwrap())
         .args(["--exact", test])
         .env_clear()
@@ -317,7 +317,7 @@ fn without_go_and_without_assets_the_tests_fail_and_say_what_to_install() {
 }
 
 #[test]
-fn two_builders_build_once_and_a_failed_build_leaves_nothing() {
+fn concurrent_builders_build_once_and_a_failed_build_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();
     let half = |folder: &Path| {
         fs::write(folder.join("program"), "half")?;
@@ -354,7 +354,7 @@ fn two_builders_build_once_and_a_failed_build_leaves_nothing() {
 }
 
 #[test]
-fn the_cache_key_follows_what_the_build_reads() {
+fn cache_key_covers_every_build_input() {
     let module = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = module.path().join(name);
@@ -373,7 +373,7 @@ fn the_cache_key_follows_what_the_build_reads() {
 }
 
 #[test]
-fn the_cache_is_where_the_environment_says() {
+fn cache_directory_follows_the_environment() {
     let root = |pairs: &[(&str, &str)]| {
         let map: BTreeMap<_, _> = pairs.iter().copied().collect();
         cache_root(|name| map.get(name).map(OsString::from))
@@ -388,7 +388,7 @@ fn the_cache_is_where_the_environment_says() {
 }
 
 #[test]
-fn a_program_that_the_assets_lack_is_named() {
+fn missing_program_of_the_assets_is_named() {
     let assets = tempfile::tempdir().unwrap();
     let find = || {
         let folder = assets.path().as_os_str().to_owned();
@@ -410,7 +410,7 @@ fn a_program_that_the_assets_lack_is_named() {
 }
 
 #[test]
-fn a_program_of_the_assets_ends_with_its_input() {
+fn program_of_the_assets_exits_at_end_of_input() {
     let assets = tempfile::tempdir().unwrap();
     for name in ["etcd", "kube-apiserver"] {
         // Writes its process id, then acts as a server that no input ends.

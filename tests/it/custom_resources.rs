@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gitwork::api::cluster::ManagedClusterSet;
-use gitwork::api::crds;
-use gitwork::api::placement::PlacementDecision;
-use gitwork::api::work::{DeleteOption, ManifestWork, PropagationPolicy};
+use gitwork_api::cluster::ManagedClusterSet;
+use gitwork_api::crds;
+use gitwork_api::placement::PlacementDecision;
+use gitwork_api::work::{DeleteOption, ManifestWork, PropagationPolicy};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -27,7 +27,7 @@ fn work(name: &str, spec: &Value) -> DynamicObject {
     object
 }
 
-/// What the API server says to a work: its message, or the stored spec.
+/// The API server's response to a work: its message, or the stored spec.
 async fn create(api: &Api<DynamicObject>, name: &str, spec: Value) -> Result<Value, String> {
     match api.create(&PostParams::default(), &work(name, &spec)).await {
         Ok(made) => Ok(made.data["spec"].clone()),
@@ -37,7 +37,7 @@ async fn create(api: &Api<DynamicObject>, name: &str, spec: Value) -> Result<Val
 }
 
 #[tokio::test]
-async fn a_real_api_server_serves_the_generated_kinds_as_ocm_does() {
+async fn real_api_server_serves_the_generated_crds_as_ocm_does() {
     let plane = ControlPlane::shared().await;
     let options = ClusterOptions { crds: crds::all(), ..ClusterOptions::default() };
     let hub = plane.start("ocm-kinds", options).await;
@@ -153,7 +153,7 @@ async fn fills_in_and_refuses(client: Client, namespace: &str) {
 
 async fn reads_as_the_types_have_it(client: Client, namespace: &str) {
     let params = PostParams::default();
-    let mut spec = gitwork::api::work::ManifestWorkSpec::default();
+    let mut spec = gitwork_api::work::ManifestWorkSpec::default();
     let policy = Some(PropagationPolicy::Orphan);
     spec.delete_option = Some(DeleteOption { propagation_policy: policy, ..Default::default() });
     let typed: Api<ManifestWork> = Api::namespaced(client.clone(), namespace);

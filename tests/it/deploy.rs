@@ -7,12 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt;
-use gitwork::api::cluster::ManagedCluster;
-use gitwork::core::approval::Approval;
-use gitwork::core::diagnostic::Scope;
-use gitwork::core::name::SourceId;
-use gitwork::hub::directives::{Operator, SayError};
-use gitwork::hub::{Hub, KubeHub};
+use gitwork_api::cluster::ManagedCluster;
+use gitwork_core::model::approval::Approval;
+use gitwork_core::model::diagnostic::Scope;
+use gitwork_core::model::name::SourceId;
+use gitwork_hub::directives::{DirectiveError, Operator};
+use gitwork_hub::{Hub, KubeHub};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -125,14 +125,14 @@ fn granted_at_home() -> BTreeSet<String> {
 
 /// `installed` sees to what is granted in its own namespace.
 #[tokio::test]
-async fn the_service_account_is_granted_what_gitwork_does_and_nothing_else() {
+async fn daemon_service_account_has_exactly_the_needed_rights() {
     let gitwork = installed_hub().await;
     let cluster_namespace = harness::hub().await.namespace("granted-edge").await;
     assert_eq!(granted(gitwork, &cluster_namespace).await, granted_everywhere());
 }
 
 #[tokio::test]
-async fn the_service_account_writes_works_and_reads_no_secrets() {
+async fn daemon_service_account_writes_works_and_cannot_read_secrets() {
     let gitwork = installed_hub().await;
     let hub = harness::hub().await;
     let namespace = hub.namespace("deploy-edge").await;
@@ -205,7 +205,7 @@ async fn the_service_account_writes_works_and_reads_no_secrets() {
 
 /// What the commands of operators need is in the roles for them, and nothing more.
 #[tokio::test]
-async fn operators_say_all_that_they_may_with_the_roles_for_them() {
+async fn operator_roles_allow_every_operator_command() {
     installed().await;
     let hub = harness::hub().await;
     let bindings = r#"
@@ -265,7 +265,7 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let itself =
         Operator { client: &deaf, namespace: "gitwork", source: &source, at: "now".into() };
     let refused = itself.approve(&approval, |_| true).await.unwrap_err();
-    assert!(matches!(refused, SayError::Refused { .. }), "{refused}");
+    assert!(matches!(refused, DirectiveError::Refused { .. }), "{refused}");
     let nowhere =
         Operator { client: &ann, namespace: "elsewhere", source: &source, at: "now".into() };
     assert!(nowhere.reconcile().await.is_err());
@@ -274,7 +274,7 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
 /// The namespace takes only pods of the restricted Pod Security Standard, which the API server
 /// sees to.
 #[tokio::test]
-async fn the_pods_are_admitted_as_restricted_and_get_ready() {
+async fn pods_pass_restricted_admission_and_become_ready() {
     let cluster = harness::managed().await;
     apply(cluster.client(), &read("deploy/gitwork.yaml")).await.unwrap();
     let deployments: Api<Deployment> = Api::namespaced(cluster.client(), "gitwork");
@@ -306,7 +306,7 @@ async fn the_pods_are_admitted_as_restricted_and_get_ready() {
 }
 
 #[test]
-fn the_image_fits_the_deployment_and_the_toolchain() {
+fn image_matches_the_deployment_and_the_toolchain() {
     let dockerfile = read("deploy/Dockerfile");
     let toolchain = read("rust-toolchain.toml");
     let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap();

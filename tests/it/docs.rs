@@ -1,20 +1,23 @@
-//! The pages of `docs/` and those at the root: their YAML is checked as what it claims to be, their links lead
-//! somewhere, every field of every configuration file is explained, and every test that is named exists.
+//! Checks the pages of `docs/` and those at the root. Their YAML is what it claims to be, their
+//! links lead somewhere, every field of every configuration file is explained, and every guarantee,
+//! threat and invariant has tests that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use gitwork::api::work::manifest_work_spec_schema;
-use gitwork::core::config::FileKind;
-use gitwork::core::config::OCM_FIELDS;
-use gitwork::core::configfile;
-use gitwork::core::diagnostic::{Diagnostic, Scope};
-use gitwork::core::name::RepoPath;
-use gitwork::core::schema;
+use gitwork_api::work::manifest_work_spec_schema;
+use gitwork_core::config::FileKind;
+use gitwork_core::config::OCM_FIELDS;
+use gitwork_core::config::file;
+use gitwork_core::config::schema;
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
+use gitwork_core::model::name::RepoPath;
 use serde_json::Value;
 
+use crate::cases;
 use crate::example::{documents, kind_of};
-use crate::memory::{File, render};
+use crate::memory_repository::{File, render};
+use crate::simulation::fleet::seeds;
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -54,7 +57,8 @@ fn pages() -> Vec<Page> {
     paths.iter().map(|path| Page::read(path)).collect()
 }
 
-/// A fenced block: what stands after the fence, its text, the line of the fence, and the heading above it.
+/// A fenced block: what stands after the fence, its text, the line of the fence, and the heading
+/// above it.
 struct Block {
     info: String,
     text: String,
@@ -103,12 +107,12 @@ fn config_problems(text: &str, kind: FileKind) -> Vec<Diagnostic> {
     // Every configuration file is at least a mapping; the checks are in the reading.
     #[derive(Default, serde::Deserialize)]
     struct Any {}
-    let (read, found) = configfile::read_all::<Any>(&path, text.as_bytes(), kind, &Scope::Source);
+    let (read, found) = file::read_all::<Any>(&path, text.as_bytes(), kind, &Scope::Source);
     assert!(!read.is_empty() || !found.is_empty(), "nothing in it");
     found
 }
 
-/// A Kubernetes object that says what it is.
+/// A Kubernetes object with apiVersion, kind and name.
 fn check_object(object: &Value, place: &str) {
     for field in ["/apiVersion", "/kind", "/metadata/name"] {
         let text = object.pointer(field).and_then(Value::as_str);
@@ -148,7 +152,7 @@ fn check_block(block: &Block, place: &str) {
 }
 
 #[test]
-fn the_yaml_of_the_pages_is_what_it_claims_to_be() {
+fn yaml_blocks_of_the_docs_are_valid() {
     let mut count = 0;
     for page in pages().iter().filter(|page| !page.is_generated()) {
         let mut sections: BTreeMap<usize, BTreeMap<String, File>> = BTreeMap::new();
@@ -172,7 +176,7 @@ fn the_yaml_of_the_pages_is_what_it_claims_to_be() {
 }
 
 #[test]
-fn the_folder_and_the_manifest_work_of_the_layout_page_are_the_same() {
+fn layout_example_renders_to_the_shown_manifest_work() {
     let page = Page::read("docs/layout.md");
     let all = blocks(&page);
     let work = all.iter().find(|block| block.info == "yaml kind=manifestwork").unwrap();
@@ -186,9 +190,9 @@ fn the_folder_and_the_manifest_work_of_the_layout_page_are_the_same() {
     let desired = render(&files);
     let (key, rendered) = desired.works.first_key_value().unwrap();
     let mut rendered = rendered.body.to_manifest_work(key, None);
-    // The page says in words which annotations it leaves out.
+    // The page names the annotations that it leaves out.
     let annotations = rendered["metadata"]["annotations"].as_object_mut().unwrap();
-    for left_out in ["gitwork.dev/content-hash", "gitwork.dev/keys"] {
+    for left_out in ["gitwork.dev/content-hash", "gitwork.dev/managed-keys"] {
         let known = format!("`{left_out}`");
         assert!(page.text.contains(&known), "the page says nothing of {left_out}");
         annotations.remove(left_out);
@@ -216,7 +220,7 @@ fn links(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_of_the_docs_resolve() {
     let mut count = 0;
     for page in pages() {
         let text = prose(&page);
@@ -276,13 +280,13 @@ fn explained_in(kind: FileKind) -> (&'static str, &'static str) {
         "cluster" => ("docs/sidecars.md", "cluster.yaml"),
         "work" => ("docs/sidecars.md", "work.yaml"),
         "manifest-config" => ("docs/sidecars.md", "Manifest sidecar"),
-        "daemon" => ("docs/operations.md", "Several sources"),
+        "daemon" => ("docs/daemon-config.md", "Fields"),
         other => panic!("say where the fields of {other} are explained"),
     }
 }
 
 #[test]
-fn every_field_is_explained() {
+fn every_config_field_is_documented() {
     let sidecars = Page::read("docs/sidecars.md");
     let settings = section(&sidecars, "Settings");
     for kind in FileKind::ALL {
@@ -300,7 +304,7 @@ fn every_field_is_explained() {
 }
 
 #[test]
-fn every_field_of_ocm_is_explained() {
+fn every_ocm_field_is_documented() {
     let text = section(&Page::read("docs/sidecars.md"), "OCM's fields");
     let mut spec = manifest_work_spec_schema();
     spec["properties"].as_object_mut().unwrap().remove("workload").unwrap();
@@ -319,60 +323,161 @@ fn every_field_of_ocm_is_explained() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// The names of all functions in Rust files below `folder`.
-fn functions(folder: &Path, found: &mut BTreeSet<String>) {
+/// The texts of all Rust files below `folder`.
+fn rust_files(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            functions(&path, found);
+            rust_files(&path, found);
         } else if path.extension().is_some_and(|end| end == "rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            let names = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
-            found.extend(names.map(str::to_owned));
+            found.push(std::fs::read_to_string(&path).unwrap());
         }
     }
 }
 
-#[test]
-fn every_invariant_names_tests_that_exist() {
-    let text = section(&Page::read("docs/architecture.md"), "What always holds");
-    let mut known = BTreeSet::new();
-    functions(&repository().join("src"), &mut known);
-    functions(&repository().join("tests"), &mut known);
-    let mut invariants = 0;
-    for shown in text.lines().filter_map(|line| line.trim().strip_prefix("Shown by ")) {
-        invariants += 1;
-        let names: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
-        assert!(!names.is_empty(), "no test is named: {shown}");
-        for name in names {
-            assert!(known.contains(name), "there is no test {name}");
-        }
-    }
-    let numbered = text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-    assert_eq!(numbered.count(), invariants, "every invariant has a line \"Shown by\"");
-    assert!(invariants >= 8, "{invariants}");
+/// The name of the function that a line declares.
+fn declared_function(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("pub ").unwrap_or(line);
+    let line = line.strip_prefix("async ").unwrap_or(line);
+    line.strip_prefix("fn ")?.split(['(', '<']).next()
 }
 
-/// In the last cell of each row of a page's tables.
-#[test]
-fn every_guarantee_and_every_threat_names_tests_that_exist() {
-    let mut known = BTreeSet::new();
-    functions(&repository().join("src"), &mut known);
-    functions(&repository().join("tests"), &mut known);
-    for path in ["docs/guarantees.md", "docs/threat-model.md"] {
-        let mut rows = 0;
-        let page = Page::read(path);
-        let lines = page.text.lines().filter(|line| line.starts_with("| "));
-        for row in lines.filter(|line| !line.ends_with(" shown by |")) {
-            rows += 1;
-            let shown = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
-            let names: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
-            assert!(!names.is_empty(), "no test is named: {row}");
-            for name in names {
-                assert!(known.contains(name), "there is no test {name}");
-            }
+/// Whether the attributes of a function make `cargo test` run it.
+fn makes_test(attributes: &[&str]) -> bool {
+    let is_test = |line: &&str| {
+        matches!(*line, "#[test]" | "#[tokio::test]") || line.starts_with("#[tokio::test(")
+    };
+    let is_ignored = |line: &&str| line.starts_with("#[ignore");
+    attributes.iter().any(is_test) && !attributes.iter().any(is_ignored)
+}
+
+/// The tests in the text of a Rust file: functions with a test attribute, also inside `proptest!`.
+fn tests_in(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut attributes: Vec<&str> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("#[") {
+            attributes.push(line);
+        } else if !line.is_empty() && !line.starts_with("//") {
+            let name = declared_function(line).filter(|_| makes_test(&attributes));
+            found.extend(name.map(str::to_owned));
+            attributes.clear();
         }
-        assert!(rows >= 10, "{path}: {rows}");
+    }
+    found
+}
+
+/// The cases in a `contract! { module::case, … }` list. The macro runs each of them on every hub.
+fn contract_cases(text: &str) -> BTreeSet<String> {
+    let list = text.split_once("\ncontract! {\n").and_then(|(_, rest)| rest.split_once("\n}"));
+    let lines = list.into_iter().flat_map(|(list, _)| list.lines());
+    lines
+        .filter_map(|line| Some(line.trim().strip_suffix(',')?.split_once("::")?.1.to_owned()))
+        .collect()
+}
+
+/// Every test that `cargo test` runs, and every case of the hub contract.
+fn known_tests() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    for folder in ["src", "tests"] {
+        rust_files(&repository().join(folder), &mut files);
+    }
+    let mut known: BTreeSet<String> = files.iter().flat_map(|text| tests_in(text)).collect();
+    let cases: BTreeSet<String> = files.iter().flat_map(|text| contract_cases(text)).collect();
+    // The cases are tests because these two run them.
+    for run in ["real_hub_keeps_the_contract", "simulated_hub_keeps_contract"] {
+        assert!(known.contains(run), "no test {run} runs the hub contract");
+    }
+    assert!(cases.len() > 10, "the scan must see the cases: {cases:?}");
+    known.extend(cases);
+    known
+}
+
+#[test]
+fn only_functions_that_cargo_test_runs_count_as_tests() {
+    let text = "#[test]\n#[cfg(unix)]\n/// Why.\nfn plain() {}\nfn helper() {}\n\
+                #[tokio::test(start_paused = true)]\nasync fn paused() {}\n\
+                proptest! {\n    #[test]\n    fn random(seed in 0..9) {}\n}\n\
+                #[test]\n#[ignore = \"slow\"]\nfn ignored() {}\n// #[test]\nfn commented() {}\n\
+                #[test]\nmod inner {}\nfn later() {}\nmacro_rules! test { () => {} }\n";
+    assert_eq!(tests_in(text).into_iter().collect::<Vec<_>>(), ["paused", "plain", "random"]);
+    let list = "mod reads;\n\ncontract! {\n    reads::listed,\n}\n\nfn unlisted() {}\n";
+    assert_eq!(contract_cases(list).into_iter().collect::<Vec<_>>(), ["listed"]);
+    assert_eq!(tests_in(list), BTreeSet::new());
+}
+
+/// The ids that begin the rows of a table, `| G1 |`, or the items of a list, `- **I1.`.
+fn ids(text: &str, letter: char) -> Vec<String> {
+    let id = |line: &str| {
+        let line = line.strip_prefix("| ").or_else(|| line.strip_prefix("- **"))?;
+        let rest = line.strip_prefix(letter)?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let end = rest.strip_prefix(digits.as_str())?;
+        let is_id = !digits.is_empty() && (end.starts_with(" |") || end.starts_with('.'));
+        is_id.then(|| format!("{letter}{digits}"))
+    };
+    text.lines().filter_map(id).collect()
+}
+
+/// The rows of `docs/evidence.md`: an id, and its tests and seeds as they are written.
+fn evidence() -> Vec<(String, Vec<String>)> {
+    let page = Page::read("docs/evidence.md");
+    let rows = page.text.lines().filter_map(|line| {
+        let (id, shown) = line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ")?;
+        Some((id.to_owned(), shown.split(", ").map(str::to_owned).collect()))
+    });
+    rows.filter(|(id, _)| id != "id").collect()
+}
+
+/// The ids as a set; none may be there twice.
+fn unique(ids: Vec<String>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for id in ids {
+        assert!(!found.contains(&id), "the id {id} is used twice");
+        found.insert(id);
+    }
+    found
+}
+
+#[test]
+fn every_guarantee_threat_and_invariant_has_one_row_of_evidence() {
+    let mut promised: Vec<String> = Vec::new();
+    for (path, letter, least) in [
+        ("docs/guarantees.md", 'G', 62),
+        ("docs/threat-model.md", 'T', 43),
+        ("docs/architecture.md", 'I', 17),
+    ] {
+        let found = ids(&Page::read(path).text, letter);
+        assert!(found.len() >= least, "{path} has lost some of its {least} ids: {found:?}");
+        promised.extend(found);
+    }
+    let promised = unique(promised);
+    let listed = unique(evidence().into_iter().map(|(id, _)| id).collect());
+    let without_row: Vec<&String> = promised.difference(&listed).collect();
+    assert!(without_row.is_empty(), "docs/evidence.md has no row for {without_row:?}");
+    let without_id: Vec<&String> = listed.difference(&promised).collect();
+    assert!(without_id.is_empty(), "no page has the ids {without_id:?} of docs/evidence.md");
+}
+
+#[test]
+fn evidence_names_only_tests_that_run_and_seeds_of_the_regression_list() {
+    let known = known_tests();
+    let is_known = |part: &str| match part.split_once(' ') {
+        Some(("seed", number)) => seeds::FOUND.iter().any(|(seed, _)| seed.to_string() == number),
+        Some(("case", name)) => cases::folder(name).join("expected.txt").is_file(),
+        _ => {
+            let name = part.strip_prefix('`').and_then(|part| part.strip_suffix('`'));
+            name.is_some_and(|name| known.contains(name))
+        }
+    };
+    for (id, parts) in evidence() {
+        assert!(parts.iter().any(|part| part.starts_with('`')), "{id} names no test");
+        for part in &parts {
+            assert!(
+                is_known(part),
+                "{id}: {part} is no test that runs, no case, and no seed in the list"
+            );
+        }
     }
 }
 

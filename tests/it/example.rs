@@ -5,24 +5,24 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gitwork::api::work::manifest_work_spec_schema;
-use gitwork::core::config::FileKind;
-use gitwork::core::config::OCM_FIELDS;
-use gitwork::core::diagnostic::{Diagnostic, Scope};
-use gitwork::core::name::RepoPath;
-use gitwork::core::work::DesiredWork;
-use gitwork::core::yaml;
+use gitwork_api::work::manifest_work_spec_schema;
+use gitwork_core::config::FileKind;
+use gitwork_core::config::OCM_FIELDS;
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
+use gitwork_core::model::name::RepoPath;
+use gitwork_core::model::work::DesiredWork;
+use gitwork_core::text::yaml;
 use serde_json::Value;
 
 use crate::harness::{ClusterOptions, ControlPlane, apply_all, eventually};
-use crate::memory::{File, render};
+use crate::memory_repository::{File, render};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/repo-layout")
 }
 
 /// Every file below `folder`, by its path from there.
-fn files_below(folder: &Path) -> BTreeMap<String, File> {
+pub fn files_below(folder: &Path) -> BTreeMap<String, File> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -97,7 +97,7 @@ fn facts(work: &DesiredWork) -> String {
 }
 
 #[test]
-fn the_example_renders_without_a_complaint() {
+fn example_renders_without_diagnostics() {
     let text: String = works().iter().map(facts).collect();
     insta::assert_snapshot!("example_works", text);
 }
@@ -113,8 +113,9 @@ pub fn kind_of(path: &str) -> Option<FileKind> {
     }
 }
 
-/// The fields of a configuration file, as pointers. What `defaults` holds are the fields of a work, wherever
-/// they stand; OCM's fields have no properties here and are looked at in the rendered works.
+/// The fields of a configuration file, as pointers. What `defaults` holds are the fields of a work,
+/// wherever they stand; OCM's fields have no properties here and are looked at in the rendered
+/// works.
 fn fields(schema: &Value, at: &str, found: &mut BTreeSet<String>) {
     for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         let at = format!("{at}/{name}");
@@ -143,7 +144,7 @@ fn shared(kind: FileKind, pointer: &str) -> String {
 }
 
 #[test]
-fn the_example_sets_every_field_of_every_configuration_file() {
+fn example_sets_every_config_field() {
     let (mut known, mut set) = (BTreeSet::new(), BTreeSet::new());
     let repository = files_below(&root());
     for (path, file) in &repository {
@@ -160,7 +161,8 @@ fn the_example_sets_every_field_of_every_configuration_file() {
     let kinds: BTreeSet<FileKind> = repository.keys().filter_map(|path| kind_of(path)).collect();
     assert_eq!(kinds.len(), 4, "{kinds:?}");
     assert!(known.len() > 20, "the scan must see the fields: {known:?}");
-    // A work.yaml or a cluster.yaml sets these; as a default for a whole fleet they would be a strange example.
+    // A work.yaml or a cluster.yaml sets these; as a default for a whole fleet they would be a
+    // strange example.
     for rare in ["deleteOption", "prune", "suspend"] {
         assert!(set.contains(&format!("work:/{rare}")));
         known.remove(&format!("/defaults/{rare}"));
@@ -189,7 +191,7 @@ fn compare(schema: &Value, value: &Value, at: &str, seen: &mut BTreeMap<String, 
 }
 
 #[test]
-fn the_example_uses_every_field_and_choice_that_ocm_has_for_a_work() {
+fn example_uses_every_ocm_field_and_choice() {
     let mut schema = manifest_work_spec_schema();
     schema["properties"].as_object_mut().unwrap().remove("workload").unwrap();
     let mut seen = BTreeMap::new();
@@ -214,7 +216,7 @@ fn images(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_example_is_small_and_tells_no_secrets() {
+fn example_is_small_and_has_no_secrets() {
     let mut found = BTreeSet::new();
     for work in works() {
         let spec = work.body.spec.value();
@@ -231,7 +233,7 @@ fn the_example_is_small_and_tells_no_secrets() {
 }
 
 #[test]
-fn the_tour_of_the_example_names_every_work() {
+fn example_readme_names_every_work() {
     let tour = std::fs::read_to_string(root().join("README.md")).unwrap();
     for work in works() {
         let folder = work.path.as_str().strip_prefix("clusters/").unwrap();
@@ -244,7 +246,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Server-side apply refuses a field that the kind does not have.
 #[tokio::test]
-async fn a_real_api_server_takes_every_object_of_the_example() {
+async fn real_api_server_accepts_every_example_object() {
     let plane = ControlPlane::shared().await;
     let cluster = plane.start("example-objects", ClusterOptions::default()).await;
     let (mut works, client) = (works(), cluster.client());

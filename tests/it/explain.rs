@@ -1,12 +1,13 @@
-//! `gitwork explain`: back to file, line and commit without a hub, and forward to the reason with one.
+//! `gitwork explain`: back to file, line and commit without a hub, and forward to the reason with
+//! one.
 
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use gitwork::core::name::SourceId;
-use gitwork::core::status::told::Told;
-use gitwork::hub::KubeHub;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::report::status::source_report::SourceReport;
+use gitwork_hub::KubeHub;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,19 +20,26 @@ const FILES: &[(&str, &str)] = &[
     ("gitwork.yaml", "defaults:\n  prune: true\n  labels:\n    team: a\n    tier: base\n"),
     (
         "clusters/edge-1/cluster.yaml",
-        "values:\n  REGION: north\ndefaults:\n  labels:\n    team: b\n  deleteOption:\n    propagationPolicy: Orphan\n",
+        "values:\n  REGION: north\ndefaults:\n  labels:\n    team: b\n  deleteOption:\n    \
+            propagationPolicy: Orphan\n",
     ),
     (
         "clusters/edge-1/web/work.yaml",
-        "prune: false\nsubstitute: true\nlabels:\n  team: c\nmanifestConfigs:\n- resourceIdentifier:\n    group: apps\n    resource: deployments\n    namespace: shop\n    name: web\n  updateStrategy:\n    type: CreateOnly\n",
+        "prune: false\nsubstitute: true\nlabels:\n  team: c\nmanifestConfigs:\n- \
+            resourceIdentifier:\n    group: apps\n    resource: deployments\n    namespace: \
+            shop\n    name: web\n  updateStrategy:\n    type: CreateOnly\n",
     ),
     (
         "clusters/edge-1/web/app.yaml",
-        "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\n  namespace: shop\nspec:\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web, region: \"${REGION}\"}}\n    spec: {containers: [{name: web, image: \"web:1\"}]}\n",
+        "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n---\napiVersion: \
+            apps/v1\nkind: Deployment\nmetadata:\n  name: web\n  namespace: shop\nspec:\n  \
+            selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web, \
+            region: \"${REGION}\"}}\n    spec: {containers: [{name: web, image: \"web:1\"}]}\n",
     ),
     (
         "clusters/edge-1/web/app.config.yaml",
-        "match:\n  kind: Deployment\nupdateStrategy:\n  type: Update\nfeedbackRules:\n- type: WellKnownStatus\n",
+        "match:\n  kind: Deployment\nupdateStrategy:\n  type: Update\nfeedbackRules:\n- type: \
+            WellKnownStatus\n",
     ),
     (
         "clusters/edge-1/old/cm.yaml",
@@ -83,7 +91,7 @@ fn place(value: &Value) -> String {
 }
 
 #[test]
-fn each_setting_is_told_with_the_place_that_sets_it_as_rendering_has_it() {
+fn each_setting_is_explained_with_its_source_and_matches_rendering() {
     let clone = clone();
     let work = explained(clone.path(), "edge-1/web");
     for (name, value, at, over) in [
@@ -135,7 +143,7 @@ fn each_setting_is_told_with_the_place_that_sets_it_as_rendering_has_it() {
 }
 
 #[test]
-fn an_object_is_followed_back_to_file_line_and_commit() {
+fn object_is_traced_to_file_line_and_commit() {
     let clone = clone();
     let object = explained(clone.path(), "edge-1/web/web");
     assert_eq!(object["object"], "Deployment shop/web");
@@ -154,44 +162,47 @@ fn an_object_is_followed_back_to_file_line_and_commit() {
     let object = explained(clone.path(), "edge-1/web/namespace/shop");
     assert_eq!(object["git"]["uncommitted"], true);
     let text = out(&explain(clone.path(), &["edge-1/web/web"]));
-    for words in
-        ["Deployment shop/web", "clusters/edge-1/web/app.yaml:7", "Bring the shop", "not committed"]
-    {
+    for words in [
+        "Deployment shop/web",
+        "clusters/edge-1/web/app.yaml:7",
+        "Bring the shop",
+        "uncommitted changes on disk",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
 }
 
 #[test]
-fn what_is_not_in_git_or_broken_there_says_so() {
+fn missing_or_unreadable_objects_are_reported() {
     let clone = clone();
     git(clone.path(), &["rm", "-rq", "clusters/edge-1/old"]);
     git(clone.path(), &["commit", "-q", "-m", "Drop the old one"]);
-    let told = |what: &str| {
+    let reported = |what: &str| {
         let output = explain(clone.path(), &[what, "-o", "json"]);
         let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         (code(&output), value, err(&output))
     };
-    let (exit, removed, _) = told("edge-1/old");
+    let (exit, removed, _) = reported("edge-1/old");
     assert_eq!((exit, &removed["answer"]["reason"]), (Some(1), &json!("RemovedFromGit")));
     assert_eq!(removed["git"]["removedBy"]["subject"], "Drop the old one");
-    let (exit, unknown, _) = told("edge-1/wep");
+    let (exit, unknown, _) = reported("edge-1/wep");
     assert_eq!((exit, &unknown["answer"]["reason"]), (Some(1), &json!("NotInGit")));
     assert_eq!(unknown["answer"]["advice"], "did you mean edge-1/web?");
-    let (_, unknown, _) = told("edge-2/web");
+    let (_, unknown, _) = reported("edge-2/web");
     assert_eq!(unknown["answer"]["advice"], "did you mean edge-1/web?");
-    let (exit, _, message) = told("edge-1/web/deployment/wep");
+    let (exit, _, message) = reported("edge-1/web/deployment/wep");
     assert_eq!(exit, Some(1));
     assert!(message.contains("it has deployment/shop/web"), "{message}");
-    assert_eq!(told("edge-1").0, Some(2));
+    assert_eq!(reported("edge-1").0, Some(2));
 
     write(clone.path(), "clusters/edge-1/web/app.yaml", "kind: [");
-    let (exit, broken, _) = told("edge-1/web");
+    let (exit, broken, _) = reported("edge-1/web");
     assert_eq!((exit, &broken["answer"]["reason"]), (Some(0), &json!("Frozen")));
     assert!(broken["answer"]["message"].as_str().unwrap().contains("app.yaml:1"), "{broken}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_hub_it_is_followed_forward_to_the_cluster() {
+async fn object_is_traced_from_git_to_the_cluster() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     sync.engine(Arc::new(KubeHub::new(sync.hub.client())), sync.source()).once().await.unwrap();
@@ -208,14 +219,14 @@ async fn with_a_hub_it_is_followed_forward_to_the_cluster() {
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let reason = |what: &str| explain(what)["answer"]["reason"].as_str().unwrap().to_owned();
-    // Another source tells of a work of that name on a cluster of its own.
-    let elsewhere: Told = serde_json::from_value(json!({
+    // Another source reports a work of that name on another cluster.
+    let elsewhere: SourceReport = serde_json::from_value(json!({
         "works": [{ "cluster": "a-cluster", "work": "web", "state": "suspended" }],
     }))
     .unwrap();
     let another = SourceId::parse(&format!("of-{cluster}")).unwrap();
     let installed = kube::Client::try_from(deploy::installed().await).unwrap();
-    KubeHub::new(installed).tell(&another, &elsewhere).await.unwrap();
+    KubeHub::new(installed).set_source_report(&another, &elsewhere).await.unwrap();
     assert_eq!(reason("web"), "AgentPending");
     sync.agent_takes(0, "web").await;
     sync.agent_applies(0, "web").await;
@@ -224,10 +235,13 @@ async fn with_a_hub_it_is_followed_forward_to_the_cluster() {
     let generation = sync.until_there(0, "web").await.metadata.generation;
     let failed = json!({ "status": {
         "conditions": [{ "type": "Applied", "status": "False", "observedGeneration": generation,
-            "reason": "AppliedManifestWorkFailed", "message": "failed", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+            "reason": "AppliedManifestWorkFailed", "message": "failed",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" }],
         "resourceStatus": { "manifests": [{
-            "resourceMeta": { "ordinal": 0, "kind": "ConfigMap", "namespace": "default", "name": "web" },
-            "conditions": [{ "type": "Applied", "status": "False", "reason": "AppliedManifestFailed",
+            "resourceMeta": { "ordinal": 0, "kind": "ConfigMap", "namespace": "default",
+                "name": "web" },
+            "conditions": [{ "type": "Applied", "status": "False",
+                "reason": "AppliedManifestFailed",
                 "message": "denied by policy", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
         }] },
     } });
@@ -235,19 +249,25 @@ async fn with_a_hub_it_is_followed_forward_to_the_cluster() {
         .patch_status("web", &PatchParams::default(), &Patch::Merge(failed))
         .await
         .unwrap();
-    let told = explain("web/configmap/default/web");
-    assert_eq!(told["answer"]["reason"], "ApplyFailed");
-    assert!(told["answer"]["message"].as_str().unwrap().ends_with("denied by policy"), "{told}");
-    assert_eq!(told["git"]["source"], sync.id.as_str());
-    assert_eq!(told["hub"]["object"]["conditions"][0]["reason"], "AppliedManifestFailed");
+    let reported = explain("web/configmap/default/web");
+    assert_eq!(reported["answer"]["reason"], "ApplyFailed");
+    assert!(
+        reported["answer"]["message"].as_str().unwrap().ends_with("denied by policy"),
+        "{reported}"
+    );
+    assert_eq!(reported["git"]["source"], sync.id.as_str());
+    assert_eq!(reported["hub"]["object"]["conditions"][0]["reason"], "AppliedManifestFailed");
 
     sync.commit(&[
         (0, "web/work.yaml", Some("suspend: true\n")),
         (0, "next/cm.yaml", Some(&config_map("next", "one"))),
     ]);
-    let told = explain("web");
-    assert_eq!(told["answer"]["reason"], "Suspended");
-    assert!(told["answer"]["advice"].as_str().unwrap().contains("web/work.yaml:1"), "{told}");
+    let reported = explain("web");
+    assert_eq!(reported["answer"]["reason"], "Suspended");
+    assert!(
+        reported["answer"]["advice"].as_str().unwrap().contains("web/work.yaml:1"),
+        "{reported}"
+    );
     // Nobody has made a ManagedCluster of this namespace.
     assert_eq!(reason("next"), "NoCluster");
 }

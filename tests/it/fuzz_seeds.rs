@@ -1,12 +1,13 @@
-//! What the fuzzer checks, with the seeds that are in the repository: so that neither the targets nor the seeds rot.
+//! What the fuzzer checks, with the seeds that are in the repository: so that neither the targets
+//! nor the seeds rot.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gitwork::core::name::ObjectId;
-use gitwork::core::signature::commit;
-use gitwork::git::Repository;
+use gitwork_core::model::name::ObjectId;
+use gitwork_git::Repository;
+use gitwork_signatures::commit;
 
 #[path = "../../fuzz/checks/mod.rs"]
 mod checks;
@@ -45,7 +46,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Runs a check; where it fails, tells with which input.
+/// Runs a check; a failure names the input.
 fn holds(name: &str, check: checks::Check, input: &[u8]) -> bool {
     std::panic::catch_unwind(|| check(input)).unwrap_or_else(|failure| {
         eprintln!("{name} does not hold for b\"{}\"", input.escape_ascii());
@@ -54,7 +55,7 @@ fn holds(name: &str, check: checks::Check, input: &[u8]) -> bool {
 }
 
 #[test]
-fn every_seed_and_every_beginning_of_one_holds() {
+fn every_seed_and_every_prefix_of_it_passes() {
     for (name, check) in checks::ALL {
         let mut reached = 0;
         for seed in seeds(name) {
@@ -94,7 +95,7 @@ fn changed(random: &mut fastrand::Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
 
 /// `GITWORK_CHANGES` sets how many of each target.
 #[test]
-fn seeds_with_some_changes_hold() {
+fn mutated_seeds_pass() {
     let count = std::env::var("GITWORK_CHANGES").map_or(100, |count| count.parse().unwrap());
     for (name, check) in checks::ALL {
         let seeds = seeds(name);
@@ -105,9 +106,10 @@ fn seeds_with_some_changes_hold() {
     }
 }
 
-/// What the commit seeds are to the reading of the objects, which is libgit2's and not in the fuzzer's reach.
+/// What the commit seeds are to the reading of the objects, which is libgit2's and not in the
+/// fuzzer's reach.
 #[test]
-fn a_repository_reads_a_broken_commit_or_says_why_not() {
+fn broken_commit_is_read_or_rejected_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let git = git2::Repository::init_bare(folder.path()).unwrap();
     let odb = git.odb().unwrap();
@@ -125,7 +127,7 @@ fn a_repository_reads_a_broken_commit_or_says_why_not() {
                     read += 1;
                     assert_eq!(facts.id, id);
                     assert!(!facts.summary.contains('\n'));
-                    assert_eq!(repository.place(id).unwrap().id, id);
+                    assert_eq!(repository.new_commit(id).unwrap().id, id);
                 }
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
@@ -135,7 +137,7 @@ fn a_repository_reads_a_broken_commit_or_says_why_not() {
 }
 
 #[test]
-fn every_target_is_built_listed_and_has_seeds() {
+fn every_fuzz_target_is_built_listed_and_has_seeds() {
     let names = names();
     assert_eq!(stems("fuzz/fuzz_targets"), names);
     assert_eq!(stems("fuzz/seeds"), names);
@@ -151,52 +153,5 @@ fn every_target_is_built_listed_and_has_seeds() {
     let readme = fs::read_to_string(root().join("fuzz/README.md")).unwrap();
     for name in &names {
         assert!(readme.contains(&format!("| `{name}` |")), "{name} is not in fuzz/README.md");
-    }
-}
-
-/// The lines of the table of dependencies, by name.
-fn dependencies(manifest: &str) -> Vec<(String, String)> {
-    let text = fs::read_to_string(root().join(manifest)).unwrap();
-    let table = text.split("[dependencies]\n").nth(1).unwrap();
-    let lines = table.lines().take_while(|line| !line.starts_with('['));
-    let entries = lines.filter_map(|line| line.split_once(" = "));
-    entries.map(|(name, what)| (name.to_owned(), what.to_owned())).collect()
-}
-
-fn sources(folder: &Path, text: &mut String) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, text);
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            let source = fs::read_to_string(&path).unwrap();
-            // Tests may use more than is built for the fuzzer.
-            text.push_str(source.split("#[cfg(test)]").next().unwrap());
-        }
-    }
-}
-
-#[test]
-fn the_fuzzed_crate_has_the_dependencies_of_the_pure_parts() {
-    let (ours, fuzzed) = (dependencies("Cargo.toml"), dependencies("fuzz/Cargo.toml"));
-    assert!(ours.len() > 20 && fuzzed.len() > 10, "the tables are read");
-    let mut text = String::new();
-    for folder in ["src/core", "src/agent/core", "src/api"] {
-        sources(&root().join(folder), &mut text);
-    }
-    for (name, _) in &ours {
-        let library = if name == "md-5" { "md5".into() } else { name.replace('-', "_") };
-        let used = [format!(" {library}::"), format!("({library}::"), format!("<{library}::")];
-        if used.iter().any(|word| text.contains(word)) {
-            assert!(fuzzed.iter().any(|(other, _)| other == name), "fuzz/Cargo.toml lacks {name}");
-        }
-    }
-    for (name, what) in &fuzzed {
-        // The one that fuzzes; and the client that is not built.
-        if matches!(name.as_str(), "libfuzzer-sys" | "kube") {
-            continue;
-        }
-        let same = ours.iter().any(|(other, version)| other == name && version == what);
-        assert!(same, "{name} of fuzz/Cargo.toml is another one than the package's");
     }
 }

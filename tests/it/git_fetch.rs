@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gitwork::core::name::{CommitId, RepoPath};
-use gitwork::core::snapshot::Objects as _;
-use gitwork::git::{
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::model::operation_error::{OperationError as _, describe};
+use gitwork_core::model::snapshot::Objects as _;
+use gitwork_git::{
     Auth, ClientCertificate, FetchError, Fetched, Mirror, MirrorError, MirrorLimits, Reference,
     Remote,
 };
@@ -101,7 +102,7 @@ fn text(error: &FetchError) -> String {
 }
 
 #[test]
-fn basic_credentials_are_read_again_at_every_fetch() {
+fn basic_credentials_are_read_for_every_fetch() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     let password_file = world.file("password", "first\n");
@@ -112,7 +113,7 @@ fn basic_credentials_are_read_again_at_every_fetch() {
     server.set_access(wanted("first"));
 
     let error = world.fetch(&remote).unwrap_err();
-    assert!(matches!(error, FetchError::AuthRefused { .. }) && error.is_permanent(), "{error}");
+    assert!(matches!(error, FetchError::AuthRefused { .. }) && error.needs_action(), "{error}");
     remote.auth = Auth::Basic { username: "ada".into(), password_file: password_file.clone() };
     let mut mirror = world.mirror(remote.clone());
     fetch(&mut mirror, &Reference::Head).unwrap();
@@ -130,7 +131,7 @@ fn basic_credentials_are_read_again_at_every_fetch() {
 }
 
 #[test]
-fn a_bearer_token_logs_in() {
+fn bearer_token_authenticates() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     server.set_access(Access::Authorization("Bearer t0ken".into()));
@@ -144,15 +145,15 @@ fn a_bearer_token_logs_in() {
 }
 
 #[test]
-fn tls_trusts_the_bundle_and_nothing_else() {
+fn tls_trusts_only_the_configured_bundle() {
     let world = World::new();
     let authority = Authority::create("ours");
     let server = GitServer::https(&world.served(), &authority).start();
     let mut remote = remote(server.url("fleet.git"));
     let bundle = world.file("ca.crt", authority.pem());
     let error = world.fetch(&remote).unwrap_err();
-    assert!(matches!(error, FetchError::Tls { .. }) && error.is_permanent(), "{error}");
-    assert!(error.to_string().contains("CA bundle"), "says what to do: {error}");
+    assert!(matches!(error, FetchError::Tls { .. }) && error.needs_action(), "{error}");
+    assert!(describe(&error).contains("CA bundle"), "says what to do: {error}");
 
     remote.ca_bundle = Some(world.file("other.crt", Authority::create("other").pem()));
     assert!(matches!(world.fetch(&remote), Err(FetchError::Tls { .. })));
@@ -169,14 +170,14 @@ fn tls_trusts_the_bundle_and_nothing_else() {
 }
 
 #[test]
-fn client_certificates_are_shown_to_the_server() {
+fn client_certificate_is_presented() {
     let world = World::new();
     let (servers, clients) = (Authority::create("servers"), Authority::create("clients"));
     let server = GitServer::https(&world.served(), &servers).clients_of(&clients).start();
     let mut remote = remote(server.url("fleet.git"));
     remote.ca_bundle = Some(world.file("ca.crt", servers.pem()));
     let error = world.fetch(&remote).unwrap_err();
-    assert!(error.to_string().contains("client certificate"), "{error}");
+    assert!(describe(&error).contains("client certificate"), "{error}");
 
     let folder = world.folder.path();
     let (certificate, key) = clients.client("gitwork").write(folder, "right");
@@ -194,7 +195,7 @@ fn client_certificates_are_shown_to_the_server() {
 }
 
 #[test]
-fn proxies_are_used_for_all_that_is_asked() {
+fn proxy_is_used_for_every_request() {
     let world = World::new();
     let authority = Authority::create("ours");
     let plain = GitServer::http(&world.served()).start();
@@ -218,7 +219,7 @@ fn proxies_are_used_for_all_that_is_asked() {
 
     remote.proxy = Some("http://ada:s3cret@127.0.0.1:1".into());
     let error = world.fetch(&remote).unwrap_err();
-    assert!(matches!(error, FetchError::Connect { .. }) && !error.is_permanent(), "{error}");
+    assert!(matches!(error, FetchError::Connect { .. }) && !error.needs_action(), "{error}");
     assert!(!text(&error).contains("s3cret"), "{error}");
 }
 
@@ -234,7 +235,7 @@ fn credentials_do_not_follow_a_redirect_to_another_host() {
 
     remote.auth = Auth::Token { file: world.file("token", "t0ken") };
     let error = world.fetch(&remote).unwrap_err();
-    assert!(matches!(error, FetchError::Redirect { .. }) && error.is_permanent(), "{error}");
+    assert!(matches!(error, FetchError::Redirect { .. }) && error.needs_action(), "{error}");
     assert!(error.to_string().contains(target.base()), "{error}");
     assert_eq!(target.requests().len(), before, "nothing was sent there");
 
@@ -245,7 +246,7 @@ fn credentials_do_not_follow_a_redirect_to_another_host() {
 }
 
 #[test]
-fn answers_that_are_not_gits_are_told_apart() {
+fn non_git_responses_are_classified() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     let there = remote(server.url("fleet.git"));
@@ -260,11 +261,11 @@ fn answers_that_are_not_gits_are_told_apart() {
     ] {
         server.set_fault(fault);
         let error = world.fetch(&there).unwrap_err();
-        assert_eq!((error.reason(), error.is_permanent()), (reason, permanent), "{error}");
+        assert_eq!((error.reason(), error.needs_action()), (reason, permanent), "{error}");
     }
     drop(server);
     let error = world.fetch(&there).unwrap_err();
-    assert_eq!((error.reason(), error.is_permanent()), ("Network", false), "{error}");
+    assert_eq!((error.reason(), error.needs_action()), ("Network", false), "{error}");
 }
 
 #[test]
@@ -308,7 +309,7 @@ fn references_of_every_kind_are_found() {
 }
 
 #[test]
-fn head_may_be_any_branch_or_none() {
+fn head_may_be_any_branch_or_missing() {
     let world = World::new();
     let side = world.repo.commit_on("side", &[world.commit], &[("b", Some("2"))]);
     let mut mirror = world.mirror(remote(world.repo.file_url()));
@@ -326,14 +327,14 @@ fn head_may_be_any_branch_or_none() {
     let empty = Repo::create(&world.folder.path().join("empty.git"));
     let error = world.fetch(&remote(empty.file_url())).unwrap_err();
     assert!(matches!(error, FetchError::ReferenceMissing { .. }), "{error}");
-    assert!(error.to_string().contains("is it empty"), "{error}");
+    assert!(describe(&error).contains("is it empty"), "{error}");
 }
 
 #[test]
 fn commits_are_fetched_by_id() {
     let world = World::new();
     let tip = world.repo.commit("main", &[("b", Some("2"))]);
-    // On no branch: servers give it only to whoever names it, if at all.
+    // On no branch: servers send it only if it is requested by id, if at all.
     let hidden = world.repo.commit_on("gone", &[tip], &[("b", Some("3"))]);
     world.repo.delete_branch("gone");
     let server = GitServer::http(&world.served()).start();
@@ -352,7 +353,7 @@ fn commits_are_fetched_by_id() {
 }
 
 #[test]
-fn forced_pushes_and_deleted_branches_are_followed() {
+fn force_pushes_and_deleted_branches_are_detected() {
     let world = World::new();
     let old = world.repo.commit("main", &[("b", Some("2"))]);
     let server = GitServer::http(&world.served()).start();
@@ -363,11 +364,11 @@ fn forced_pushes_and_deleted_branches_are_followed() {
 
     let forced = world.repo.commit_on("main", &[world.commit], &[("b", Some("3"))]);
     assert_eq!(fetch(&mut mirror, &main).unwrap().commit, forced);
-    use gitwork::git::Ancestry;
-    assert_eq!(mirror.is_ancestor(old, forced).unwrap(), Ancestry::No);
-    assert_eq!(mirror.is_ancestor(world.commit, forced).unwrap(), Ancestry::Yes);
+    use gitwork_git::AncestorCheck;
+    assert_eq!(mirror.is_ancestor(old, forced).unwrap(), AncestorCheck::No);
+    assert_eq!(mirror.is_ancestor(world.commit, forced).unwrap(), AncestorCheck::Yes);
     let unknown = CommitId::parse(&"1".repeat(40)).unwrap();
-    assert_eq!(mirror.is_ancestor(unknown, forced).unwrap(), Ancestry::Unknown);
+    assert_eq!(mirror.is_ancestor(unknown, forced).unwrap(), AncestorCheck::Unknown);
     // A commit that was pushed back is still here, with its tree.
     assert_eq!(mirror.fetch(&main, &Arc::default()).unwrap().commit, forced);
 
@@ -382,7 +383,7 @@ fn forced_pushes_and_deleted_branches_are_followed() {
 }
 
 #[test]
-fn a_poll_without_news_is_one_request() {
+fn unchanged_poll_is_one_request() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     let mut mirror = world.mirror(remote(server.url("fleet.git")));
@@ -393,7 +394,7 @@ fn a_poll_without_news_is_one_request() {
 }
 
 #[test]
-fn paths_are_remotes_too() {
+fn local_paths_are_valid_remotes() {
     let world = World::new();
     world.fetch(&remote(world.repo.path().to_str().unwrap().to_owned())).unwrap();
     world.fetch(&remote(world.repo.file_url())).unwrap();
@@ -421,7 +422,7 @@ fn ssh(server: &SshServer, repository: &Path, key: &Path, known_hosts: &Path) ->
 }
 
 #[test]
-fn ssh_logs_in_with_keys_of_every_kind() {
+fn every_kind_of_ssh_key_authenticates() {
     let (world, key, server) = ssh_world();
     let known = world.file("known_hosts", &server.known_hosts("ed25519"));
     let mut remote = ssh(&server, world.repo.path(), &key, &known);
@@ -430,7 +431,7 @@ fn ssh_logs_in_with_keys_of_every_kind() {
     let stranger = keygen(world.folder.path(), "stranger", "ecdsa", "");
     remote = ssh(&server, world.repo.path(), &stranger, &known);
     let error = world.fetch(&remote).unwrap_err();
-    assert!(matches!(error, FetchError::AuthRefused { .. }) && error.is_permanent(), "{error}");
+    assert!(matches!(error, FetchError::AuthRefused { .. }) && error.needs_action(), "{error}");
 
     let locked = world.folder.path().join("locked");
     for (passphrase, expected) in
@@ -451,7 +452,7 @@ fn ssh_logs_in_with_keys_of_every_kind() {
 }
 
 #[test]
-fn ssh_host_keys_are_checked_before_anything_is_said() {
+fn ssh_host_key_is_checked_before_authentication() {
     let (world, key, server) = ssh_world();
     let fetch_knowing = |lines: &str| {
         let known = world.file("known_hosts", lines);
@@ -471,7 +472,7 @@ fn ssh_host_keys_are_checked_before_anything_is_said() {
         .output();
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     assert!(listed.contains(&offered.fingerprint), "{listed} {error}");
-    assert!(error.to_string().contains(&offered.line), "says what to add: {error}");
+    assert!(describe(&error).contains(&offered.line), "says what to add: {error}");
     fetch_knowing(&offered.line).unwrap();
 
     let other = keygen(world.folder.path(), "other", "ed25519", "");
@@ -479,7 +480,7 @@ fn ssh_host_keys_are_checked_before_anything_is_said() {
     let changed = format!("# a comment\n[127.0.0.1]:{} {public}", server.port());
     let error = fetch_knowing(&changed).unwrap_err();
     assert!(matches!(error, FetchError::HostKeyChanged { known_line: 2, .. }), "{error}");
-    assert!(error.is_permanent() && error.reason() == "HostKey");
+    assert!(error.needs_action() && error.reason() == "HostKey");
     let revoked: String = ["ed25519", "ecdsa", "rsa"]
         .map(|kind| format!("{0}@revoked {0}", server.known_hosts(kind)))
         .concat();
@@ -496,7 +497,7 @@ fn ssh_host_keys_are_checked_before_anything_is_said() {
 }
 
 #[test]
-fn ssh_says_which_repository_is_missing() {
+fn missing_ssh_repository_is_named() {
     let (world, key, server) = ssh_world();
     let known = world.file("known_hosts", &server.known_hosts("ed25519"));
     let missing = world.folder.path().join("it's-not-here.git");
@@ -515,7 +516,7 @@ fn impatient() -> MirrorLimits {
 }
 
 #[test]
-fn silent_servers_are_given_up_on() {
+fn silent_git_servers_time_out() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     let mut mirror = world.mirror_with(remote(server.url("fleet.git")), impatient());
@@ -523,7 +524,7 @@ fn silent_servers_are_given_up_on() {
         server.set_fault(fault);
         let error = fetch(&mut mirror, &Reference::Head).unwrap_err();
         assert!(matches!(error, FetchError::Stalled { .. }), "{}", text(&error));
-        assert!(!error.is_permanent());
+        assert!(!error.needs_action());
     }
     drop(mirror);
     server.set_fault(Fault::None);
@@ -531,7 +532,7 @@ fn silent_servers_are_given_up_on() {
     assert_eq!(fetch(&mut mirror, &Reference::Head).unwrap().commit, world.commit);
     drop(mirror);
 
-    // An SSH server that never says who it is, and a TLS server that never answers.
+    // An SSH server that never sends its banner, and a TLS server that never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let key = keygen(world.folder.path(), "id", "ed25519", "");
@@ -548,7 +549,7 @@ fn silent_servers_are_given_up_on() {
 }
 
 #[test]
-fn fetches_end_at_their_deadline_or_when_cancelled() {
+fn fetch_ends_at_its_deadline_or_when_cancelled() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     server.set_fault(Fault::Stall);
@@ -575,7 +576,7 @@ fn noise(bytes: usize) -> String {
 }
 
 #[test]
-fn packs_past_the_bound_are_refused() {
+fn oversized_packs_are_rejected() {
     let world = World::new();
     world.repo.commit("main", &[("big", Some(&noise(400_000)))]);
     let server = GitServer::http(&world.served()).start();
@@ -584,12 +585,12 @@ fn packs_past_the_bound_are_refused() {
         let mut mirror = world.mirror_with(remote(url), limits);
         let error = fetch(&mut mirror, &Reference::Head).unwrap_err();
         assert!(matches!(error, FetchError::TooLarge { limit: 100_000, .. }), "{}", text(&error));
-        assert!(error.is_permanent() && mirror.size().unwrap() < 100_000);
+        assert!(error.needs_action() && mirror.size().unwrap() < 100_000);
     }
 }
 
 #[test]
-fn a_mirror_past_its_budget_is_made_anew() {
+fn mirror_over_its_size_limit_is_recreated() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     let limits = MirrorLimits { mirror_bytes_max: 300_000, ..MirrorLimits::default() };
@@ -607,12 +608,12 @@ fn a_mirror_past_its_budget_is_made_anew() {
     world.repo.commit("main", &[("big", Some(&noise(400_000)))]);
     fetch(&mut mirror, &Reference::Head).unwrap();
     let error = fetch(&mut mirror, &Reference::Head).unwrap_err();
-    assert_eq!((error.reason(), error.is_permanent()), ("TooLarge", true), "{error}");
+    assert_eq!((error.reason(), error.needs_action()), ("TooLarge", true), "{error}");
     assert_eq!(read(&mirror, small, "b"), "2", "what was there stays");
 }
 
 #[test]
-fn damaged_mirrors_are_made_anew() {
+fn damaged_mirror_is_recreated() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
@@ -649,7 +650,7 @@ fn each_pack_file(cache: &Path, change: &dyn Fn(&Path)) {
 }
 
 #[test]
-fn a_blob_found_damaged_is_an_error_and_the_next_fetch_mends_it() {
+fn damaged_blob_is_an_error_and_the_next_fetch_repairs_it() {
     let world = World::new();
     // The one large blob is where the pack's middle is.
     let commit = world.repo.commit("main", &[("big", Some(&noise(200_000)))]);
@@ -676,7 +677,7 @@ fn a_blob_found_damaged_is_an_error_and_the_next_fetch_mends_it() {
 }
 
 #[test]
-fn mirrors_of_others_are_made_anew() {
+fn mirror_of_another_repository_is_recreated() {
     let world = World::new();
     let server = GitServer::http(&world.served()).start();
     let mut mirror = world.mirror(remote(server.url("fleet.git")));
@@ -705,7 +706,7 @@ fn mirrors_of_others_are_made_anew() {
 }
 
 #[test]
-fn a_mirror_has_one_user_at_a_time() {
+fn mirror_is_locked_by_one_process() {
     let world = World::new();
     let first = world.mirror(remote(world.repo.file_url()));
     let folder = world.folder.path().join("cache");

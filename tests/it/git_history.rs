@@ -8,13 +8,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use gitwork::core::name::{CommitId, ObjectId, RepoPath};
-use gitwork::core::signature::SignatureError;
-use gitwork::core::snapshot::{EntryKind, ObjectError, Objects as _};
-use gitwork::git::directory::DirectoryError;
-use gitwork::git::history::{self, Departed};
-use gitwork::git::watch::Watch;
-use gitwork::git::{Directory, LocalRepository, ReadError, Repository};
+use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
+use gitwork_core::model::operation_error::describe;
+use gitwork_core::model::snapshot::{EntryKind, ObjectError, Objects as _};
+use gitwork_core::signature::SignatureError;
+use gitwork_git::directory::DirectoryError;
+use gitwork_git::history;
+use gitwork_git::history::PathRemoval;
+use gitwork_git::watch::Watch;
+use gitwork_git::{Directory, LocalRepository, Repository, RepositoryError};
 
 use crate::git_server::Repo;
 
@@ -45,10 +47,10 @@ impl World {
         found.into_iter().map(|(path, commit)| (path.to_string(), commit)).collect()
     }
 
-    fn stood(&self, head: CommitId, texts: &[&str]) -> BTreeMap<String, Departed> {
+    fn stood(&self, head: CommitId, texts: &[&str]) -> BTreeMap<String, PathRemoval> {
         let repository = Repository::open(self.repo.path()).unwrap();
         let never = AtomicBool::new(false);
-        let found = history::last_stood(&repository, head, &paths(texts), &never).unwrap();
+        let found = history::last_removals(&repository, head, &paths(texts), &never).unwrap();
         found.into_iter().map(|(path, departed)| (path.to_string(), departed)).collect()
     }
 }
@@ -58,7 +60,7 @@ fn map<T: Copy>(pairs: &[(&str, T)]) -> BTreeMap<String, T> {
 }
 
 #[test]
-fn the_last_change_of_each_folder_is_found_in_one_walk() {
+fn last_change_of_each_folder_is_found_in_one_walk() {
     let world = World::new();
     let repo = &world.repo;
     let first = repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1")), ("c", Some("1"))]);
@@ -71,7 +73,7 @@ fn the_last_change_of_each_folder_is_found_in_one_walk() {
 }
 
 #[test]
-fn merges_do_not_count_as_changes_of_what_they_took_over() {
+fn merges_do_not_count_as_changes_of_merged_folders() {
     let world = World::new();
     let repo = &world.repo;
     let base = repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1"))]);
@@ -91,7 +93,7 @@ fn merges_do_not_count_as_changes_of_what_they_took_over() {
 }
 
 #[test]
-fn removed_folders_are_found_as_they_last_stood() {
+fn removed_folders_are_found_in_their_last_state() {
     let world = World::new();
     let repo = &world.repo;
     let first = repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1")), ("k", Some("1"))]);
@@ -101,18 +103,18 @@ fn removed_folders_are_found_as_they_last_stood() {
     let renamed = repo.commit("main", &[("b", None), ("c/x", Some("1"))]);
     let head = repo.commit("main", &[("k", Some("2"))]);
     let expected = [
-        ("a", Departed { removed_by: gone_again, last_in: again }),
-        ("b", Departed { removed_by: renamed, last_in: gone_again }),
-        ("b/x", Departed { removed_by: renamed, last_in: gone_again }),
+        ("a", PathRemoval { removed_by: gone_again, last_in: again }),
+        ("b", PathRemoval { removed_by: renamed, last_in: gone_again }),
+        ("b/x", PathRemoval { removed_by: renamed, last_in: gone_again }),
     ];
     assert_eq!(world.stood(head, &["a", "b", "b/x", "c", "k", "never", "k/never"]), map(&expected));
-    let before = Departed { removed_by: gone, last_in: first };
+    let before = PathRemoval { removed_by: gone, last_in: first };
     assert_eq!(world.stood(gone, &["a"]), map(&[("a", before)]));
     assert_eq!(world.stood(again, &["a"]), map(&[]), "it is there");
 }
 
 #[test]
-fn removals_on_merged_branches_are_found_where_they_were_made() {
+fn removals_on_merged_branches_are_attributed_to_their_commit() {
     let world = World::new();
     let repo = &world.repo;
     let base = repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1"))]);
@@ -122,10 +124,10 @@ fn removals_on_merged_branches_are_found_where_they_were_made() {
     let removed = repo.commit("side", &[("a", None)]);
     repo.commit("main", &[("b/x", Some("2"))]);
     let merge = repo.merge("main", "side", &[("a", None)]);
-    let expected = Departed { removed_by: removed, last_in: orphaned };
+    let expected = PathRemoval { removed_by: removed, last_in: orphaned };
     assert_eq!(world.stood(merge, &["a"]), map(&[("a", expected)]));
 
-    // A branch that is older than the removal says nothing about it.
+    // A branch that is older than the removal is no evidence of it.
     repo.set_branch("old", base);
     repo.commit("old", &[("z", Some("1"))]);
     let merge = repo.merge("main", "old", &[("z", Some("1"))]);
@@ -135,12 +137,12 @@ fn removals_on_merged_branches_are_found_where_they_were_made() {
     repo.set_branch("adds", merge);
     let added = repo.commit("adds", &[("n/x", Some("1"))]);
     let dropping = repo.merge("main", "adds", &[]);
-    let expected = Departed { removed_by: dropping, last_in: added };
+    let expected = PathRemoval { removed_by: dropping, last_in: added };
     assert_eq!(world.stood(dropping, &["n"]), map(&[("n", expected)]));
 }
 
 #[test]
-fn shallow_clones_answer_only_what_they_know() {
+fn shallow_clone_limits_history_answers() {
     let world = World::new();
     let repo = &world.repo;
     repo.commit("main", &[("a/x", Some("1")), ("b/x", Some("1"))]);
@@ -159,20 +161,20 @@ fn shallow_clones_answer_only_what_they_know() {
     let asked = paths(&["a", "b", "c"]);
     let changed = history::last_changed(local.repository(), head, &asked, &never).unwrap();
     assert_eq!(changed, BTreeMap::from([(path("a"), head)]));
-    let stood = history::last_stood(local.repository(), head, &asked, &never).unwrap();
+    let stood = history::last_removals(local.repository(), head, &asked, &never).unwrap();
     assert_eq!(stood, BTreeMap::new(), "the removal is not in this clone");
     let ancestry = local.repository().is_ancestor(old, head).unwrap();
-    assert_eq!(ancestry, gitwork::git::Ancestry::Unknown);
+    assert_eq!(ancestry, gitwork_git::AncestorCheck::Unknown);
     let error = local.repository().resolve("HEAD~3").unwrap_err();
-    assert!(error.to_string().contains("unshallow"), "says what to do: {error}");
+    assert!(describe(&error).contains("unshallow"), "says what to do: {error}");
 
     let stopped = AtomicBool::new(true);
     let error = history::last_changed(local.repository(), head, &asked, &stopped).unwrap_err();
-    assert!(matches!(error, ReadError::Cancelled { .. }), "{error}");
+    assert!(matches!(error, RepositoryError::Cancelled { .. }), "{error}");
 }
 
 #[test]
-fn clones_are_found_from_a_folder_inside() {
+fn clone_is_found_from_a_subfolder() {
     let world = World::new();
     let commit = world.repo.commit("main", &[("fleet/clusters/a/w/x.yaml", Some("1"))]);
     let clone = world.folder.path().join("clone");
@@ -189,17 +191,20 @@ fn clones_are_found_from_a_folder_inside() {
     let snapshot = repository.snapshot(commit, inside.path()).unwrap();
     assert!(snapshot.tree(snapshot.root).unwrap().contains_key("a"));
     let missing = repository.snapshot(commit, &path("fleet/none"));
-    assert!(matches!(missing, Err(ReadError::PathMissing { .. })));
+    assert!(matches!(missing, Err(RepositoryError::PathMissing { .. })));
     let file = repository.snapshot(commit, &path("fleet/clusters/a/w/x.yaml"));
-    assert!(matches!(file, Err(ReadError::NotAFolder { .. })));
+    assert!(matches!(file, Err(RepositoryError::NotAFolder { .. })));
     let below_file = repository.snapshot(commit, &path("fleet/clusters/a/w/x.yaml/y"));
-    assert!(matches!(below_file, Err(ReadError::NotAFolder { .. })));
+    assert!(matches!(below_file, Err(RepositoryError::NotAFolder { .. })));
     for revision in ["none", "", "main:", "\u{0}", "main^9"] {
         let error = repository.resolve(revision).unwrap_err();
-        assert!(matches!(error, ReadError::RevisionMissing { .. }), "{revision:?}: {error:?}");
+        assert!(
+            matches!(error, RepositoryError::RevisionMissing { .. }),
+            "{revision:?}: {error:?}"
+        );
     }
     let outside = LocalRepository::discover(Path::new("/"));
-    assert!(matches!(outside, Err(ReadError::NoRepository { .. })));
+    assert!(matches!(outside, Err(RepositoryError::NoRepository { .. })));
 }
 
 /// Writes a folder whose files are older than the coarseness of time stamps.
@@ -211,7 +216,7 @@ fn write_old(file: &Path, content: &str) {
 }
 
 #[test]
-fn a_folder_has_the_ids_that_git_would_give_it() {
+fn folder_tree_ids_match_git() {
     let world = World::new();
     let folder = world.folder.path().join("work");
     write_old(&folder.join("clusters/a/w/x.yaml"), "kind: A");
@@ -232,7 +237,8 @@ fn a_folder_has_the_ids_that_git_would_give_it() {
     let tree = snapshot.tree(snapshot.root).unwrap();
     assert_eq!(tree.keys().collect::<Vec<_>>(), ["clusters"], "no .git, nothing empty");
 
-    // A change (of another size: Git's index goes by whole seconds), an executable, a nested repository.
+    // A change (of another size: Git's index goes by whole seconds), an executable, a nested
+    // repository.
     write_old(&folder.join("clusters/a/w/x.yaml"), "kind: Changed");
     let executable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     fs::set_permissions(folder.join("clusters/a.b"), executable).unwrap();
@@ -247,7 +253,7 @@ fn a_folder_has_the_ids_that_git_would_give_it() {
 }
 
 #[test]
-fn contents_that_change_after_the_listing_are_errors() {
+fn content_changed_after_listing_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.yaml");
     write_old(&file, "one");
@@ -264,7 +270,7 @@ fn contents_that_change_after_the_listing_are_errors() {
     let large = snapshot.blob(id("big"), usize::MAX);
     assert!(matches!(large, Err(ObjectError::TooLarge { .. })), "{large:?}");
 
-    // The same size, at once: only the content tells.
+    // The same size and time: only the content differs.
     fs::write(&file, "two").unwrap();
     assert!(matches!(snapshot.blob(id("x.yaml"), 10), Err(ObjectError::Corrupt(..))));
     let second = directory.snapshot().unwrap();
@@ -287,7 +293,7 @@ fn contents_that_change_after_the_listing_are_errors() {
 }
 
 #[test]
-fn a_watched_folder_gives_hints_also_after_it_came_back() {
+fn watched_folder_sends_hints_also_after_recreation() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("work");
     fs::create_dir_all(folder.join("clusters")).unwrap();
@@ -323,10 +329,10 @@ fn a_watched_folder_gives_hints_also_after_it_came_back() {
 }
 
 #[test]
-fn folders_without_end_are_refused() {
+fn folders_over_the_limits_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let mut deep = folder.path().to_owned();
-    for _ in 0..gitwork::limits::DIRECTORY_DEPTH_MAX {
+    for _ in 0..gitwork_git::limits::DIRECTORY_DEPTH_MAX {
         deep.push("d");
     }
     write_old(&deep.join("x"), "1");

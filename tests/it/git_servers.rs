@@ -28,7 +28,7 @@ fn repository(root: &Path) -> (Repo, String) {
 }
 
 #[test]
-fn http_serves_a_repository_to_whom_it_should() {
+fn http_server_checks_credentials() {
     let folder = tempfile::tempdir().unwrap();
     let (_, line) = repository(folder.path());
     let server = GitServer::http(folder.path()).start();
@@ -46,7 +46,7 @@ fn http_serves_a_repository_to_whom_it_should() {
 }
 
 #[test]
-fn https_serves_clients_with_a_certificate_through_a_proxy() {
+fn https_server_accepts_client_certificates_through_a_proxy() {
     let folder = tempfile::tempdir().unwrap();
     let (_, line) = repository(folder.path());
     let authority = Authority::create("test");
@@ -68,7 +68,7 @@ fn https_serves_clients_with_a_certificate_through_a_proxy() {
 }
 
 #[test]
-fn ssh_serves_a_repository() {
+fn ssh_server_serves_a_repository() {
     let folder = tempfile::tempdir().unwrap();
     let (repo, line) = repository(folder.path());
     let key = keygen(folder.path(), "id", "ed25519", "");

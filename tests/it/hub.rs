@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use gitwork::core::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
-use gitwork::core::plan::{Effect, MetadataChange};
-use gitwork::core::work::WorkBody;
-use gitwork::hub::execute::{ExecuteOptions, Outcome, Task, execute};
-use gitwork::hub::{Hub, HubError, HubEvent, KubeHub, client};
-use gitwork::limits;
+use gitwork_core::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
+use gitwork_core::model::work::WorkBody;
+use gitwork_core::plan::{Effect, MetadataChange};
+use gitwork_hub::execute::{ExecuteOptions, Outcome, Task, execute};
+use gitwork_hub::limits;
+use gitwork_hub::{Hub, HubError, HubEvent, KubeHub, client};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -86,7 +86,7 @@ fn is_listed(event: &HubEvent) -> bool {
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_is_lost_is_done_once() {
+async fn write_with_a_lost_response_happens_once() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("lost").await;
     let (key, source) = (key(&namespace, "web"), source("lost-answers"));
@@ -142,7 +142,7 @@ async fn tasks(
 }
 
 #[tokio::test]
-async fn passes_end_where_they_should_whatever_goes_wrong_on_the_way() {
+async fn passes_converge_through_every_fault() {
     let cluster = harness::hub().await;
     let source = source("passes");
     let mut keys = Vec::new();
@@ -160,7 +160,7 @@ async fn passes_end_where_they_should_whatever_goes_wrong_on_the_way() {
         answer(503),
         Fault::Answer { code: 429, retry_after_seconds: Some(1) },
     ];
-    // A failing run says its seed, and `SEED` repeats it.
+    // A failing run prints its seed, and `SEED` repeats it.
     let seed = match std::env::var("SEED") {
         Ok(text) => text.parse().expect("SEED is a number"),
         Err(_) => fastrand::u64(..),
@@ -197,7 +197,7 @@ async fn passes_end_where_they_should_whatever_goes_wrong_on_the_way() {
 }
 
 #[tokio::test]
-async fn a_list_of_many_pages_is_complete() {
+async fn paginated_list_is_complete() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("pages").await;
     let source = source("pages");
@@ -228,7 +228,7 @@ async fn a_list_of_many_pages_is_complete() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_cut_goes_on_without_a_list_and_one_that_is_too_old_lists() {
+async fn interrupted_watch_resumes_and_expired_watch_relists() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("cut").await;
     let source = source("cut-watches");
@@ -255,7 +255,8 @@ async fn a_watch_that_is_cut_goes_on_without_a_list_and_one_that_is_too_old_list
     assert_eq!(works.len(), 2);
     assert_eq!(lists(), 2);
 
-    // Cut, and not to be opened again at once: told, and listed when it can be.
+    // The watch is cut and cannot be reopened at once: it is reported, and relisted as soon as
+    // possible.
     make(&mut events, "third").await;
     let broken = Fault::Answer { code: 503, retry_after_seconds: None };
     faults.next(1, broken, Seen::is_watch);
@@ -267,7 +268,7 @@ async fn a_watch_that_is_cut_goes_on_without_a_list_and_one_that_is_too_old_list
 }
 
 #[tokio::test]
-async fn a_hub_without_ocm_that_comes_and_goes_is_waited_for() {
+async fn hub_without_ocm_crds_is_retried() {
     let plane = ControlPlane::shared().await;
     let cluster = plane.start("away", ClusterOptions::default()).await;
     let source = source("away");
@@ -279,11 +280,11 @@ async fn a_hub_without_ocm_that_comes_and_goes_is_waited_for() {
     assert!(matches!(hub.list(None).await, Err(HubError::Unavailable { .. })));
 
     cluster.restart().await.unwrap();
-    until(&mut events, |event| matches!(event, HubEvent::Interrupted(HubError::NoCrd))).await;
+    until(&mut events, |event| matches!(event, HubEvent::Interrupted(HubError::CrdMissing))).await;
     let missing = key("default", "web");
-    assert_eq!(hub.get(&missing).await, Err(HubError::NoCrd), "not known is not absent");
+    assert_eq!(hub.get(&missing).await, Err(HubError::CrdMissing), "not known is not absent");
     let effect = Effect::Create { body: body(&source, "x") };
-    assert_eq!(hub.execute(&missing, &effect, None).await, Err(HubError::NoCrd));
+    assert_eq!(hub.execute(&missing, &effect, None).await, Err(HubError::CrdMissing));
 
     cluster.install(&crds::hub()).await.unwrap();
     assert_eq!(until(&mut events, is_listed).await, HubEvent::Listed(Vec::new()));
@@ -297,7 +298,7 @@ async fn a_hub_without_ocm_that_comes_and_goes_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_stalled_call_ends() {
+async fn stalled_request_times_out() {
     let cluster = harness::hub().await;
     let faults = Faults::none();
     let hub = faulty(cluster, &faults);
@@ -313,7 +314,7 @@ async fn a_stalled_call_ends() {
 }
 
 #[tokio::test]
-async fn credentials_that_were_rotated_are_read_again() {
+async fn rotated_credentials_are_read_again() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("rotated").await;
     let token = cluster.kubeconfig_for(&namespace, "gitwork").await;
@@ -350,7 +351,7 @@ async fn credentials_that_were_rotated_are_read_again() {
 }
 
 #[tokio::test]
-async fn what_the_hub_forbids_is_told_with_the_rule_that_would_allow_it() {
+async fn forbidden_request_is_reported_with_the_missing_rbac_rule() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("forbidden").await;
     let hub = KubeHub::new(cluster.client_for(&namespace, "nobody").await);
@@ -392,7 +393,7 @@ async fn what_the_hub_forbids_is_told_with_the_rule_that_would_allow_it() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_being_deleted_takes_no_works() {
+async fn terminating_namespace_gets_no_works() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("leaving").await;
     let namespaces: Api<Namespace> = Api::all(cluster.client());
@@ -401,11 +402,11 @@ async fn a_namespace_that_is_being_deleted_takes_no_works() {
     let hub = KubeHub::new(cluster.client());
     let effect = Effect::Create { body: body(&source("leaving"), "x") };
     let answer = hub.execute(&key(&namespace, "web"), &effect, None).await;
-    assert_eq!(answer, Err(HubError::NoNamespace { cluster: namespace }));
+    assert_eq!(answer, Err(HubError::ClusterNamespaceMissing { cluster: namespace }));
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_without_the_secrets_of_the_work() {
+async fn rejected_write_is_reported_without_secret_values() {
     let cluster = harness::hub().await;
     let namespace = cluster.namespace("refused").await;
     let policy: ValidatingAdmissionPolicy = serde_json::from_value(json!({
@@ -450,6 +451,6 @@ async fn a_refusal_is_told_without_the_secrets_of_the_work() {
         async move { hub.execute(&key, effect, None).await.err().ok_or("it is created".to_owned()) }
     });
     let error = refused.await.unwrap();
-    let HubError::Refused { message, .. } = &error else { panic!("{error:?}") };
+    let HubError::WriteRejected { message, .. } = &error else { panic!("{error:?}") };
     assert!(message.contains("dislikes (hidden)") && !message.contains("t0ps3cret"), "{message}");
 }

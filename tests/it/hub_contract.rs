@@ -1,8 +1,8 @@
 //! The contract of a hub, on a real kube-apiserver.
 
 use futures::future::{BoxFuture, FutureExt};
-use gitwork::core::name::{ClusterName, WorkKey};
-use gitwork::hub::{Hub, KubeHub, client};
+use gitwork_core::model::name::{ClusterName, WorkKey};
+use gitwork_hub::{Hub, KubeHub, client};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
@@ -76,7 +76,7 @@ impl Fixture for RealHub {
 
 /// With the rights of `deploy/gitwork.yaml`: no more are needed.
 #[tokio::test]
-async fn a_real_hub_keeps_the_contract() {
+async fn real_hub_keeps_the_contract() {
     let cluster = harness::hub().await;
     let hub = KubeHub::new(client::client(deploy::installed().await).unwrap());
     let name = ClusterName::parse(&cluster.namespace("contract").await).unwrap();

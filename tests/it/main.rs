@@ -1,4 +1,4 @@
-//! All integration tests in one binary: linking is what costs.
+//! All integration tests in one binary, because linking is slow.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,9 +7,10 @@
 )]
 
 mod agent;
-mod before_merge;
+mod architecture;
 #[path = "../browser/mod.rs"]
 mod browser;
+mod cases;
 mod catalogue;
 mod cli;
 #[path = "../contract/mod.rs"]
@@ -17,13 +18,13 @@ mod contract;
 mod control_plane;
 mod crash;
 mod custom_resources;
-mod departed;
 mod deploy;
 mod docs;
 mod example;
 mod explain;
 mod forge;
 mod fuzz_seeds;
+mod generated_crds;
 mod git_fetch;
 mod git_history;
 #[path = "../harness/git_server/mod.rs"]
@@ -35,9 +36,11 @@ mod gitea;
 mod harness;
 mod hub;
 mod hub_contract;
-mod leading;
-mod memory;
+mod leader_election;
+mod memory_repository;
 mod page;
+mod pull_request_plan;
+mod removed_works;
 mod rendering;
 mod report;
 mod review;
@@ -48,8 +51,6 @@ mod simulation;
 mod soak;
 mod state;
 mod status_branch;
+mod status_views;
 mod sync;
-mod tidy;
-mod views;
-mod wire;
 mod yaml_oracle;

@@ -1,32 +1,21 @@
-//! Diagnostics of whole repositories, as people and machines get them.
+//! Diagnostics as JSON and SARIF.
 
-use gitwork::core::diagnostic::{Code, Diagnostic};
-use gitwork::core::name::RepoPath;
-use gitwork::core::report::{Style, json, text};
-use gitwork::core::sarif::sarif;
-use gitwork::limits;
+use gitwork_core::limits;
+use gitwork_core::model::diagnostic::{Code, Diagnostic};
+use gitwork_core::model::name::RepoPath;
+use gitwork_core::text::diagnostics::json;
+use gitwork_core::text::sarif::sarif;
 use serde_json::Value;
 
-use crate::memory::{files, render};
+use crate::cases;
+use crate::memory_repository::render;
 
 fn diagnostics() -> Vec<Diagnostic> {
-    render(&files(&[
-        ("clusters/edge-1/web/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  name: b\n\u{20} namespace: shop\n"),
-        ("clusters/edge-1/web/naïve file.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: 名前, namespace: 'x\n"),
-        ("clusters/edge-1/db/x.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: shop}\nstringData: {p: canary}\n"),
-        ("clusters/edge-2/empty/README.md", ""),
-        ("clusters/edge-2/typo/work.yaml", "depndsOn: [x]\nlabels:\n\tteam: shop\n"),
-    ]))
-    .diagnostics
+    render(&cases::repository("diagnostics-text")).diagnostics
 }
 
 #[test]
-fn a_report_for_a_terminal() {
-    insta::assert_snapshot!("report_text", text(&diagnostics(), Style::Plain));
-}
-
-#[test]
-fn a_report_for_machines() {
+fn json_report_has_every_field() {
     let value: Value = serde_json::from_str(&json(&diagnostics())).unwrap();
     let all = value["diagnostics"].as_array().unwrap();
     assert_eq!(all.len(), diagnostics().len());
@@ -44,7 +33,7 @@ fn a_report_for_machines() {
 
 /// What SARIF 2.1.0 requires and GitHub adds to it.
 #[test]
-fn sarif_has_what_code_scanning_needs() {
+fn sarif_has_the_fields_that_code_scanning_needs() {
     let mut found = diagnostics();
     let fleet = RepoPath::parse("fleet/prod").unwrap();
     found.iter_mut().for_each(|diagnostic| diagnostic.below(&fleet));
@@ -77,7 +66,7 @@ fn sarif_has_what_code_scanning_needs() {
 }
 
 #[test]
-fn a_sarif_log_says_what_it_leaves_out() {
+fn sarif_reports_omitted_results() {
     let one = diagnostics().swap_remove(0);
     let log = sarif(&vec![one; limits::DIAGNOSTICS_MAX + 3]);
     let run = &log["runs"][0];

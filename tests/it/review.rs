@@ -1,27 +1,23 @@
-//! Two states of a repository side by side.
+//! Reviews of two commits that the cases in `tests/cases` cannot hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gitwork::core::desired::{Desired, Frozen};
-use gitwork::core::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
-use gitwork::core::report::Style;
-use gitwork::core::review::{Review, markdown, text};
-use gitwork::core::work::{DeleteOption, DesiredWork, WorkBody};
-use gitwork::limits;
+use gitwork_core::limits;
+use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
+use gitwork_core::model::work::{DeleteOption, DesiredWork, WorkBody};
+use gitwork_core::render::desired::{Desired, Frozen};
+use gitwork_core::report::review::{Review, markdown, text};
+use gitwork_core::text::style::ColorMode;
 use serde_json::{Value, json};
 
-use crate::memory::{File, files, render, source};
+use crate::cases;
+use crate::memory_repository::{File, files, render, source};
 
 fn map(name: &str, data: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: shop}}\ndata: {data}\n"
-    )
-}
-
-fn deployment(image: &str, replicas: u32) -> String {
-    format!(
-        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, namespace: shop}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{app: web}}}}\n  template:\n    metadata: {{labels: {{app: web}}}}\n    spec: {{containers: [{{name: web, image: \"{image}\"}}, {{name: log, image: \"log:1\"}}]}}\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: shop}}\ndata: \
+            {data}\n"
     )
 }
 
@@ -29,116 +25,17 @@ fn tree(pairs: &[(&str, &str)]) -> BTreeMap<String, File> {
     files(pairs)
 }
 
-/// A change with one of everything.
-fn everything() -> (Desired, Desired) {
-    let (a, b) = (map("a", "{x: one}"), map("b", "{}"));
-    let web = deployment("web:1", 1);
-    let base = tree(&[
-        ("clusters/edge-1/web/web.yaml", &web),
-        ("clusters/edge-1/web/a.yaml", &a),
-        ("clusters/edge-1/web/old.yaml", &map("old", "{}")),
-        ("clusters/edge-2/web/web.yaml", &web),
-        ("clusters/edge-2/web/a.yaml", &a),
-        ("clusters/edge-2/web/old.yaml", &map("old", "{}")),
-        ("clusters/edge-1/same/b.yaml", &map("same", "{}")),
-        ("clusters/edge-1/broken/b.yaml", &map("broken", "{}")),
-        ("clusters/edge-1/gone/b.yaml", &b),
-        ("clusters/edge-1/gone/c.yaml", &map("c", "{}")),
-        ("clusters/edge-1/gone/b.config.yaml", "orphan: true\n"),
-        ("clusters/edge-1/let-go/b.yaml", &map("let-go", "{}")),
-        ("clusters/edge-1/let-go/work.yaml", "prune: false\n"),
-        ("clusters/edge-1/labels/b.yaml", &map("labels", "{}")),
-        ("clusters/edge-2/orphan/b.yaml", &map("o", "{}")),
-        ("clusters/edge-2/orphan/work.yaml", "deleteOption: {propagationPolicy: Orphan}\n"),
-        ("clusters/edge-2/pause/b.yaml", &map("pause", "{}")),
-        ("clusters/edge-2/named/b.yaml", &map("named", "{}")),
-        ("clusters/edge-3/still/b.yaml", &map("still", "{}")),
-    ]);
-    let web = deployment("web:2", 3);
-    let head = tree(&[
-        ("clusters/edge-1/web/web.yaml", &web),
-        ("clusters/edge-1/web/a.yaml", &a),
-        ("clusters/edge-1/web/new.yaml", &map("new", "{}")),
-        ("clusters/edge-2/web/web.yaml", &web),
-        ("clusters/edge-2/web/a.yaml", &a),
-        ("clusters/edge-2/web/new.yaml", &map("new", "{}")),
-        ("clusters/edge-1/same/b.yaml", &map("same", "{}")),
-        ("clusters/edge-1/broken/b.yaml", "a: [\n"),
-        ("clusters/edge-1/extra/c.yaml", &map("c", "{}")),
-        ("clusters/edge-1/extra/work.yaml", "deleteOption: {propagationPolicy: Orphan}\n"),
-        ("clusters/edge-1/labels/b.yaml", &map("labels", "{}")),
-        ("clusters/edge-1/labels/work.yaml", "labels: {team: shop}\n"),
-        ("clusters/edge-2/pause/b.yaml", &map("pause", "{x: y}")),
-        ("clusters/edge-2/pause/work.yaml", "suspend: true\n"),
-        ("clusters/edge-2/named/b.yaml", &map("named", "{}")),
-        ("clusters/edge-2/named/work.yaml", "name: other\n"),
-        ("clusters/edge-3/still/b.yaml", &map("still", "{}")),
-    ]);
-    (render(&base), render(&head))
-}
-
-#[test]
-fn every_kind_of_change_is_told() {
-    let (base, head) = everything();
-    let review = Review::new(&base, &head);
-    insta::assert_snapshot!("review_text", text(&review, Style::Plain));
-    insta::assert_snapshot!("review_markdown", markdown(&review));
-    insta::assert_snapshot!("review_json", review.json());
-}
-
 #[test]
 fn equal_states_have_no_changes() {
-    let (base, _) = everything();
+    let base = render(&cases::before("review"));
     let review = Review::new(&base, &base.clone());
     assert!(review.is_empty());
-    assert_eq!(text(&review, Style::Plain), "no changes; 11 unchanged\n");
+    assert_eq!(text(&review, ColorMode::Plain), "no changes; 11 unchanged\n");
     assert_eq!(review.counts.works_unchanged, base.works.len());
 }
 
 #[test]
-fn an_unreadable_side_is_not_taken_for_an_empty_one() {
-    let good = render(&tree(&[("clusters/a/web/x.yaml", &map("a", "{}"))]));
-    let unreadable = render(&tree(&[("README.md", "")]));
-    let review = Review::new(&good, &unreadable);
-    assert!(review.is_empty() && review.source_frozen);
-    assert_eq!((review.counts.works_frozen, review.counts.works_deleted), (1, 0));
-    assert!(text(&review, Style::Plain).contains("The source cannot be read: every work stays"));
-    let groups =
-        render(&tree(&[("clusters/a/db/x.yaml", &map("b", "{}")), ("groups/x/y.yaml", "")]));
-    let review = Review::new(&good, &groups);
-    assert_eq!((review.counts.works_frozen, review.counts.works_added), (1, 1));
-    let review = Review::new(&unreadable, &good);
-    assert!(text(&review, Style::Plain).contains("can be read again, 1 object"), "{review:?}");
-}
-
-#[test]
-fn a_read_only_object_stays_when_its_work_goes() {
-    let base = render(&tree(&[
-        ("clusters/a/web/x.yaml", &map("a", "{}")),
-        ("clusters/a/web/x.config.yaml", "updateStrategy: {type: ReadOnly}\n"),
-        ("clusters/a/other/y.yaml", &map("b", "{}")),
-    ]));
-    let head = render(&tree(&[("clusters/a/other/y.yaml", &map("b", "{}"))]));
-    let shown = text(&Review::new(&base, &head), Style::Plain);
-    assert!(shown.contains("- ConfigMap shop/a: stays on the cluster"), "{shown}");
-}
-
-#[test]
-fn secrets_stay_secret() {
-    let secret = |value: &str| {
-        format!(
-            "apiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: shop}}\nstringData: {{password: {value}}}\n"
-        )
-    };
-    let base = render(&tree(&[("clusters/a/web/x.yaml", &secret("canary1"))]));
-    let head = render(&tree(&[("clusters/a/web/x.yaml", &secret("canary2"))]));
-    let review = Review::new(&base, &head);
-    let all = [text(&review, Style::Plain), markdown(&review), review.json()].concat();
-    assert!(all.contains("stringData.password") && !all.contains("canary"), "{all}");
-}
-
-#[test]
-fn nothing_of_the_repository_gets_out_of_its_place_in_a_comment() {
+fn repository_text_is_escaped_in_comments() {
     let value = "\"````\\n</details><script>@octocat #1 | x\\n```\\n# head\\e[2J\"";
     let base = render(&tree(&[("clusters/a/web/x.yaml", &map("a", "{x: plain}"))]));
     let head = render(&tree(&[
@@ -213,7 +110,7 @@ fn one_change_among_ten_thousand_works_is_found() {
 }
 
 #[test]
-fn a_comment_about_a_large_change_stays_within_its_limit() {
+fn large_comment_stays_within_its_limit() {
     let base = many(3_000, |_| 1);
     let head = many(3_000, |number| 2 + number);
     let comment = markdown(&Review::new(&base, &head));

@@ -1,9 +1,9 @@
 //! `docs/schema/`: the JSON Schemas of the configuration files, for editors. They are generated;
-//! `GITWORK_UPDATE=1 cargo test` writes them anew.
+//! `GITWORK_UPDATE=1 cargo test` rewrites them.
 
-use gitwork::core::config::FileKind;
-use gitwork::core::config::OCM_FIELDS;
-use gitwork::core::statusbranch::Summary;
+use gitwork_core::config::FileKind;
+use gitwork_core::config::OCM_FIELDS;
+use gitwork_core::report::status_branch::StatusSummary;
 use serde_json::Value;
 
 use crate::catalogue::assert_up_to_date;
@@ -16,12 +16,12 @@ fn path(kind: FileKind) -> String {
 }
 
 #[test]
-fn the_schemas_are_up_to_date() {
+fn generated_schemas_are_up_to_date() {
     for kind in FileKind::ALL {
         let text = serde_json::to_string_pretty(&kind.schema()).unwrap();
         assert_up_to_date(&path(kind), &format!("{text}\n"));
     }
-    let mut summary = schemars::schema_for!(Summary).to_value();
+    let mut summary = schemars::schema_for!(StatusSummary).to_value();
     summary["title"] = "gitwork status summary".into();
     let text = serde_json::to_string_pretty(&summary).unwrap();
     assert_up_to_date(SUMMARY, &format!("{text}\n"));
@@ -54,7 +54,7 @@ fn undescribed(schema: &Value, at: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_field_is_described_and_unknown_ones_are_refused() {
+fn every_field_is_described_and_unknown_fields_are_rejected() {
     for kind in FileKind::ALL {
         let schema = kind.schema();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");

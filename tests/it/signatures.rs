@@ -1,15 +1,17 @@
-//! Signatures as people make them, with `ssh-keygen` and `gpg`, against the keys that an operator allows.
+//! Signatures as people make them, with `ssh-keygen` and `gpg`, against the keys that an operator
+//! allows.
 
-use gitwork::core::signature::{Keyring, Moments, SignatureError, Signed, Signer};
+use gitwork_core::signature::{SignatureError, Signed, Signer, Timestamps};
+use gitwork_signatures::Keyring;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::git_server::Repo;
 use crate::git_server::signing::{Gpg, Signing, SshKey, git_verifies};
 
-fn now() -> Moments {
+fn now() -> Timestamps {
     let now = Timestamp::now().as_second();
-    Moments { committed: now, now }
+    Timestamps { committed: now, now }
 }
 
 fn ring(lines: &str, keys: &str) -> Keyring {
@@ -25,14 +27,14 @@ fn check(
     ring: &Keyring,
     signature: &str,
     content: &str,
-    at: Moments,
+    at: Timestamps,
 ) -> Result<Signer, SignatureError> {
     let signed = Signed { signature: signature.into(), content: content.into() };
     ring.check(&signed, at)
 }
 
 #[test]
-fn ssh_keys_of_every_kind_sign() {
+fn every_kind_of_ssh_key_verifies() {
     for (kind, bits) in [
         ("ed25519", None),
         ("ecdsa", Some("256")),
@@ -62,17 +64,17 @@ fn ssh_keys_of_every_kind_sign() {
 }
 
 #[test]
-fn git_itself_agrees_about_ssh_signatures() {
+fn ssh_verdicts_match_git() {
     let folder = tempfile::tempdir().unwrap();
     let repo = Repo::create(&folder.path().join("fleet.git"));
     let file = folder.path().join("allowed_signers");
     let key = SshKey::new("ed25519", None);
     let commit = repo.commit_signed("main", &[("a", Some("1\n"))], &key);
-    let facts = gitwork::git::Repository::open(repo.path()).unwrap();
+    let facts = gitwork_git::Repository::open(repo.path()).unwrap();
     let signed = facts.signature(commit).unwrap().unwrap();
     let committed = facts.commit(commit).unwrap().committed_seconds;
     // Git asks for the commit's own time only, and so does this comparison.
-    let at = Moments { committed, now: committed };
+    let at = Timestamps { committed, now: committed };
     for (options, expected) in [
         ("", true),
         ("namespaces=\"git\"", true),
@@ -92,12 +94,12 @@ fn git_itself_agrees_about_ssh_signatures() {
 
 /// libgit2 reads what was signed of each of these as that of the first.
 #[test]
-fn a_signature_fits_no_other_commit() {
+fn signature_is_valid_for_its_own_commit_only() {
     let folder = tempfile::tempdir().unwrap();
     let repo = Repo::create(&folder.path().join("fleet.git"));
     let key = SshKey::new("ed25519", None);
     let commit = repo.commit_signed("main", &[("a", Some("1\n"))], &key);
-    let facts = gitwork::git::Repository::open(repo.path()).unwrap();
+    let facts = gitwork_git::Repository::open(repo.path()).unwrap();
     let keys = ring(&key.line("ann@example.com", ""), "");
     let is_signed = |commit| match facts.signature(commit).unwrap() {
         Ok(signed) => keys.check(&signed, now()).is_ok(),
@@ -118,13 +120,13 @@ fn a_signature_fits_no_other_commit() {
         format!("{before}gpgsig {signature}{after}."),
     ] {
         let id = odb.write(git2::ObjectType::Commit, other.as_bytes()).unwrap();
-        let id = gitwork::core::name::ObjectId(id.as_bytes().try_into().unwrap());
+        let id = gitwork_core::model::name::ObjectId(id.as_bytes().try_into().unwrap());
         assert!(id != commit && !is_signed(id), "{other:?}");
     }
 }
 
 #[test]
-fn openpgp_keys_sign_with_the_parts_that_are_for_it() {
+fn openpgp_signatures_need_a_signing_capable_key() {
     let gpg = Gpg::new();
     for (kind, user) in [("ed25519", "ann"), ("rsa3072", "bob"), ("nistp256/ecdsa", "kim")] {
         let id = format!("{user} Example <{user}@example.com>");
@@ -147,19 +149,21 @@ fn openpgp_keys_sign_with_the_parts_that_are_for_it() {
 }
 
 #[test]
-fn openpgp_keys_that_have_expired_or_were_revoked_sign_nothing() {
+fn expired_and_revoked_openpgp_keys_are_rejected() {
     let gpg = Gpg::new();
     // Made in 2024 for a year; signed while it held.
     let old = gpg.key("old@example.com", "ed25519", "sign", "1y", "20240101T000000");
     let signature = old.sign_at("20240601T000000", b"tree");
     let ring_old = ring("", &old.public());
     let then = Timestamp::from_second(1_717_200_000).unwrap().as_second();
-    let (while_valid, later) =
-        (Moments { committed: then, now: then + 60 }, Moments { committed: then, now: now().now });
+    let (while_valid, later) = (
+        Timestamps { committed: then, now: then + 60 },
+        Timestamps { committed: then, now: now().now },
+    );
     assert!(check(&ring_old, &signature, "tree", while_valid).is_ok());
     let expired = check(&ring_old, &signature, "tree", later).unwrap_err();
     assert!(expired.to_string().contains("not valid after 2024-12-31"), "{expired}");
-    let before = Moments { committed: 1_600_000_000, now: then };
+    let before = Timestamps { committed: 1_600_000_000, now: then };
     let early = check(&ring_old, &signature, "tree", before).unwrap_err();
     assert!(matches!(early, SignatureError::NotYetValid { .. }), "{early}");
 
@@ -170,7 +174,7 @@ fn openpgp_keys_that_have_expired_or_were_revoked_sign_nothing() {
     let revoked = SignatureError::Revoked { key: gone.fingerprint.clone() };
     assert_eq!(check(&ring("", &gone.public()), &signature, "tree", now()), Err(revoked));
 
-    // A key that may only certify, and whoever else is in the file.
+    // A key that may only certify, and the other keys of the file.
     let both = format!("# ours\n{}\n{}", gone.public(), old.public());
     let mut all = Keyring::default();
     assert_eq!(all.add_openpgp(&both), []);

@@ -20,7 +20,8 @@ fn names() -> Vec<String> {
     vec!["gitwork".to_owned()]
 }
 
-/// A look every five seconds. `of` gives RSS in MiB and open files, or none where the program is away.
+/// A look every five seconds. `of` gives RSS in MiB and open files, or none where the program is
+/// away.
 fn samples(
     count: usize,
     of: impl Fn(usize) -> Option<(u64, u64)>,
@@ -47,15 +48,16 @@ fn samples(
     (0..count).map(sample).collect()
 }
 
-/// What is told to be over its bound.
+/// The series that exceed their bounds.
 fn broken(rows: &[Row]) -> Vec<String> {
     let over = rows.iter().filter(|row| row.bound.as_ref().is_some_and(|(_, kept)| !kept));
     over.map(|row| row.what.clone()).collect()
 }
 
 #[test]
-fn what_stays_flat_keeps_its_bounds_and_what_grows_does_not() {
-    // Forty minutes: flat; a leak of 20 MiB; a leak of files; a high start that the warm-up leaves out.
+fn growing_series_exceed_their_bounds_and_flat_ones_do_not() {
+    // Forty minutes: flat; a leak of 20 MiB; a leak of files; a high start that the warm-up leaves
+    // out.
     type Grows = fn(usize) -> (u64, u64);
     let cases: [(Grows, &[&str]); 4] = [
         (|_| (50, 20), &[]),
@@ -73,7 +75,7 @@ fn what_stays_flat_keeps_its_bounds_and_what_grows_does_not() {
 }
 
 #[test]
-fn processes_are_told_apart_and_short_ones_are_not_judged() {
+fn samples_are_grouped_by_process_and_short_ones_are_skipped() {
     // Away for a minute at a third; the second process is the larger one.
     let there = |number: usize| match number {
         0..160 => Some((40, 20)),
@@ -93,7 +95,7 @@ fn processes_are_told_apart_and_short_ones_are_not_judged() {
 }
 
 #[test]
-fn the_whole_run_is_judged_by_what_it_had_at_most_and_by_a_fresh_clone() {
+fn run_is_judged_by_its_maximum_and_by_a_fresh_clone() {
     let of = |rss: u64| {
         samples(100, move |number| Some((if number == 50 { rss } else { 40 }, 20)), |_| 1)
     };
@@ -121,7 +123,7 @@ fn the_whole_run_is_judged_by_what_it_had_at_most_and_by_a_fresh_clone() {
 }
 
 #[test]
-fn every_sample_is_a_line_and_every_process_a_line_in_the_picture() {
+fn samples_and_processes_are_drawn_as_lines() {
     let samples = samples(20, |number| (number != 7).then_some((40, 20)), |number| 1 + number / 8);
     let csv = report::csv(&samples, &names());
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();

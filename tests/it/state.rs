@@ -1,26 +1,27 @@
-//! What an engine knows of its source, and what follows from it: time is passed in.
+//! The engine's state of one source and the plans that follow from it; tests pass the time in.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gitwork::core::desired::Desired;
-use gitwork::core::directives::Directives;
-use gitwork::core::fight;
-use gitwork::core::name::WorkKey;
-use gitwork::core::observed::ObservedWork;
-use gitwork::core::plan::{Effect, Reason};
-use gitwork::daemon::guards::GuardOptions;
-use gitwork::daemon::state::State;
-use gitwork::hub::execute::{ExecuteError, Outcome, Task};
-use gitwork::hub::{HubError, HubEvent};
+use gitwork_core::model::name::WorkKey;
+use gitwork_core::plan::directives::Directives;
+use gitwork_core::plan::drift_backoff;
+use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::{Effect, Reason};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::sync::guards::GuardOptions;
+use gitwork_core::sync::state::SyncState;
+use gitwork_hub::execute::{ExecuteError, Outcome, Task};
+use gitwork_hub::{HubError, HubEvent};
 use serde_json::{Value, json};
 
-use crate::memory::{files, render, source};
+use crate::memory_repository::{files, render, source};
 
 /// A source of `a/web` with this text in it.
 fn desired(text: &str) -> Arc<Desired> {
     let manifest = format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: default}}\ndata: {{text: {text}}}\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: default}}\ndata: \
+            {{text: {text}}}\n"
     );
     Arc::new(render(&files(&[("clusters/a/web/x.yaml", &manifest)])))
 }
@@ -40,8 +41,8 @@ fn observed(desired: &Desired, edit: impl FnOnce(&mut Value)) -> ObservedWork {
     ObservedWork::from_manifest_work(object).unwrap()
 }
 
-fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> State {
-    let mut state = State::new(source(), GuardOptions::default(), 0, now);
+fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> SyncState {
+    let mut state = SyncState::new(source(), GuardOptions::default(), 0, now);
     assert!(!state.wants_plan(now), "neither side is known");
     assert!(state.set_desired(desired) && !state.set_desired(desired));
     assert!(!state.wants_plan(now), "what the hub has is not known");
@@ -54,7 +55,7 @@ fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> Stat
 }
 
 /// The effects that a plan of now does.
-fn due(state: &mut State, now: Instant) -> Vec<Effect> {
+fn due(state: &mut SyncState, now: Instant) -> Vec<Effect> {
     let plan = state.plan().unwrap();
     state.due(&plan, now).into_iter().map(|(_, effect)| effect.clone()).collect()
 }
@@ -65,13 +66,13 @@ fn failed(key: &WorkKey, effect: &Effect, error: HubError) -> Outcome {
 }
 
 fn refused() -> HubError {
-    HubError::Refused { key: "a/web".into(), message: "no".into() }
+    HubError::WriteRejected { key: "a/web".into(), message: "no".into() }
 }
 
 #[test]
-fn a_refused_work_waits_longer_each_time_and_a_fix_goes_through_at_once() {
+fn rejected_work_backs_off_exponentially_and_a_fix_is_sent_at_once() {
     let start = Instant::now();
-    let (broken, mended) = (desired("broken"), desired("mended"));
+    let (broken, fixed) = (desired("broken"), desired("fixed"));
     let key = key(&broken);
     let mut state = state(&broken, Vec::new(), start);
     let mut now = start;
@@ -90,15 +91,15 @@ fn a_refused_work_waits_longer_each_time_and_a_fix_goes_through_at_once() {
 
     let effects = due(&mut state, now);
     state.set_outcome(&failed(&key, &effects[0], refused()), now, 1);
-    assert!(state.set_desired(&mended));
+    assert!(state.set_desired(&fixed));
     let effects = due(&mut state, now);
     assert_eq!(effects.len(), 1, "the fix is tried at once");
     state.set_outcome(&failed(&key, &effects[0], refused()), now, 1);
-    assert_eq!(state.next_due().unwrap() - now, waits[0], "and its failures count anew");
+    assert_eq!(state.next_due().unwrap() - now, waits[0], "and its backoff starts again");
 }
 
 #[test]
-fn a_name_that_is_taken_is_looked_at_now_and_then_until_it_is_free() {
+fn foreign_work_is_polled_until_its_name_is_free() {
     let start = Instant::now();
     let wanted = desired("x");
     let key = key(&wanted);
@@ -127,7 +128,7 @@ fn a_name_that_is_taken_is_looked_at_now_and_then_until_it_is_free() {
             now = state.next_due().unwrap().max(now + Duration::from_millis(1));
         }
     }
-    state.set_looked_up(&key, Err(HubError::NoCrd), now, 1);
+    state.set_looked_up(&key, Err(HubError::CrdMissing), now, 1);
     assert!(due(&mut state, now).is_empty(), "what could not be looked up is not known to be free");
     let now = state.next_due().unwrap();
     assert_eq!(state.take_lookups(now), vec![key.clone()]);
@@ -136,9 +137,9 @@ fn a_name_that_is_taken_is_looked_at_now_and_then_until_it_is_free() {
     assert!(state.take_lookups(now + Duration::from_secs(3_600)).is_empty());
 }
 
-/// No watch of ours tells when the work of another is gone.
+/// The watch does not report deletions of works of other sources.
 #[test]
-fn a_name_that_another_gives_up_is_looked_at_until_it_is_free() {
+fn name_released_by_another_source_is_polled_until_it_is_free() {
     let start = Instant::now();
     let wanted = desired("x");
     let key = key(&wanted);
@@ -161,7 +162,7 @@ fn a_name_that_another_gives_up_is_looked_at_until_it_is_free() {
 }
 
 #[test]
-fn a_late_answer_does_not_bring_back_what_is_gone() {
+fn late_response_does_not_restore_a_deleted_work() {
     let now = Instant::now();
     let wanted = desired("x");
     let key = key(&wanted);
@@ -170,7 +171,7 @@ fn a_late_answer_does_not_bring_back_what_is_gone() {
     assert!(state.take_lookups(now).is_empty());
     let effects = due(&mut state, now);
     assert!(matches!(&effects[..], [Effect::Update { .. }]), "{effects:?}");
-    // It is written and deleted by somebody, and only then the answer to the write comes.
+    // The work is written, another client deletes it, and the response to the write comes last.
     state.set_event(HubEvent::Gone(key.clone()));
     let task = Task { key: key.clone(), effect: effects[0].clone(), commit: None };
     let answer = Ok(Some(observed(&wanted, |_| {})));
@@ -179,7 +180,7 @@ fn a_late_answer_does_not_bring_back_what_is_gone() {
 }
 
 #[test]
-fn a_work_that_a_list_does_not_have_since_it_was_made_is_looked_up() {
+fn work_missing_from_a_list_that_began_before_its_creation_is_fetched() {
     let now = Instant::now();
     let wanted = desired("x");
     let key = key(&wanted);
@@ -187,7 +188,8 @@ fn a_work_that_a_list_does_not_have_since_it_was_made_is_looked_up() {
         let mut state = state(&wanted, vec![], now);
         let effects = due(&mut state, now);
         assert!(matches!(&effects[..], [Effect::Create { .. }]), "{effects:?}");
-        // It is made, somebody deletes it, the watch begins anew, and only then the answer comes.
+        // The work is created, another client deletes it, the watch restarts, and the response
+        // comes last.
         if listed {
             state.set_listed(vec![]);
         }
@@ -203,7 +205,7 @@ fn a_work_that_a_list_does_not_have_since_it_was_made_is_looked_up() {
 }
 
 #[test]
-fn nothing_is_deleted_before_git_was_asked_for_its_last_word() {
+fn deletion_waits_for_the_final_delete_option_from_git() {
     let now = Instant::now();
     let before = desired("x");
     let other =
@@ -230,7 +232,7 @@ fn nothing_is_deleted_before_git_was_asked_for_its_last_word() {
 }
 
 #[test]
-fn an_agents_progress_needs_no_plan_and_an_edit_does() {
+fn status_updates_need_no_plan_and_spec_edits_do() {
     let now = Instant::now();
     let wanted = desired("x");
     let mut state = state(&wanted, vec![observed(&wanted, |_| {})], now);
@@ -262,12 +264,12 @@ fn answered(wanted: &Arc<Desired>, effect: &Effect, number: u32) -> Outcome {
 }
 
 #[test]
-fn a_work_that_is_fought_over_waits_and_a_change_of_git_does_not() {
+fn contended_work_backs_off_and_a_git_change_is_sent_at_once() {
     let mut now = Instant::now();
     let wanted = desired("x");
     let key = key(&wanted);
     let mut state = state(&wanted, vec![observed(&wanted, |_| {})], now);
-    let edit = |state: &mut State, number: u32| {
+    let edit = |state: &mut SyncState, number: u32| {
         let edited = observed(&wanted, |work| {
             work["spec"]["deleteOption"] = json!({"propagationPolicy": "Orphan"});
             work["metadata"]["resourceVersion"] = (2 * number).to_string().into();
@@ -278,17 +280,17 @@ fn a_work_that_is_fought_over_waits_and_a_change_of_git_does_not() {
     for number in 1..=9 {
         edit(&mut state, number);
         assert!(state.wants_plan(now));
-        state.weigh_contests(now);
+        state.update_contentions(now);
         let mut effects = due(&mut state, now);
         if effects.is_empty() {
             let plan = state.plan().unwrap();
-            assert!(matches!(plan.steps[0].reason, Reason::Contested { .. }), "{plan:?}");
+            assert!(matches!(plan.steps[0].reason, Reason::BackedOff { .. }), "{plan:?}");
             assert_eq!(plan.counts().to_string(), "1 wait");
             let next = state.next_due().unwrap();
             assert!(!state.wants_plan(next - Duration::from_millis(1)) && state.wants_plan(next));
             waits.push((next - now).as_secs());
             now = next;
-            state.weigh_contests(now);
+            state.update_contentions(now);
             effects = due(&mut state, now);
         }
         assert!(matches!(&effects[..], [Effect::Update { .. }]), "{number}: {effects:?}");
@@ -297,15 +299,15 @@ fn a_work_that_is_fought_over_waits_and_a_change_of_git_does_not() {
     assert_eq!(waits, [1, 2, 4, 8], "after five at once");
 
     edit(&mut state, 10);
-    state.weigh_contests(now);
+    state.update_contentions(now);
     assert!(due(&mut state, now).is_empty());
-    let mended = desired("mended");
-    assert!(state.set_desired(&mended));
-    state.weigh_contests(now);
+    let fixed = desired("fixed");
+    assert!(state.set_desired(&fixed));
+    state.update_contentions(now);
     assert_eq!(due(&mut state, now).len(), 1, "what Git changes goes out at once");
 
-    // The other gave up: there is nothing to tell of any more, and nothing to wake for.
+    // The other client stopped: no contention is reported, and no retry is due.
     assert!(state.contests().contains_key(&key));
-    let calm = now + fight::CALM;
-    assert!(state.weigh_contests(calm) && state.contests().is_empty());
+    let calm = now + drift_backoff::CALM;
+    assert!(state.update_contentions(calm) && state.contests().is_empty());
 }

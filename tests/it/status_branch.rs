@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
-use gitwork::core::status::State;
-use gitwork::core::status::source::SourceStatus;
-use gitwork::core::statusbranch::Summary;
-use gitwork::forge::StatusBranchReporter;
-use gitwork::git::{Auth, FetchError, Published, PushError, Remote, StatusBranch, Witness};
+use gitwork_core::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
+use gitwork_core::model::operation_error::OperationError as _;
+use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::SourceStatus;
+use gitwork_core::report::status_branch::StatusSummary;
+use gitwork_forge::StatusBranchReporter;
+use gitwork_git::{
+    Auth, FetchError, Published, PushError, Remote, StatusBranch, StatusBranchCheckpoint,
+};
 use tokio::sync::watch;
 
 use crate::forge::reporting::source_status;
@@ -66,7 +69,8 @@ impl World {
     }
 
     fn summary(&self) -> String {
-        let summary: Summary = serde_json::from_str(&self.read("summary.json").unwrap()).unwrap();
+        let summary: StatusSummary =
+            serde_json::from_str(&self.read("summary.json").unwrap()).unwrap();
         summary.summary
     }
 }
@@ -87,7 +91,7 @@ fn pushed(branch: &mut StatusBranch, status: &Arc<SourceStatus>) -> CommitId {
 }
 
 #[test]
-fn it_is_an_orphan_with_every_file_and_does_not_change_without_cause() {
+fn status_branch_is_an_orphan_with_every_file_and_stays_unchanged() {
     let world = World::new();
     let main = world.repo.tip("main");
     let mut branch = world.local("a");
@@ -114,13 +118,13 @@ fn it_is_an_orphan_with_every_file_and_does_not_change_without_cause() {
 }
 
 #[test]
-fn it_witnesses_what_was_done_for_its_own_source_and_nothing_incredible() {
+fn checkpoint_accepts_only_plausible_records_of_its_own_source() {
     let world = World::new();
     let cancel = Arc::new(AtomicBool::new(false));
     let moves = |branch: &str, source: &str, url: String| {
-        let folder = world.folder.path().join("witness");
-        let witness = Witness::new(&folder, remote(url, Auth::None), branch);
-        witness.moves(&SourceId::parse(source).unwrap(), &cancel)
+        let folder = world.folder.path().join("checkpoint");
+        let checkpoint = StatusBranchCheckpoint::new(&folder, remote(url, Auth::None), branch);
+        checkpoint.record_generation(&SourceId::parse(source).unwrap(), &cancel)
     };
     let url = || world.repo.file_url();
     assert_eq!(moves(BRANCH, "fleet", url()).unwrap(), 0, "there is no such branch yet");
@@ -128,7 +132,7 @@ fn it_witnesses_what_was_done_for_its_own_source_and_nothing_incredible() {
     let mut branch = world.local("a");
     for (count, believed) in [(7, 7), (u64::from(u32::MAX), u64::from(u32::MAX)), (u64::MAX, 0)] {
         let mut status = SourceStatus::clone(&source_status(1, &[("edge-1", State::Applied)]));
-        status.moves = count;
+        status.record_generation = count;
         pushed(&mut branch, &Arc::new(status));
         assert_eq!(moves(BRANCH, "fleet", url()).unwrap(), believed);
         assert_eq!(moves(BRANCH, "another", url()).unwrap(), 0);
@@ -138,7 +142,7 @@ fn it_witnesses_what_was_done_for_its_own_source_and_nothing_incredible() {
 }
 
 #[test]
-fn one_changed_work_writes_the_objects_on_its_path_and_no_more() {
+fn one_changed_work_writes_only_the_git_objects_on_its_path() {
     let world = World::new();
     let mut branch = world.local("a");
     let names: Vec<String> = (0..50).map(|n| format!("edge-{n}")).collect();
@@ -167,7 +171,7 @@ fn one_changed_work_writes_the_objects_on_its_path_and_no_more() {
 }
 
 #[test]
-fn two_writers_take_turns_and_lose_nothing() {
+fn concurrent_writers_lose_no_record() {
     let world = World::new();
     let (mut one, mut two) = (world.local("one"), world.local("two"));
     let states = [State::Pending, State::Progressing, State::Applied, State::Available];
@@ -185,7 +189,7 @@ fn two_writers_take_turns_and_lose_nothing() {
 }
 
 #[test]
-fn a_rewritten_or_deleted_branch_is_carried_on() {
+fn rewritten_or_deleted_status_branch_is_restored() {
     let world = World::new();
     let mut branch = world.local("a");
     let first = pushed(&mut branch, &source_status(1, &[("edge-1", State::Pending)]));
@@ -194,17 +198,17 @@ fn a_rewritten_or_deleted_branch_is_carried_on() {
     let next = pushed(&mut branch, &source_status(1, &[("edge-1", State::Applied)]));
     assert_eq!(world.history(), [next, first]);
     world.repo.delete_branch(BRANCH);
-    let anew = pushed(&mut branch, &source_status(1, &[("edge-1", State::Available)]));
-    assert_eq!(world.history(), [anew]);
+    let recreated = pushed(&mut branch, &source_status(1, &[("edge-1", State::Available)]));
+    assert_eq!(world.history(), [recreated]);
 }
 
 #[test]
-fn a_branch_that_somebody_else_made_is_left_alone() {
+fn foreign_branch_is_not_overwritten() {
     let world = World::new();
     let theirs = world.repo.commit(BRANCH, &[("notes.txt", Some("mine"))]);
     let status = source_status(1, &[("edge-1", State::Pending)]);
     let error = publish(&mut world.local("a"), &status).unwrap_err();
-    assert!(matches!(error, PushError::Foreign { .. }) && error.needs_somebody(), "{error:?}");
+    assert!(matches!(error, PushError::Foreign { .. }) && error.needs_action(), "{error:?}");
     assert_eq!(world.repo.tip(BRANCH), Some(theirs));
     world.repo.commit(BRANCH, &[("summary.json", Some(r#"{"source":"other"}"#))]);
     assert!(matches!(publish(&mut world.local("b"), &status), Err(PushError::Foreign { .. })));
@@ -216,10 +220,10 @@ fn a_branch_that_somebody_else_made_is_left_alone() {
 }
 
 #[test]
-fn a_long_history_starts_anew() {
+fn long_status_history_is_truncated() {
     let world = World::new();
     pushed(&mut world.local("a"), &source_status(1, &[("edge-1", State::Pending)]));
-    for _ in 0..gitwork::limits::STATUS_HISTORY_MAX {
+    for _ in 0..gitwork_git::limits::STATUS_HISTORY_MAX {
         world.repo.commit(BRANCH, &[]);
     }
     let mut branch = world.local("b");
@@ -230,7 +234,7 @@ fn a_long_history_starts_anew() {
 }
 
 #[test]
-fn http_takes_a_push_and_tells_who_may_not() {
+fn http_push_works_and_reports_missing_rights() {
     let world = World::new();
     let server = GitServer::http(world.folder.path()).start();
     let token = world.folder.path().join("token");
@@ -246,7 +250,7 @@ fn http_takes_a_push_and_tells_who_may_not() {
     let status = source_status(1, &[("edge-1", State::Applied)]);
     let error = publish(&mut branch, &status).unwrap_err();
     assert!(matches!(error, PushError::Remote(FetchError::AuthRefused { .. })), "{error:?}");
-    assert!(error.needs_somebody() && !format!("{error} {error:?}").contains("CANARY"));
+    assert!(error.needs_action() && !format!("{error} {error:?}").contains("CANARY"));
     // Once it may again, what was missed is there.
     server.set_access(Access::Everybody);
     let next = pushed(&mut branch, &status);
@@ -255,7 +259,7 @@ fn http_takes_a_push_and_tells_who_may_not() {
 }
 
 #[test]
-fn ssh_takes_a_push() {
+fn ssh_push_works() {
     let world = World::new();
     let folder = world.folder.path();
     let key = keygen(folder, "id", "ed25519", "");
@@ -270,7 +274,7 @@ fn ssh_takes_a_push() {
 }
 
 #[test]
-fn a_protected_branch_says_so() {
+fn protected_branch_is_reported() {
     use std::os::unix::fs::PermissionsExt as _;
     let world = World::new();
     let hook = world.repo.path().join("hooks/pre-receive");
@@ -285,13 +289,13 @@ fn a_protected_branch_says_so() {
         matches!(&error, PushError::Rejected { message, .. } if message.contains("pre-receive")),
         "{error:?}"
     );
-    assert!(error.needs_somebody());
+    assert!(error.needs_action());
     std::fs::remove_file(hook).unwrap();
     pushed(&mut branch, &status);
 }
 
 #[tokio::test]
-async fn the_task_publishes_the_newest_state_at_most_once_in_an_interval() {
+async fn newest_state_is_published_at_most_once_per_interval() {
     let world = World::new();
     let (feed, fed) = watch::channel(None);
     let (stop, stopped) = watch::channel(false);

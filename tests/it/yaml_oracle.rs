@@ -1,16 +1,16 @@
-//! What gitwork reads from YAML against what kubectl reads: `tests/kubectl-yaml/cases.json` holds the answers of
-//! kubectl's own decoder, recorded by the Go program beside it.
+//! What gitwork reads from YAML against what kubectl reads: `tests/kubectl-yaml/cases.json` holds
+//! the answers of kubectl's own decoder, recorded by the Go program beside it.
 
 use std::time::Duration;
 
-use gitwork::core::diagnostic::{Diagnostic, Scope};
-use gitwork::core::name::RepoPath;
-use gitwork::core::yaml::{Read, read};
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
+use gitwork_core::model::name::RepoPath;
+use gitwork_core::text::yaml::{Read, read};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One input with kubectl's answer. `ours` says how gitwork differs on purpose: the code of the error by which it
-/// refuses what kubectl takes, or `accepts`; `why` says why.
+/// One input with kubectl's answer. `ours` says how gitwork differs on purpose: the code of the
+/// error by which it refuses what kubectl takes, or `accepts`; `why` says why.
 #[derive(Debug, Deserialize)]
 struct Case {
     input: String,
@@ -31,8 +31,8 @@ fn read_text(text: &str) -> Read {
     read(&RepoPath::parse("a.yaml").unwrap(), text.as_bytes(), &Scope::Source)
 }
 
-/// Equal but for how a number is written: Go prints a float without an exponent up to 10^21, and what it printed
-/// is read back here to within one unit of the last place.
+/// Equal but for how a number is written: Go prints a float without an exponent up to 10^21, and
+/// what it printed is read back here to within one unit of the last place.
 fn is_same(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
@@ -83,7 +83,8 @@ fn difference(case: &Case) -> Option<String> {
         ("accepts", _) => None,
         (code, error) if !error.is_empty() || !errors.iter().any(|d| d.code.id() == code) => {
             Some(format!(
-                "must be what only gitwork refuses, with {code}; kubectl {error:?}, gitwork {said:?} {documents:?}"
+                "must be what only gitwork refuses, with {code}; kubectl {error:?}, gitwork \
+                    {said:?} {documents:?}"
             ))
         }
         _ => None,
@@ -91,7 +92,7 @@ fn difference(case: &Case) -> Option<String> {
 }
 
 #[test]
-fn gitwork_reads_what_kubectl_reads() {
+fn yaml_is_read_as_kubectl_reads_it() {
     let cases = cases();
     assert!(cases.len() > 500, "{}", cases.len());
     let differences: Vec<String> = cases
@@ -104,14 +105,15 @@ fn gitwork_reads_what_kubectl_reads() {
     }
 }
 
-/// Processor time of this thread so far: the time on the wall would tell of the other tests.
+/// Processor time of this thread so far: wall-clock time would depend on the other tests.
 fn processor_time() -> Duration {
     // In nanoseconds (Linux, Documentation/scheduler/sched-stats.rst).
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// Four times the text may take eight times as long: measured times scatter. A quadratic reader takes sixteen times.
+/// Four times the text may take eight times as long: measured times scatter. A quadratic reader
+/// takes sixteen times.
 fn takes_linear_time(what: &str, text: impl Fn(usize) -> String, look: impl Fn(usize, &Read)) {
     let time = |length: usize| {
         let text = text(length);
@@ -131,7 +133,13 @@ fn takes_linear_time(what: &str, text: impl Fn(usize) -> String, look: impl Fn(u
 fn a_large_stream_takes_linear_time() {
     let one = |number: usize| {
         format!(
-            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web-{number}\n  namespace: shop\n  labels: &labels-{number} {{app: web-{number}}}\nspec:\n  replicas: 3\n  selector:\n    matchLabels: *labels-{number}\n  template:\n    metadata:\n      labels: *labels-{number}\n    spec:\n      containers:\n      - name: web\n        image: registry.example.com/shop/web:1.{number}\n        args: [\"--verbose\", '--port=8080']\n        ports:\n        - containerPort: 8080\n        env:\n        - name: A\n          value: |\n            text\n"
+            "---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web-{number}\n  \
+                namespace: shop\n  labels: &labels-{number} {{app: web-{number}}}\nspec:\n  \
+                replicas: 3\n  selector:\n    matchLabels: *labels-{number}\n  template:\n    \
+                metadata:\n      labels: *labels-{number}\n    spec:\n      containers:\n      - \
+                name: web\n        image: registry.example.com/shop/web:1.{number}\n        args: \
+                [\"--verbose\", '--port=8080']\n        ports:\n        - containerPort: \
+                8080\n        env:\n        - name: A\n          value: |\n            text\n"
         )
     };
     takes_linear_time(
@@ -161,7 +169,7 @@ fn a_large_stream_takes_linear_time() {
 
 /// As many problems as lines: each has its own place and line shown.
 #[test]
-fn a_file_full_of_problems_takes_linear_time() {
+fn file_with_many_problems_takes_linear_time() {
     for head in ["", "kind: Secret\n"] {
         takes_linear_time(
             "problems",

@@ -1,12 +1,13 @@
-//! The deletion budget, told from the commit to what is left on the hub.
+//! The deletion budget, from the commit to the result on the hub.
 
-use gitwork::core::config::Budgets;
-use gitwork::core::work::DeleteOption;
+use gitwork_core::config::Budgets;
+use gitwork_core::model::work::DeleteOption;
 
 use super::world::{GitWork, World};
 use super::*;
 
-/// A world with so many works on one cluster and one that stays on another, all applied.
+/// A world with this number of works on one cluster and one work that stays on another, all
+/// applied.
 async fn fleet(works: usize) -> (World, Vec<WorkKey>) {
     let mut world = World::new(0);
     let keys: Vec<WorkKey> = (0..works).map(|n| key("edge-1", &format!("work-{n:03}"))).collect();
@@ -19,7 +20,7 @@ async fn fleet(works: usize) -> (World, Vec<WorkKey>) {
     (world, keys)
 }
 
-/// Passes until nothing is left to do.
+/// Runs passes until nothing is left to do.
 async fn settle(world: &mut World) {
     for _ in 0..4 {
         world.observe();
@@ -34,7 +35,7 @@ fn left(world: &World, keys: &[WorkKey]) -> usize {
 }
 
 #[tokio::test]
-async fn a_plan_over_its_budget_applies_the_rest_and_holds_the_deletions_until_approved() {
+async fn plan_over_budget_holds_deletions_until_approved_and_applies_the_rest() {
     let (mut world, keys) = fleet(30).await;
     for key in &keys[..11] {
         world.drop_work(key, None);
@@ -53,7 +54,7 @@ async fn a_plan_over_its_budget_applies_the_rest_and_holds_the_deletions_until_a
 }
 
 #[tokio::test]
-async fn deletions_within_the_budget_need_nobody() {
+async fn deletions_within_budget_need_no_approval() {
     let (mut world, keys) = fleet(30).await;
     for key in &keys[..10] {
         world.drop_work(key, None);
@@ -63,7 +64,7 @@ async fn deletions_within_the_budget_need_nobody() {
 }
 
 #[tokio::test]
-async fn one_approval_is_enough_for_a_deletion_of_several_passes_and_for_no_work_more() {
+async fn one_approval_covers_several_passes_but_no_further_works() {
     let (mut world, keys) = fleet(30).await;
     for key in &keys[..11] {
         world.drop_work(key, Some(DeleteOption::Orphan));
@@ -71,7 +72,7 @@ async fn one_approval_is_enough_for_a_deletion_of_several_passes_and_for_no_work
     world.observe();
     world.pass().await;
     world.approve(false);
-    // One agent is faster than the others, so that what is to delete becomes less.
+    // One agent is faster than the others, so that fewer deletions are left.
     world.observe();
     world.pass().await;
     for _ in 0..3 {
@@ -80,7 +81,7 @@ async fn one_approval_is_enough_for_a_deletion_of_several_passes_and_for_no_work
         world.pass().await;
     }
     assert_eq!(left(&world, &keys), 29);
-    // A later commit drops eleven more: they are held, and what was approved still goes.
+    // A later commit drops eleven more. They are held, and the approved ones still go.
     for key in &keys[11..22] {
         world.drop_work(key, None);
     }
@@ -88,7 +89,7 @@ async fn one_approval_is_enough_for_a_deletion_of_several_passes_and_for_no_work
     settle(&mut world).await;
     assert_eq!(left(&world, &keys), 19);
 
-    // The same names made anew are other works: the approval is not for them.
+    // Works created again under the same names are other works: the approval does not cover them.
     world.approve(false);
     settle(&mut world).await;
     assert_eq!(left(&world, &keys), 8);
@@ -103,10 +104,10 @@ async fn one_approval_is_enough_for_a_deletion_of_several_passes_and_for_no_work
 }
 
 #[tokio::test]
-async fn what_comes_with_the_deletions_does_not_count_as_kept_not_even_after_a_restart() {
+async fn works_created_with_deletions_do_not_count_as_kept_even_after_restart() {
     let mut world = World::with(&key("edge-1", "web"), GitWork::default()).await;
     let (web, stays) = (key("edge-1", "web"), key("edge-3", "stays"));
-    // A wrong path: all works go, and others come.
+    // A wrong path: all works go, and others are created.
     world.drop_work(&web, None);
     world.drop_work(&stays, None);
     let new: Vec<WorkKey> = (0..30).map(|n| key("edge-2", &format!("new-{n}"))).collect();
@@ -120,7 +121,8 @@ async fn what_comes_with_the_deletions_does_not_count_as_kept_not_even_after_a_r
     }
     assert!(new.iter().all(|key| world.is_on_hub(key)), "all that is safe is applied");
 
-    // The path is mended: what came with it goes, held in its turn, and what was there is as it was.
+    // The path is fixed: the works created with it go, and are held in turn. The works before it
+    // are unchanged.
     world.push(&web, GitWork::default());
     world.push(&stays, GitWork::default());
     for key in &new {
@@ -131,7 +133,7 @@ async fn what_comes_with_the_deletions_does_not_count_as_kept_not_even_after_a_r
 }
 
 #[tokio::test]
-async fn what_is_being_deleted_does_not_count_as_kept_even_where_git_wants_it() {
+async fn works_being_deleted_do_not_count_as_kept_even_if_git_has_them() {
     let (mut world, keys) = fleet(1).await;
     let stays = key("edge-2", "stays");
     world.hub.user_deletes(&stays).unwrap();
@@ -142,7 +144,7 @@ async fn what_is_being_deleted_does_not_count_as_kept_even_where_git_wants_it() 
 }
 
 #[tokio::test]
-async fn who_wipes_the_mark_of_what_is_new_does_not_let_a_held_deletion_through() {
+async fn removing_hold_marker_does_not_release_held_deletion() {
     let (mut world, keys) = fleet(1).await;
     let new = key("edge-3", "new");
     world.drop_work(&keys[0], None);
@@ -155,24 +157,24 @@ async fn who_wipes_the_mark_of_what_is_new_does_not_let_a_held_deletion_through(
     assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
     let annotations = &world.hub.objects()[&new]["metadata"]["annotations"];
     assert!(annotations.get("gitwork.dev/content-hash").is_some(), "{annotations}");
-    assert!(annotations.get("gitwork.dev/newcomer").is_some(), "{annotations}");
+    assert!(annotations.get("gitwork.dev/created-during-hold").is_some(), "{annotations}");
 }
 
 #[tokio::test]
-async fn what_comes_with_the_deletions_is_known_from_git_where_the_hub_does_not_tell_it() {
+async fn git_history_shows_works_created_with_deletions_if_hub_does_not() {
     let (mut world, keys) = fleet(1).await;
     let new = key("edge-3", "new");
     world.drop_work(&keys[0], None);
     world.drop_work(&key("edge-2", "stays"), None);
     world.push(&new, GitWork::default());
-    // As the list of a lagging API server shows it: nothing is there, so that nothing is to be deleted.
+    // The list of a lagging API server has no works, so that there is nothing to delete.
     world.observed.works.clear();
     world.pass().await;
     world.observe();
     let annotations = &world.hub.objects()[&new]["metadata"]["annotations"];
-    assert_eq!(annotations.get("gitwork.dev/newcomer"), None, "{annotations}");
+    assert_eq!(annotations.get("gitwork.dev/created-during-hold"), None, "{annotations}");
     assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
-    // What comes to stay, and is there when the next commit drops something, counts.
+    // Works that stay, and exist before the next commit drops others, count as kept.
     world.push(&keys[0], GitWork::default());
     settle(&mut world).await;
     world.drop_work(&keys[0], None);
@@ -181,7 +183,7 @@ async fn what_comes_with_the_deletions_is_known_from_git_where_the_hub_does_not_
 }
 
 #[tokio::test]
-async fn a_work_that_was_renamed_counts_as_deleted_and_its_mark_goes_with_the_hold() {
+async fn renamed_work_counts_as_deleted_and_loses_its_marker_with_the_hold() {
     let (mut world, keys) = fleet(2).await;
     let renamed = key("edge-1", "renamed");
     world.drop_work(&keys[0], None);
@@ -195,7 +197,7 @@ async fn a_work_that_was_renamed_counts_as_deleted_and_its_mark_goes_with_the_ho
     );
     let marked = |world: &World| {
         world.hub.objects()[&renamed]["metadata"]["annotations"]
-            .get("gitwork.dev/newcomer")
+            .get("gitwork.dev/created-during-hold")
             .is_some()
     };
     assert!(marked(&world));
@@ -207,12 +209,12 @@ async fn a_work_that_was_renamed_counts_as_deleted_and_its_mark_goes_with_the_ho
 }
 
 #[tokio::test]
-async fn no_commit_loosens_the_budget_that_judges_it() {
+async fn commit_cannot_loosen_its_own_budget() {
     let (mut world, keys) = fleet(30).await;
     for key in &keys[..11] {
         world.drop_work(key, None);
     }
-    // The same commit says that all of it is fine.
+    // The same commit loosens its budget.
     let loose = Budgets { works: Some(1_000), percent: Some(100), cluster: Some(1_000) };
     world.budgets = loose.clone();
     assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
@@ -220,7 +222,7 @@ async fn no_commit_loosens_the_budget_that_judges_it() {
         world.push(key, GitWork::default());
     }
     assert_eq!(world.sync(&keys[0]).await, "keep UpToDate");
-    // Removals after it are judged by it, but never past what the operator sets.
+    // Later deletions are judged by it, within the operator's budget.
     for key in &keys[..11] {
         world.drop_work(key, None);
     }

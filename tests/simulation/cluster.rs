@@ -1,31 +1,31 @@
-//! A managed cluster in memory: objects with uid, resourceVersion and owners, as far as an agent sees them, and
-//! Kubernetes' garbage collector. It notes beside each object what nobody on the cluster is told, for the checkers.
+//! A managed cluster in memory: objects with uid, resourceVersion and owners, and Kubernetes'
+//! garbage collector. Beside each object it keeps facts for the checkers that no client sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gitwork::agent::core::object::{Object, edit_metadata, list, meta};
-use gitwork::agent::core::owner::is_owned_by;
-use gitwork::core::manifest::Identity;
+use gitwork_agent_core::object::{Object, edit_metadata, list, meta};
+use gitwork_agent_core::owner::is_owned_by;
+use gitwork_core::model::manifest::Identity;
 use serde_json::{Value, json};
 
 use super::patch::merge_patch;
 
-/// An object with what the checkers know of it.
+/// An object, with facts for the checkers.
 #[derive(Debug, Clone)]
 pub struct Live {
     pub object: Object,
-    /// The uids of the AppliedManifestWorks whose agent has applied this very object.
+    /// The uids of the AppliedManifestWorks whose agent applied this object.
     pub applied_by: BTreeSet<String>,
-    /// What was applied last says that it outlives its work.
+    /// Whether the object outlives its work, by the last apply.
     pub stays: bool,
 }
 
-/// Why a request is refused.
+/// The reason of a rejected request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// 409: the name is taken.
+    /// 409: the name exists.
     Exists,
-    /// 409: it is not the version, or the object, that was asked for; or 404.
+    /// 409 for another version or another object, or 404.
     Stale,
 }
 
@@ -80,7 +80,7 @@ impl Cluster {
         }
     }
 
-    /// POST.
+    /// Handles a POST.
     pub fn create(&mut self, id: &Identity, object: Object) -> Result<(), Refused> {
         if self.objects.contains_key(id) {
             return Err(Refused::Exists);
@@ -89,7 +89,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// PUT, bound to the version that the object carries.
+    /// Handles a PUT. The version in the object is a precondition.
     pub fn replace(&mut self, id: &Identity, object: Object) -> Result<(), Refused> {
         let live = self.objects.get(id).ok_or(Refused::Stale)?;
         let version = meta(&object, "resourceVersion");
@@ -102,7 +102,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A merge patch, bound to the uid and the version that it carries.
+    /// Handles a merge patch. The uid and the version in it are preconditions.
     pub fn patch(&mut self, id: &Identity, patch: &Value) -> Result<(), Refused> {
         let live = self.objects.get(id).ok_or(Refused::Stale)?;
         for field in ["uid", "resourceVersion"] {
@@ -120,12 +120,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// DELETE. Nothing here has finalizers: it is gone at once.
+    /// Handles a DELETE. No object has finalizers here, so it is gone at once.
     pub fn delete(&mut self, id: &Identity) -> Option<Live> {
         self.objects.remove(id)
     }
 
-    /// Kubernetes' garbage collector: what has owners and none that is there goes. Gives what went.
+    /// Runs Kubernetes' garbage collector: removes and returns the objects that have owners, none
+    /// of which exists.
     pub fn collect_garbage(&mut self, applied: &BTreeSet<&str>) -> Vec<(Identity, Live)> {
         let is_garbage = |live: &Live| {
             let mut owners = live.owners().peekable();
@@ -140,7 +141,7 @@ impl Cluster {
         garbage.into_iter().filter_map(|id| Some((id.clone(), self.objects.remove(&id)?))).collect()
     }
 
-    /// Somebody deletes the object and makes it anew from a copy, with its owners or without.
+    /// A user deletes the object and creates it again from a copy, with its owners or without.
     pub fn user_recreates(&mut self, id: &Identity, with_owners: bool) {
         let Some(live) = self.objects.remove(id) else { return };
         let mut object = live.object;
@@ -152,7 +153,7 @@ impl Cluster {
         self.set(id, None, object);
     }
 
-    /// Somebody edits the object's content.
+    /// A user edits the object's content.
     pub fn user_edits(&mut self, id: &Identity, text: &str) {
         let _absent = self.patch(id, &json!({"data": {"text": text}}));
     }

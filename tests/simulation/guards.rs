@@ -1,12 +1,12 @@
-//! What guards hold, told from the plan to what is left on the hub.
+//! Guards, from the plan to the result on the hub.
 
 use std::sync::Arc;
 
-use gitwork::core::approval::{Approval, Rewind};
-use gitwork::core::directives::Suspension;
-use gitwork::core::name::ObjectId;
-use gitwork::core::plan::Guard;
-use gitwork::core::window::Closed;
+use gitwork_core::config::window::Closed;
+use gitwork_core::model::approval::{Approval, Rewind};
+use gitwork_core::model::name::ObjectId;
+use gitwork_core::plan::Guard;
+use gitwork_core::plan::directives::Suspension;
 use serde_json::json;
 
 use super::world::{GitWork, World};
@@ -16,7 +16,7 @@ fn changed(text: &str) -> GitWork {
     GitWork { text: text.into(), ..GitWork::default() }
 }
 
-/// A world with a work on each of two clusters and one that stays.
+/// A world with a work on each of two clusters, and one work that stays.
 async fn fleet() -> (World, WorkKey, WorkKey) {
     let (web, db) = (key("edge-1", "web"), key("edge-2", "db"));
     let mut world = World::with(&web, GitWork::default()).await;
@@ -26,7 +26,7 @@ async fn fleet() -> (World, WorkKey, WorkKey) {
     (world, web, db)
 }
 
-/// Somebody changes a work on the hub.
+/// A user edits a work on the hub.
 fn edit(world: &World, key: &WorkKey) {
     let patch = json!({"spec": {"workload": {"manifests": []}}});
     world.hub.user_patches(key, &patch).unwrap();
@@ -43,7 +43,7 @@ fn closed() -> Option<Closed> {
 }
 
 #[tokio::test]
-async fn a_closed_window_holds_changes_puts_back_edits_and_lets_an_approved_fix_through() {
+async fn closed_window_holds_changes_but_corrects_drift_and_applies_approved_fix() {
     let (mut world, web, db) = fleet().await;
     world.policy.closed = closed();
     world.push(&web, changed("fix"));
@@ -58,7 +58,7 @@ async fn a_closed_window_holds_changes_puts_back_edits_and_lets_an_approved_fix_
     assert_eq!(world.sync(&stays).await, "update EditedOnHub");
     assert_eq!(world.sync(&stays).await, "keep UpToDate");
 
-    // What is approved is just these three, with just this content.
+    // The approval covers just these three works with just this content.
     world.observe();
     let plan = world.plan(&world.desired());
     let hold = plan.holds(&world.source).remove(0);
@@ -75,7 +75,7 @@ async fn a_closed_window_holds_changes_puts_back_edits_and_lets_an_approved_fix_
 }
 
 #[tokio::test]
-async fn a_held_rewind_changes_nothing_but_puts_back_edits_and_needs_just_its_approval() {
+async fn held_rewind_only_corrects_drift_until_its_approval() {
     let (mut world, web, db) = fleet().await;
     let from = [ObjectId([1; 20]), ObjectId([2; 20])].into();
     let rewind = Rewind { source: world.source.clone(), from, to: ObjectId([3; 20]) };
@@ -96,7 +96,7 @@ async fn a_held_rewind_changes_nothing_but_puts_back_edits_and_needs_just_its_ap
 }
 
 #[tokio::test]
-async fn what_is_suspended_is_neither_written_nor_deleted() {
+async fn suspended_works_are_neither_written_nor_deleted() {
     let (mut world, web, db) = fleet().await;
     let by = Suspension { by: "ann".into(), at: "now".into(), reason: None };
     world.policy.suspensions.clusters.insert(web.cluster.clone(), Arc::new(by));
@@ -110,7 +110,7 @@ async fn what_is_suspended_is_neither_written_nor_deleted() {
     assert_eq!(world.sync(&new).await, "hold SuspendedOnHub");
     assert_eq!(world.sync(&db).await, "hold Suspended");
     assert!(world.is_on_hub(&web) && !world.is_on_hub(&new));
-    // The rest of the source goes on.
+    // The rest of the source still syncs.
     let stays = key("edge-3", "stays");
     world.push(&stays, changed("two"));
     assert_eq!(world.sync(&stays).await, "update ChangedInGit");
@@ -122,7 +122,7 @@ async fn what_is_suspended_is_neither_written_nor_deleted() {
 }
 
 #[tokio::test]
-async fn on_a_restored_hub_works_are_made_and_changed_but_none_goes() {
+async fn restored_hub_gets_creations_and_updates_but_no_deletions() {
     let (mut world, web, db) = fleet().await;
     let approval = Approval::Restored { source: world.source.clone(), moves: 7 };
     world.policy.restored = Some(Arc::new(approval));
@@ -136,18 +136,20 @@ async fn on_a_restored_hub_works_are_made_and_changed_but_none_goes() {
     assert_eq!(world.sync(&web).await, "update ChangedInGit");
     assert_eq!(world.sync(&db).await, "hold HeldByRestore");
     assert_eq!(world.sync(&released).await, "hold HeldByRestore");
-    // What is made meanwhile does not count as kept once the deletions are judged.
+    // Works created meanwhile do not count as kept once the deletions are judged.
     let objects = world.hub.objects();
-    assert!(objects[&new]["metadata"]["annotations"].get("gitwork.dev/newcomer").is_some());
+    assert!(
+        objects[&new]["metadata"]["annotations"].get("gitwork.dev/created-during-hold").is_some()
+    );
     world.policy.restored = None;
     assert_eq!(world.sync(&released).await, "release PruneOff");
 }
 
 #[tokio::test]
-async fn what_comes_with_held_deletions_does_not_count_as_kept_because_they_were_suspended() {
+async fn works_created_during_suspension_of_deletions_do_not_count_as_kept() {
     let (web, stays) = (key("edge-1", "web"), key("edge-3", "stays"));
     let mut world = World::with(&web, GitWork::default()).await;
-    // Another path: all works go, and others come on another cluster.
+    // Another path: all works go, and others are created on another cluster.
     let new: Vec<WorkKey> = (0..30).map(|n| key("edge-2", &format!("new-{n}"))).collect();
     for key in [&web, &stays] {
         world.drop_work(key, None);

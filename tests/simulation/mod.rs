@@ -1,14 +1,19 @@
-//! The planner against a simulated fleet: a hub in memory, its agents, other users, and faults, all from a seed.
+//! Tests of the planner and of the whole program on a simulated fleet: a hub in memory, its agents,
+//! other clients and faults, all from a seed.
 
 use futures::future::BoxFuture;
-use gitwork::core::name::{ClusterName, WorkKey, WorkName};
-use gitwork::hub::Hub;
+use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
+use gitwork_core::plan::observed::Observed;
+use gitwork_core::plan::{self, Plan, PlanInputs, PlanPolicy, RemovedWorks, lint};
+use gitwork_core::render::desired::Desired;
+use gitwork_hub::Hub;
 use serde_json::Value;
 
 use crate::contract::{self, Fixture};
 
 mod agents;
 mod budget;
+mod budget_rule;
 mod cluster;
 pub mod fleet;
 mod guards;
@@ -21,7 +26,20 @@ mod world;
 
 use hub::SimulatedHub;
 
-/// A key from its two names.
+/// A plan, checked by the lint.
+fn checked_plan(
+    desired: &Desired,
+    observed: &Observed,
+    removed: &RemovedWorks,
+    policy: &PlanPolicy,
+) -> Plan {
+    let planned = plan::plan(desired, observed, removed, policy);
+    let violations = lint::check(&planned, PlanInputs { desired, observed, removed, policy });
+    assert_eq!(violations, [], "{planned:?}");
+    planned
+}
+
+/// The key of a work from its two names.
 pub fn key(cluster: &str, work: &str) -> WorkKey {
     let cluster = ClusterName::parse(cluster).unwrap();
     WorkKey { cluster, work: WorkName::parse(work).unwrap() }
@@ -58,6 +76,6 @@ impl Fixture for InMemory {
 }
 
 #[tokio::test]
-async fn the_simulated_hub_keeps_the_contract() {
+async fn simulated_hub_keeps_contract() {
     contract::all(&InMemory(SimulatedHub::new(&["edge-1"], 0))).await;
 }

@@ -1,4 +1,5 @@
-//! JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386), as far as gitwork's own requests go.
+//! JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386), as far as gitwork's own requests need
+//! them.
 
 use serde_json::{Map, Value};
 

@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gitwork::core::desired::{Desired, Frozen};
-use gitwork::core::effect::{self, Request};
-use gitwork::core::name::{RepoPath, SourceId};
-use gitwork::core::observed::{Observed, ObservedWork};
-use gitwork::core::plan::{Departed, Effect, Policy, Reason, plan};
-use gitwork::core::work::{DeleteOption, DesiredWork, OWN_ANNOTATIONS, OWN_LABELS, WorkBody};
+use gitwork_core::model::name::{RepoPath, SourceId};
+use gitwork_core::model::work::{DeleteOption, DesiredWork, OWN_ANNOTATIONS, OWN_LABELS, WorkBody};
+use gitwork_core::plan::observed::{Observed, ObservedWork};
+use gitwork_core::plan::request;
+use gitwork_core::plan::request::Request;
+use gitwork_core::plan::{Effect, PlanPolicy, Reason, RemovedWorks};
+use gitwork_core::render::desired::{Desired, Frozen};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::key;
 use super::patch::{json_patch, merge_patch};
+use super::{checked_plan, key};
 
-/// JSON with the field names that matter in unlikely places.
+/// JSON with meaningful field names in unlikely places.
 fn any_json() -> impl Strategy<Value = Value> {
     let names = prop::sample::select(vec![
         "metadata",
@@ -28,7 +29,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         "type",
         "Applied",
         "True",
-        "gitwork.dev/keys",
+        "gitwork.dev/managed-keys",
         "gitwork.dev/source",
         "deleteOption",
         "generation",
@@ -80,7 +81,7 @@ fn put(map: &mut Value, texts: &BTreeMap<String, String>) {
     }
 }
 
-/// A work that gitwork wrote once, with what others put on it since.
+/// A work that gitwork wrote once, with the changes of others since.
 fn on_hub(
     body: &WorkBody,
     foreign: &(BTreeMap<String, String>, BTreeMap<String, String>),
@@ -126,14 +127,14 @@ fn observed(work: &Value) -> Observed {
 
 /// Applies a plan's only effect to the work.
 fn apply(work: &mut Value, effect: &Effect) {
-    match effect::request(&key("edge-1", "web"), effect, None) {
+    match request::request(&key("edge-1", "web"), effect, None) {
         Request::JsonPatch(operations) => json_patch(work, &operations).unwrap(),
         Request::MergePatch(patch) => merge_patch(work, &patch),
         Request::Create(_) | Request::Delete { .. } => panic!("{effect:?} is no patch"),
     }
 }
 
-/// The foreign entries of a map: those that are neither gitwork's own nor a user's through Git.
+/// The foreign entries of a map: neither gitwork's own nor a user's through Git.
 fn foreign(map: &Value, own: &[&str], users: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     let own: BTreeSet<&str> = own.iter().copied().chain(users.keys().map(String::as_str)).collect();
     let all = map.as_object().into_iter().flatten();
@@ -144,13 +145,17 @@ fn foreign(map: &Value, own: &[&str], users: &BTreeMap<String, String>) -> BTree
 
 proptest! {
     #[test]
-    fn no_object_makes_reading_panic(mut object in any_json(), metadata in any_json(), rest in any_json()) {
+    fn reading_any_object_does_not_panic(
+        mut object in any_json(), metadata in any_json(), rest in any_json(),
+    ) {
         let _ = ObservedWork::from_manifest_work(object.clone());
         if let Value::Object(fields) = &mut object {
             fields.insert("metadata".into(), metadata);
             fields.insert("spec".into(), rest.clone());
             fields.insert("status".into(), rest);
-            for (name, value) in [("name", "web"), ("namespace", "edge-1"), ("uid", "u"), ("resourceVersion", "1")] {
+            let required =
+                [("name", "web"), ("namespace", "edge-1"), ("uid", "u"), ("resourceVersion", "1")];
+            for (name, value) in required {
                 if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
                     metadata.insert(name.into(), value.into());
                 }
@@ -161,56 +166,64 @@ proptest! {
     }
 
     #[test]
-    fn the_order_in_which_the_hub_tells_its_works_does_not_matter(
-        (told, again) in prop::collection::btree_set(("[ab]", "[a-e]", 0..3_u8), 0..16)
-            .prop_map(|works| works.into_iter().collect::<Vec<_>>())
-            .prop_flat_map(|works| (Just(works.clone()).prop_shuffle(), Just(works).prop_shuffle())),
+    fn plan_does_not_depend_on_order_of_hub_events(
+        (listed_works, watched_works) in
+            prop::collection::btree_set(("[ab]", "[a-e]", 0..3_u8), 0..16)
+                .prop_map(|works| works.into_iter().collect::<Vec<_>>())
+                .prop_flat_map(|works| {
+                    (Just(works.clone()).prop_shuffle(), Just(works).prop_shuffle())
+                }),
         wanted in body(),
     ) {
         let desired = desired(Some(wanted.clone()));
         let work = |(cluster, name, state): &(String, String, u8)| {
             let mut work = on_hub(&wanted, &Default::default(), "1");
-            // One name in several states would be told in an order of its own.
+            // Each name occurs in one state only.
             work["metadata"]["name"] = format!("{name}-{state}").into();
             work["metadata"]["namespace"] = cluster.clone().into();
             if *state == 1 {
                 work["metadata"]["labels"]["gitwork.dev/source"] = "another".into();
             }
             if *state == 2 {
-                work["status"] = json!({"conditions": [{"type": "Applied", "status": "True", "observedGeneration": 1}]});
+                let applied = json!({"type": "Applied", "status": "True", "observedGeneration": 1});
+                work["status"] = json!({"conditions": [applied]});
             }
             ObservedWork::from_manifest_work(work).unwrap()
         };
         let mut listed = Observed::default();
-        listed.listed(&desired.source, told.iter().map(work).collect());
+        listed.record_list(&desired.source, listed_works.iter().map(work).collect());
         let mut watched = Observed::default();
-        again.iter().for_each(|told| watched.changed(work(told)));
-        let (departed, policy) = (Departed::new(), Policy::default());
-        let planned = plan(&desired, &listed, &departed, &policy);
-        prop_assert_eq!(planned.steps.len(), 1 + told.iter().filter(|(_, _, state)| *state != 1).count());
-        prop_assert_eq!(planned, plan(&desired, &watched, &departed, &policy));
+        watched_works.iter().for_each(|one| watched.record_change(work(one)));
+        let (departed, policy) = (RemovedWorks::new(), PlanPolicy::default());
+        let planned = checked_plan(&desired, &listed, &departed, &policy);
+        let owned = listed_works.iter().filter(|(_, _, state)| *state != 1).count();
+        prop_assert_eq!(planned.steps.len(), 1 + owned);
+        prop_assert_eq!(planned, checked_plan(&desired, &watched, &departed, &policy));
     }
 
     #[test]
-    fn an_update_makes_it_right_and_leaves_what_is_foreign(
+    fn update_corrects_own_fields_and_keeps_foreign_fields(
         old in body(), new in body(), others in (texts(), texts()),
     ) {
         let mut work = on_hub(&old, &others, "1");
         let before = work.clone();
-        let (desired, departed, policy) = (desired(Some(new.clone())), Departed::new(), Policy::default());
-        let planned = plan(&desired, &observed(&work), &departed, &policy);
+        let (departed, policy) = (RemovedWorks::new(), PlanPolicy::default());
+        let desired = desired(Some(new.clone()));
+        let planned = checked_plan(&desired, &observed(&work), &departed, &policy);
         let [step] = planned.steps.as_slice() else { panic!("{planned:?}") };
         match &step.effect {
             Some(effect) => apply(&mut work, effect),
             None => prop_assert_eq!(&step.reason, &Reason::UpToDate),
         }
-        let after = plan(&desired, &observed(&work), &departed, &policy);
+        let after = checked_plan(&desired, &observed(&work), &departed, &policy);
         prop_assert!(after.is_settled(), "{after:?}");
+        let (old, new) = (old.metadata(), new.metadata());
         for (map, own, old, new) in [
-            ("labels", OWN_LABELS.as_slice(), &old.metadata().labels, &new.metadata().labels),
-            ("annotations", OWN_ANNOTATIONS.as_slice(), &old.metadata().annotations, &new.metadata().annotations),
+            ("labels", OWN_LABELS.as_slice(), &old.labels, &new.labels),
+            ("annotations", OWN_ANNOTATIONS.as_slice(), &old.annotations, &new.annotations),
         ] {
-            let ours: BTreeMap<String, String> = old.iter().chain(new).map(|(k, v)| (k.clone(), v.clone())).collect();
+            let ours: BTreeMap<String, String> =
+                old.iter().chain(new).map(|(k, v)| (k.clone(), v.clone())).collect();
             let (before, after) = (&before["metadata"][map], &work["metadata"][map]);
             prop_assert_eq!(foreign(before, own, &ours), foreign(after, own, &ours));
             for (key, value) in new {
@@ -223,7 +236,9 @@ proptest! {
     }
 
     #[test]
-    fn a_release_takes_off_all_that_is_gitworks_own_and_no_more(old in body(), others in (texts(), texts())) {
+    fn release_removes_exactly_gitworks_own_metadata(
+        old in body(), others in (texts(), texts()),
+    ) {
         let mut work = on_hub(&old, &others, "1");
         let before = work.clone();
         apply(&mut work, &Effect::Release { resource_version: "1".into() });
@@ -231,10 +246,12 @@ proptest! {
         for map in ["labels", "annotations"] {
             let none = BTreeMap::new();
             let left = &work["metadata"][map];
-            prop_assert_eq!(foreign(left, &OWN_LABELS, &none), foreign(&before["metadata"][map], &OWN_LABELS, &none));
-            prop_assert!(left.as_object().unwrap().keys().all(|key| !key.starts_with("gitwork.dev/")));
+            let foreign_before = foreign(&before["metadata"][map], &OWN_LABELS, &none);
+            prop_assert_eq!(foreign(left, &OWN_LABELS, &none), foreign_before);
+            let mut keys = left.as_object().unwrap().keys();
+            prop_assert!(keys.all(|key| !key.starts_with("gitwork.dev/")));
         }
-        let released = plan(&desired(None), &observed(&work), &Departed::new(), &Policy::default());
+        let released = checked_plan(&desired(None), &observed(&work), &RemovedWorks::new(), &PlanPolicy::default());
         prop_assert!(released.steps.is_empty(), "{released:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! Random worlds, each from one seed. A failing seed is printed; `SEED=N` runs that one alone.
+//! Random worlds, each from one seed. A failing seed is printed. `SEED=N` runs only that seed.
 
 use super::hub::Faults;
 use super::world::World;
 
-/// Says which seed it was when a test fails.
+/// Prints the seed when a test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -27,12 +27,12 @@ async fn for_each_seed(count: u64, run: impl AsyncFn(u64)) {
 }
 
 const ACTIONS: usize = 80;
-/// A write, its answer lost, a look at what happened, the option, the agent, the deletion, the agent again, and a
-/// creation where Git has it back: none needs more.
+/// A write, its lost response, a lookup, the option, the agent, the deletion, the agent again, and
+/// a creation if Git has the work again. No world needs more.
 const PASSES_TO_REST: usize = 8;
 
 #[tokio::test]
-async fn whatever_happens_nothing_is_lost_and_the_hub_comes_to_rest() {
+async fn random_worlds_lose_nothing_and_converge() {
     for_each_seed(100, async |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut world = World::new(seed);
@@ -43,7 +43,7 @@ async fn whatever_happens_nothing_is_lost_and_the_hub_comes_to_rest() {
         }
         world.hub.set_faults(Faults::default());
         world.frozen = Default::default();
-        world.let_go_of_guards();
+        world.release_guards();
         world.agents.failing.clear();
         world.git.values_mut().for_each(|work| work.suspend = false);
         for _ in 0..PASSES_TO_REST {

@@ -1,8 +1,8 @@
-//! Single stories, each told from the commit to what is left on the hub and on the cluster.
+//! Single scenarios, from the commit to the result on the hub and on the cluster.
 
-use gitwork::core::adoption::Adoption;
-use gitwork::core::plan::{Action, Policy};
-use gitwork::core::work::DeleteOption;
+use gitwork_core::config::AdoptionPolicy;
+use gitwork_core::model::work::DeleteOption;
+use gitwork_core::plan::{Action, PlanPolicy};
 use serde_json::{Value, json};
 
 use super::agents::identity;
@@ -22,7 +22,7 @@ impl World {
         world
     }
 
-    /// One pass over fresh knowledge; answers what it did with the work and why.
+    /// Runs one pass over fresh state. Returns the work's action and reason.
     pub async fn sync(&mut self, key: &WorkKey) -> String {
         self.observe();
         let plan = self.pass().await;
@@ -56,14 +56,14 @@ fn options() -> [(DeleteOption, &'static [&'static str]); 3] {
 }
 
 #[tokio::test]
-async fn gits_last_word_on_delete_option_decides_what_stays_on_the_cluster() {
+async fn final_delete_option_in_git_decides_which_objects_stay() {
     for (before, _) in options() {
-        for (last_word, stays) in options() {
+        for (final_option, stays) in options() {
             let delete_option = before.clone();
             let mut world =
                 World::with(&web(), GitWork { delete_option, ..GitWork::default() }).await;
-            world.drop_work(&web(), Some(last_word.clone()));
-            if before != last_word {
+            world.drop_work(&web(), Some(final_option.clone()));
+            if before != final_option {
                 assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
                 for _ in 0..3 {
                     assert_eq!(world.sync(&web()).await, "wait WaitingForAgent", "no agent yet");
@@ -76,14 +76,14 @@ async fn gits_last_word_on_delete_option_decides_what_stays_on_the_cluster() {
             assert_eq!(world.sync(&web()).await, "wait BeingDeleted");
             world.agents.settle(&world.hub);
             assert!(!world.is_on_hub(&web()));
-            assert_eq!(world.left(&web()), stays, "{before:?} then {last_word:?}");
+            assert_eq!(world.left(&web()), stays, "{before:?} then {final_option:?}");
             assert_eq!(world.sync(&web()).await, "nothing");
         }
     }
 }
 
 #[tokio::test]
-async fn a_work_is_not_deleted_while_an_object_that_is_to_stay_cannot_be_let_go_of() {
+async fn work_is_not_deleted_until_objects_that_stay_are_released() {
     let mut world = World::with(&web(), GitWork::default()).await;
     let object = (web().cluster, identity(&manifest(&web(), "a", "")));
     world.agents.failing.insert(object);
@@ -100,18 +100,18 @@ async fn a_work_is_not_deleted_while_an_object_that_is_to_stay_cannot_be_let_go_
 }
 
 #[tokio::test]
-async fn a_complete_work_whose_agent_ignores_the_delete_option_is_held() {
+async fn complete_work_is_held_if_agent_ignores_delete_option() {
     let complete = json!({"status": {"conditions": [
         condition("Applied"), condition("Complete"),
     ]}});
-    for (last_word, expected) in [
+    for (final_option, expected) in [
         (DeleteOption::Orphan, "hold NotYetOrphaned"),
         (DeleteOption::Foreground, "delete RemovedFromGit"),
     ] {
         let mut world = World::with(&web(), GitWork::default()).await;
         world.hub.patch_status(&web(), &complete).unwrap();
-        world.drop_work(&web(), Some(last_word.clone()));
-        if last_word != DeleteOption::Foreground {
+        world.drop_work(&web(), Some(final_option.clone()));
+        if final_option != DeleteOption::Foreground {
             assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
         }
         world.agents.settle(&world.hub);
@@ -120,7 +120,7 @@ async fn a_complete_work_whose_agent_ignores_the_delete_option_is_held() {
 }
 
 #[tokio::test]
-async fn a_work_that_no_agent_has_seen_is_deleted_at_once() {
+async fn work_without_agent_status_is_deleted_at_once() {
     let mut world = World::new(0);
     world.push(&key("edge-3", "stays"), GitWork::default());
     world.push(&web(), GitWork { delete_option: DeleteOption::Orphan, ..GitWork::default() });
@@ -131,7 +131,7 @@ async fn a_work_that_no_agent_has_seen_is_deleted_at_once() {
 }
 
 #[tokio::test]
-async fn a_work_with_prune_false_is_released_and_stays() {
+async fn work_with_prune_false_is_released_and_stays() {
     let mut world = World::with(&web(), GitWork { prune: false, ..GitWork::default() }).await;
     world.drop_work(&web(), None);
     assert_eq!(world.sync(&web()).await, "release PruneOff");
@@ -141,12 +141,12 @@ async fn a_work_with_prune_false_is_released_and_stays() {
     assert_eq!(world.left(&web()), ["web-a", "web-b"]);
 
     world.push(&web(), GitWork::default());
-    assert_eq!(world.sync(&web()).await, "create NewInGit", "the watch no longer tells of it");
-    assert_eq!(world.sync(&web()).await, "hold Conflict", "it is nobody's now");
+    assert_eq!(world.sync(&web()).await, "create NewInGit", "the watch no longer reports it");
+    assert_eq!(world.sync(&web()).await, "hold Conflict", "no source owns it now");
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_stays_as_it_is() {
+async fn unreadable_works_stay_unchanged() {
     let freezes: [fn(&mut World); 5] = [
         |world| world.frozen.source = true,
         |world| world.frozen.deletes = true,
@@ -167,7 +167,7 @@ async fn what_cannot_be_read_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_source_that_cannot_be_read_whole_still_gets_its_changes_through() {
+async fn partly_readable_source_still_applies_changes() {
     let mut world = World::with(&web(), GitWork::default()).await;
     world.frozen.deletes = true;
     world.push(&web(), GitWork { text: "fix".into(), ..GitWork::default() });
@@ -175,20 +175,20 @@ async fn a_source_that_cannot_be_read_whole_still_gets_its_changes_through() {
 }
 
 #[tokio::test]
-async fn a_suspended_work_is_left_alone() {
+async fn suspended_work_is_not_changed() {
     let mut world = World::with(&web(), GitWork::default()).await;
     let suspended = GitWork { suspend: true, text: "two".into(), ..GitWork::default() };
     world.push(&web(), suspended.clone());
     assert_eq!(world.sync(&web()).await, "hold Suspended");
     world.hub.user_deletes(&web()).unwrap();
     world.agents.settle(&world.hub);
-    assert_eq!(world.sync(&web()).await, "hold Suspended", "not even made anew");
+    assert_eq!(world.sync(&web()).await, "hold Suspended", "not even created again");
     world.push(&web(), GitWork { suspend: false, ..suspended });
     assert_eq!(world.sync(&web()).await, "create NewInGit");
 }
 
 #[tokio::test]
-async fn an_emptied_source_keeps_its_works_until_it_is_allowed_to_delete_all() {
+async fn emptied_source_keeps_works_until_deleting_all_is_allowed() {
     let stays = key("edge-3", "stays");
     let mut world = World::with(&web(), GitWork::default()).await;
     world.drop_work(&web(), Some(DeleteOption::Orphan));
@@ -198,12 +198,12 @@ async fn an_emptied_source_keeps_its_works_until_it_is_allowed_to_delete_all() {
         assert_eq!(world.sync(&key).await, "hold HeldByBudget");
     }
     assert_eq!(world.hub.objects(), before, "not even the deleteOption is written");
-    world.policy = Policy { allow_delete_all: true, ..Policy::default() };
+    world.policy = PlanPolicy { allow_delete_all: true, ..PlanPolicy::default() };
     assert_eq!(world.sync(&stays).await, "delete RemovedFromGit");
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_is_lost_is_not_made_twice() {
+async fn write_with_lost_response_is_not_repeated() {
     let mut world = World::new(0);
     world.hub.set_faults(Faults { answer_lost: 100, ..Faults::default() });
     world.push(&web(), GitWork::default());
@@ -213,7 +213,7 @@ async fn a_write_whose_answer_is_lost_is_not_made_twice() {
 }
 
 #[tokio::test]
-async fn what_the_hub_stores_differently_is_not_written_for_ever() {
+async fn content_changed_by_server_is_not_rewritten_endlessly() {
     let mut world = World::new(0);
     world.hub.forget_fields(&["deleteOption"]);
     world.push(&key("edge-3", "stays"), GitWork::default());
@@ -221,28 +221,28 @@ async fn what_the_hub_stores_differently_is_not_written_for_ever() {
     world.push(&web(), work.clone());
     assert_eq!(world.sync(&web()).await, "create NewInGit");
     for _ in 0..3 {
-        assert_eq!(world.sync(&web()).await, "hold StoredDifferently");
+        assert_eq!(world.sync(&web()).await, "hold ChangedByServer");
     }
     assert_eq!(world.hub.writes(), 2);
     world.push(&web(), GitWork { text: "two".into(), ..work });
     assert_eq!(world.sync(&web()).await, "update ChangedInGit");
-    assert_eq!(world.sync(&web()).await, "hold StoredDifferently");
+    assert_eq!(world.sync(&web()).await, "hold ChangedByServer");
 
     let edit = json!({"spec": {"workload": {"manifests": []}}});
     world.hub.user_patches(&web(), &edit).unwrap();
     assert_eq!(world.sync(&web()).await, "update EditedOnHub", "an edit is still seen");
-    assert_eq!(world.sync(&web()).await, "hold StoredDifferently");
+    assert_eq!(world.sync(&web()).await, "hold ChangedByServer");
 
     let writes = world.hub.writes();
     world.restart();
     assert_eq!(world.sync(&web()).await, "update EditedOnHub", "a new process cannot know");
-    assert_eq!(world.sync(&web()).await, "hold StoredDifferently");
+    assert_eq!(world.sync(&web()).await, "hold ChangedByServer");
     assert_eq!(world.hub.writes(), writes, "and what it wrote changed nothing");
 
     world.drop_work(&web(), None);
     assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
     for _ in 0..3 {
-        assert_eq!(world.sync(&web()).await, "hold StoredDifferently", "never deleted without it");
+        assert_eq!(world.sync(&web()).await, "hold ChangedByServer", "never deleted without it");
     }
     assert_eq!(world.hub.writes(), writes);
     world.hub.forget_fields(&[]);
@@ -252,7 +252,7 @@ async fn what_the_hub_stores_differently_is_not_written_for_ever() {
 }
 
 #[tokio::test]
-async fn a_taken_name_is_a_conflict_until_somebody_consents() {
+async fn name_conflict_holds_until_consent() {
     let mut world = World::new(0);
     let foreign = json!({
         "metadata": {"namespace": "edge-1", "name": "web", "labels": {"foreign": "1"}},
@@ -260,7 +260,7 @@ async fn a_taken_name_is_a_conflict_until_somebody_consents() {
     });
     let foreign = world.hub.user_creates(foreign).unwrap();
     world.push(&web(), GitWork::default());
-    assert_eq!(world.sync(&web()).await, "create NewInGit", "the watch does not tell of it");
+    assert_eq!(world.sync(&web()).await, "create NewInGit", "the watch does not report it");
     assert_eq!(world.sync(&web()).await, "hold Conflict");
     assert_eq!(world.hub.objects()[&web()], foreign);
     for (consent, expected) in [("another", "hold Conflict"), ("fleet", "adopt AdoptionAllowed")] {
@@ -276,18 +276,24 @@ async fn a_taken_name_is_a_conflict_until_somebody_consents() {
 }
 
 #[tokio::test]
-async fn the_operator_says_which_works_of_others_are_taken_over() {
+async fn adoption_policy_decides_which_foreign_works_are_adopted() {
     let (same, other) = (true, false);
     for (adoption, spec, labels, consent, expected) in [
-        (Adoption::Annotated, same, json!({}), None, "hold Conflict"),
-        (Adoption::Annotated, other, json!({}), Some("fleet"), "adopt AdoptionAllowed"),
-        (Adoption::Never, same, json!({}), Some("fleet"), "hold Conflict"),
-        (Adoption::Unowned, same, json!({"foreign": "1"}), None, "adopt AdoptedUnowned"),
-        (Adoption::Unowned, other, json!({}), None, "hold Conflict"),
-        (Adoption::Unowned, other, json!({}), Some("fleet"), "adopt AdoptionAllowed"),
-        (Adoption::Unowned, same, json!({"gitwork.dev/source": "another"}), None, "hold Conflict"),
+        (AdoptionPolicy::Annotated, same, json!({}), None, "hold Conflict"),
+        (AdoptionPolicy::Annotated, other, json!({}), Some("fleet"), "adopt AdoptionAllowed"),
+        (AdoptionPolicy::Never, same, json!({}), Some("fleet"), "hold Conflict"),
+        (AdoptionPolicy::Unowned, same, json!({"foreign": "1"}), None, "adopt AdoptedUnowned"),
+        (AdoptionPolicy::Unowned, other, json!({}), None, "hold Conflict"),
+        (AdoptionPolicy::Unowned, other, json!({}), Some("fleet"), "adopt AdoptionAllowed"),
         (
-            Adoption::Unowned,
+            AdoptionPolicy::Unowned,
+            same,
+            json!({"gitwork.dev/source": "another"}),
+            None,
+            "hold Conflict",
+        ),
+        (
+            AdoptionPolicy::Unowned,
             same,
             json!({"app.kubernetes.io/managed-by": "Helm"}),
             None,
@@ -295,7 +301,7 @@ async fn the_operator_says_which_works_of_others_are_taken_over() {
         ),
     ] {
         let mut world = World::new(0);
-        world.policy = Policy { adoption, ..Policy::default() };
+        world.policy = PlanPolicy { adoption, ..PlanPolicy::default() };
         world.push(&web(), GitWork::default());
         let wanted = world.desired().works[&web()].body.spec.value();
         let spec = if spec { wanted } else { json!({"workload": {"manifests": []}}) };
@@ -316,13 +322,13 @@ async fn the_operator_says_which_works_of_others_are_taken_over() {
 }
 
 #[tokio::test]
-async fn what_users_do_to_our_works_is_put_back() {
+async fn user_edits_of_own_works_are_corrected() {
     let edits: [(Value, &str); 5] = [
         (json!({"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}), "update EditedOnHub"),
         (json!({"metadata": {"labels": {"team": "b"}}}), "update EditedOnHub"),
         (json!({"metadata": {"annotations": null}}), "update EditedOnHub"),
         (json!({"metadata": {"labels": {"foreign": "1"}}}), "keep UpToDate"),
-        // Without the label it is not ours to write.
+        // Without the label gitwork may not write it.
         (json!({"metadata": {"labels": {"gitwork.dev/source": null}}}), "hold Conflict"),
     ];
     for (edit, expected) in edits {
@@ -331,7 +337,7 @@ async fn what_users_do_to_our_works_is_put_back() {
         world.hub.user_patches(&web(), &edit).unwrap();
         let mut done = world.sync(&web()).await;
         if expected == "hold Conflict" {
-            assert_eq!(done, "create NewInGit", "the watch says that it left");
+            assert_eq!(done, "create NewInGit", "the watch reports that it left");
             done = world.sync(&web()).await;
         }
         assert_eq!(done, expected, "{edit}");
@@ -341,7 +347,7 @@ async fn what_users_do_to_our_works_is_put_back() {
 }
 
 #[tokio::test]
-async fn a_work_deleted_by_hand_comes_back_once_it_is_gone() {
+async fn manually_deleted_work_is_created_again() {
     let mut world = World::with(&web(), GitWork::default()).await;
     world.hub.user_deletes(&web()).unwrap();
     assert_eq!(world.sync(&web()).await, "wait BeingDeleted");
@@ -352,7 +358,7 @@ async fn a_work_deleted_by_hand_comes_back_once_it_is_gone() {
 }
 
 #[tokio::test]
-async fn labels_that_git_drops_disappear_and_others_stay() {
+async fn labels_removed_from_git_disappear_and_foreign_labels_stay() {
     let labels = [("team".to_owned(), "a".to_owned())].into();
     let mut world = World::with(&web(), GitWork { labels, ..GitWork::default() }).await;
     world.hub.user_patches(&web(), &json!({"metadata": {"labels": {"foreign": "1"}}})).unwrap();
@@ -364,11 +370,11 @@ async fn labels_that_git_drops_disappear_and_others_stay() {
 }
 
 #[tokio::test]
-async fn a_plan_of_yesterday_does_no_harm() {
+async fn stale_plan_changes_nothing_wrong() {
     let mut world = World::with(&web(), GitWork::default()).await;
     world.drop_work(&web(), None);
     world.observe();
-    // Adopted by somebody else since: the plan is made before the watch tells.
+    // Another client adopts it before the watch reports that.
     let taken = json!({"metadata": {"labels": {"gitwork.dev/source": "another"}}});
     let taken = world.hub.user_patches(&web(), &taken).unwrap().unwrap();
     let plan = world.pass().await;

@@ -4,84 +4,16 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Effect, Hold, Plan, Reason};
-use crate::core::name::{CommitId, RepoPath, SourceId, WorkKey};
-use crate::core::signature::judge::Refusal;
-
-/// What becomes of a work, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Action {
-    Create,
-    Update,
-    Adopt,
-    SetDeleteOption,
-    Delete,
-    Release,
-    /// Nothing now, and later without anyone's doing.
-    Wait,
-    /// Nothing until someone acts.
-    Hold,
-    /// Nothing: it is as Git wants it.
-    Keep,
-}
-
-impl Action {
-    pub const ALL: [Action; 9] = [
-        Self::Create,
-        Self::Update,
-        Self::Adopt,
-        Self::SetDeleteOption,
-        Self::Delete,
-        Self::Release,
-        Self::Wait,
-        Self::Hold,
-        Self::Keep,
-    ];
-
-    pub(super) fn of(effect: Option<&Effect>, reason: &Reason) -> Self {
-        match effect {
-            Some(Effect::Create { .. }) => Self::Create,
-            Some(Effect::Update { .. }) => Self::Update,
-            Some(Effect::Adopt { .. }) => Self::Adopt,
-            Some(Effect::SetDeleteOption { .. }) => Self::SetDeleteOption,
-            Some(Effect::Delete { .. }) => Self::Delete,
-            Some(Effect::Release { .. }) => Self::Release,
-            None => match reason {
-                Reason::WaitingForAgent { .. }
-                | Reason::BeingDeleted { .. }
-                | Reason::Contested { .. } => Self::Wait,
-                Reason::UpToDate => Self::Keep,
-                _ => Self::Hold,
-            },
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Adopt => "adopt",
-            Self::SetDeleteOption => "set-delete-option",
-            Self::Delete => "delete",
-            Self::Release => "release",
-            Self::Wait => "wait",
-            Self::Hold => "hold",
-            Self::Keep => "keep",
-        }
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::plan::action::Action;
+use crate::plan::held::Hold;
+use crate::plan::step::Plan;
+use crate::signature::verification::VerificationFailure;
 
 /// How many works of a plan have which action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct ActionCounts {
     pub create: usize,
     pub update: usize,
     pub adopt: usize,
@@ -93,7 +25,7 @@ pub struct Counts {
     pub keep: usize,
 }
 
-impl Counts {
+impl ActionCounts {
     fn add(&mut self, action: Action) {
         let count = match action {
             Action::Create => &mut self.create,
@@ -110,7 +42,7 @@ impl Counts {
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for ActionCounts {
     /// As in `2 create, 1 delete, 97 keep`; nothing is said of what does not occur.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = [
@@ -180,13 +112,13 @@ impl HoldSummary {
 
 /// A plan without the bodies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Summary {
+pub struct PlanSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
-    pub counts: Counts,
+    pub counts: ActionCounts,
     /// Why it is no plan for the newest commit, but for the last verified one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Refusal>,
+    pub refused: Option<VerificationFailure>,
     /// Deletions that wait for approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldSummary>,
@@ -198,13 +130,13 @@ pub struct Summary {
 }
 
 impl Plan {
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    pub fn counts(&self) -> ActionCounts {
+        let mut counts = ActionCounts::default();
         self.steps.iter().for_each(|step| counts.add(step.action()));
         counts
     }
 
-    pub fn summary(&self, source: &SourceId) -> Summary {
+    pub fn summary(&self, source: &SourceId) -> PlanSummary {
         let changed = self.steps.iter().filter(|step| step.action() != Action::Keep);
         let steps = changed.map(|step| StepSummary {
             key: step.key.clone(),
@@ -214,13 +146,13 @@ impl Plan {
             message: step.reason.to_string(),
             changes: None,
         });
-        let held = self.held().map(|held| HeldSummary {
+        let held = self.held_deletions().map(|held| HeldSummary {
             hash: held.hash.to_string(),
             works: held.works.len(),
             reason: held.excess.to_string(),
         });
         let holds = self.holds(source).into_iter().map(HoldSummary::of).collect();
         let (commit, counts, steps) = (self.commit, self.counts(), steps.collect());
-        Summary { commit, counts, refused: None, held, holds, steps }
+        PlanSummary { commit, counts, refused: None, held, holds, steps }
     }
 }

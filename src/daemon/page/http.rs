@@ -1,4 +1,4 @@
-//! What the page answers to which request.
+//! The HTTP server of the page.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::{Page, event};
-use crate::connection::{Bounded, Patience};
+use super::state::{Page, event};
 use crate::limits;
+use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
 
-/// A file that is part of the program.
+/// A file embedded in the binary.
 struct Asset {
     path: &'static str,
     kind: &'static str,
@@ -36,7 +36,7 @@ const ASSETS: [Asset; 9] = [
     Asset { path: "/", kind: HTML, content: include_str!("assets/index.html") },
     Asset { path: "/page.css", kind: CSS, content: include_str!("assets/page.css") },
     Asset { path: "/page.js", kind: JAVASCRIPT, content: include_str!("assets/page.js") },
-    Asset { path: "/board.js", kind: JAVASCRIPT, content: include_str!("assets/board.js") },
+    Asset { path: "/model.js", kind: JAVASCRIPT, content: include_str!("assets/model.js") },
     Asset { path: "/grid.js", kind: JAVASCRIPT, content: include_str!("assets/grid.js") },
     Asset { path: "/panel.js", kind: JAVASCRIPT, content: include_str!("assets/panel.js") },
     Asset { path: "/sources.js", kind: JAVASCRIPT, content: include_str!("assets/sources.js") },
@@ -44,11 +44,13 @@ const ASSETS: [Asset; 9] = [
     Asset { path: "/icon.svg", kind: "image/svg+xml", content: include_str!("assets/icon.svg") },
 ];
 
-/// Every answer has these. Nothing is loaded from anywhere else, nothing inline runs, and no text becomes markup.
+/// Headers of every response. The page loads nothing from other origins, runs no inline script, and
+/// turns no text into markup.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \
+         'self'; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -58,21 +60,23 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Answers until `stop` is true.
-pub async fn serve(
-    listener: TcpListener,
-    page: Page,
-    stop: watch::Receiver<bool>,
-) -> std::io::Result<()> {
-    let mut until = stop.clone();
-    let stopped = async move {
-        // An error means that the sender is gone, which is a stop too.
-        let _stopped = until.wait_for(|stop| *stop).await;
-    };
-    let router = router(page, stop);
-    let patience = Patience::Idle(limits::PAGE_IDLE);
-    let listener = Bounded::new(listener, limits::PAGE_CONNECTIONS_MAX, patience);
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await
+impl Page {
+    /// Serves requests until `stop` is true.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        stop: watch::Receiver<bool>,
+    ) -> std::io::Result<()> {
+        let mut until = stop.clone();
+        let stopped = async move {
+            // An error means that the sender was dropped, which is a stop, too.
+            let _stopped = until.wait_for(|stop| *stop).await;
+        };
+        let router = router(self, stop);
+        let timeout = ConnectionTimeout::Idle(limits::PAGE_IDLE);
+        let listener = Bounded::new(listener, limits::PAGE_CONNECTIONS_MAX, timeout);
+        axum::serve(listener, router).with_graceful_shutdown(stopped).await
+    }
 }
 
 #[derive(Clone)]
@@ -91,12 +95,12 @@ fn router(page: Page, stop: watch::Receiver<bool>) -> Router {
     }
     let served = Served { page, stop };
     router
-        .fallback(|| async { (StatusCode::NOT_FOUND, "there is no such page\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "page not found\n") })
         .layer(middleware::from_fn_with_state(served.clone(), guard))
         .with_state(served)
 }
 
-/// Refuses foreign names, and sets what every answer has.
+/// Rejects unknown host names, and sets the common headers.
 async fn guard(State(served): State<Served>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let mut response = match host {
@@ -110,14 +114,15 @@ async fn guard(State(served): State<Served>, request: Request, next: Next) -> Re
     response
 }
 
-/// To a browser that a foreign name has led here (DNS rebinding) the page says nothing.
+/// The response to an unknown host name, which may be a DNS rebinding attack. It reveals nothing.
 fn refused() -> Response {
-    let why = "the status page does not answer under this name; if it is yours, allow it with --page-host\n";
+    let why = "the status page is not served under this host name; if it is yours, allow it with \
+               --page-host\n";
     (StatusCode::MISDIRECTED_REQUEST, [(header::CONTENT_TYPE, TEXT)], why).into_response()
 }
 
-/// Whether a `Host` header names something that nobody can point elsewhere: an address, a name within this machine or
-/// a cluster, or one that the operator has allowed.
+/// Whether a `Host` header is safe from DNS rebinding: an address, a name within this machine or a
+/// cluster, or a name that the operator allows.
 fn is_ours(host: &str, allowed: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -135,10 +140,10 @@ async fn work(
     State(served): State<Served>,
     Path((source, cluster, work)): Path<(String, String, String)>,
 ) -> Response {
-    let found = served.page.detail(&source, &cluster, &work);
-    match found.and_then(|detail| serde_json::to_string(&detail).ok()) {
+    let found = served.page.work_detail(&source, &cluster, &work);
+    match found.and_then(|work_detail| serde_json::to_string(&work_detail).ok()) {
         Some(text) => ([(header::CONTENT_TYPE, JSON)], text).into_response(),
-        None => (StatusCode::NOT_FOUND, "there is no such work\n").into_response(),
+        None => (StatusCode::NOT_FOUND, "work not found\n").into_response(),
     }
 }
 
@@ -156,7 +161,7 @@ struct Follower {
 async fn events(State(served): State<Served>) -> Response {
     let Served { page, stop } = served;
     let Ok(place) = page.shared.followers.clone().try_acquire_owned() else {
-        let why = "too many browsers follow the status page\n";
+        let why = "too many browsers have the status page open\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "10")], why)
             .into_response();
     };
@@ -169,7 +174,7 @@ async fn events(State(served): State<Served>) -> Response {
 }
 
 impl Follower {
-    /// What is to be sent next. Who reads slowly is asked seldom, and then gets all that was missed at once.
+    /// The next data to send. A slow browser gets all missed changes at once.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         loop {
             self.news.borrow_and_update();
@@ -194,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_answers_under_names_that_nobody_else_can_own() {
+    fn page_is_served_only_under_safe_host_names() {
         let allowed = ["status.acme.io".to_owned()];
         for host in [
             "127.0.0.1:8081",

@@ -1,25 +1,27 @@
-//! One attempt to talk to a remote: its credentials, its bounds, and the first thing that went wrong.
+//! One attempt to talk to a remote: its credentials, its bounds, and its first error.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::git::error::{FetchError, MirrorError};
-use crate::git::remote::{Address, ProxyAddress, Remote};
+use crate::error::{FetchError, MirrorError};
+use crate::remote::{Address, ProxyAddress, Remote};
 
-/// How long and how much one attempt may take.
+/// Bounds of one attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
+    /// Time for the whole attempt.
     pub total: Duration,
-    /// Without a byte from the server.
+    /// Time without a byte from the server.
     pub stall: Duration,
-    /// Received, after TLS or SSH is taken off.
+    /// Bytes received, after TLS or SSH is decoded.
     pub bytes_max: u64,
 }
 
-/// One attempt. libgit2 knows error texts only, so the typed error waits here until libgit2 has returned.
-pub struct Attempt {
+/// One attempt. libgit2 passes on error texts only, so the typed error is kept here until libgit2
+/// returns.
+pub struct RemoteAttempt {
     pub remote: Remote,
     pub address: Address,
     pub proxy: Option<ProxyAddress>,
@@ -30,7 +32,7 @@ pub struct Attempt {
     failure: Mutex<Option<FetchError>>,
 }
 
-impl Attempt {
+impl RemoteAttempt {
     pub fn new(
         remote: &Remote,
         bounds: Bounds,
@@ -53,15 +55,17 @@ impl Attempt {
         }))
     }
 
+    /// The remote's URL.
     pub fn url(&self) -> String {
         self.remote.url.clone()
     }
 
+    /// The longest allowed silence of the server.
     pub fn stall(&self) -> Duration {
         self.bounds.stall
     }
 
-    /// Whether the attempt may go on.
+    /// Fails if the attempt is cancelled, past its deadline or past its byte limit.
     pub fn check(&self) -> Result<(), FetchError> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(FetchError::Cancelled { url: self.url() });
@@ -72,6 +76,7 @@ impl Attempt {
         self.check_bytes(self.received.load(Ordering::Relaxed))
     }
 
+    /// Fails if `received` is past the byte limit.
     pub fn check_bytes(&self, received: u64) -> Result<(), FetchError> {
         if received > self.bounds.bytes_max {
             return Err(FetchError::TooLarge { url: self.url(), limit: self.bounds.bytes_max });
@@ -79,8 +84,8 @@ impl Attempt {
         Ok(())
     }
 
-    /// Like [`Self::check`], for callbacks of libgit2 that can only say yes or no.
-    pub fn may_go_on(&self) -> bool {
+    /// Like [`Self::check`], for callbacks of libgit2 that return a boolean.
+    pub fn may_continue(&self) -> bool {
         match self.check() {
             Ok(()) => true,
             Err(error) => {
@@ -90,25 +95,25 @@ impl Attempt {
         }
     }
 
-    /// Counts bytes that came from the server.
+    /// Counts bytes received from the server.
     pub fn count(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// How long to wait before looking at the deadline and the cancel flag again.
+    /// How long to block before the next check of the deadline and of the cancel flag.
     pub fn slice(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
         left.clamp(Duration::from_millis(1), Duration::from_millis(100))
     }
 
-    /// Keeps the first error, and answers what to give to libgit2 in its place. The text is constant: git2
-    /// panics on one with a NUL byte in it.
+    /// Keeps the first error, and returns a replacement for libgit2. Its text is constant, because
+    /// git2 panics on a text with a NUL byte.
     pub fn fail(&self, error: FetchError) -> io::Error {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         io::Error::other("the connection of this fetch has failed")
     }
 
-    /// The typed error, if there was one, in place of libgit2's.
+    /// The typed error behind an error of libgit2.
     pub fn explain(&self, error: git2::Error) -> FetchError {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         failure.unwrap_or_else(|| match error.code() {

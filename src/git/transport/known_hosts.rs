@@ -1,23 +1,21 @@
-//! OpenSSH's `known_hosts` files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): strict, from the text of one
-//! file. Lines marked `@cert-authority` do not count: host certificates are not supported.
+//! OpenSSH's `known_hosts` files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): strict checking against
+//! the text of one file. `@cert-authority` lines are ignored: host certificates are not supported.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use sha2::{Digest as _, Sha256};
 
-/// What a file says about a host key. Line numbers start at 1.
+/// The result of checking a host key. Line numbers start at 1.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HostKeyCheck {
+    /// A line has this host and this key.
     Known,
-    /// No line is about this host.
+    /// No line has this host.
     Unknown,
-    /// The line given is about this host, and none has this key.
-    Changed {
-        line: usize,
-    },
-    Revoked {
-        line: usize,
-    },
+    /// Lines have this host, this one first, but none has this key.
+    Changed { line: usize },
+    /// The line revokes this key.
+    Revoked { line: usize },
 }
 
 struct Line<'a> {
@@ -28,32 +26,34 @@ struct Line<'a> {
     key: Vec<u8>,
 }
 
-/// The name that a host has in the file.
+/// The host's name in the file.
 pub fn name(host: &str, port: u16) -> String {
     let host = host.to_ascii_lowercase();
     if port == 22 { host } else { format!("[{host}]:{port}") }
 }
 
-/// Judges the key that a host offers.
-pub fn judge(text: &str, name: &str, key: &[u8]) -> Verdict {
+/// Checks the key that a host offers.
+pub fn check(text: &str, name: &str, key: &[u8]) -> HostKeyCheck {
     let mut known = false;
     let mut other = None;
     for line in lines(text).filter(|line| hosts_match(line.hosts, name)) {
         match line.marker {
-            Some("@revoked") if line.key == key => return Verdict::Revoked { line: line.number },
+            Some("@revoked") if line.key == key => {
+                return HostKeyCheck::Revoked { line: line.number };
+            }
             Some(_) => {}
             None if line.key == key => known = true,
             None => other = other.or(Some(line.number)),
         }
     }
     match (known, other) {
-        (true, _) => Verdict::Known,
-        (false, Some(line)) => Verdict::Changed { line },
-        (false, None) => Verdict::Unknown,
+        (true, _) => HostKeyCheck::Known,
+        (false, Some(line)) => HostKeyCheck::Changed { line },
+        (false, None) => HostKeyCheck::Unknown,
     }
 }
 
-/// The kinds of key that are known of a host, so that the host can be asked for one of them.
+/// The key types that the file has for a host, to request one of them.
 pub fn kinds(text: &str, name: &str) -> Vec<String> {
     lines(text)
         .filter(|line| line.marker.is_none() && hosts_match(line.hosts, name))
@@ -61,14 +61,14 @@ pub fn kinds(text: &str, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The kind named inside a public key (RFC 4253, section 6.6).
+/// The key type inside a public key (RFC 4253, section 6.6).
 pub fn kind(key: &[u8]) -> String {
     let length = key.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes) as usize);
     let kind = key.get(4..).and_then(|rest| rest.get(..length)).unwrap_or_default();
     String::from_utf8_lossy(kind).chars().filter(char::is_ascii_graphic).take(64).collect()
 }
 
-/// As `ssh-keygen -l` prints it.
+/// The fingerprint, as `ssh-keygen -l` prints it.
 pub fn fingerprint(key: &[u8]) -> String {
     format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(key)))
 }
@@ -104,7 +104,8 @@ fn hosts_match(hosts: &str, name: &str) -> bool {
     found
 }
 
-/// `*` stands for any characters, `?` for one. Linear in the product of both lengths at the worst.
+/// Whether a pattern matches: `*` is any characters, `?` is one. At worst linear in the product of
+/// both lengths.
 fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.to_ascii_lowercase().chars().collect();
     let name: Vec<char> = name.chars().collect();
@@ -130,13 +131,13 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.iter().skip(at).all(|c| *c == '*')
 }
 
-/// A hashed name is `|1|salt|HMAC-SHA1(salt, name)|`; libssh2 knows how to compare it. Asked with a key that
-/// no host has, it answers that the key differs only where the name is the same.
+/// Whether a hashed name, `|1|salt|HMAC-SHA1(salt, name)|`, is the host's. libssh2 compares it:
+/// given a key that no host has, it reports a different key only if the name is the same.
 fn hash_matches(hosts: &str, name: &str) -> bool {
     let compare = || -> Result<ssh2::CheckResult, ssh2::Error> {
         let session = ssh2::Session::new()?;
         let mut known = session.known_hosts()?;
-        // Any key will do; this one is "ssh-ed25519" in the form of a key without content.
+        // Any key works; this one is the type "ssh-ed25519" without content.
         let line = format!("{hosts} ssh-ed25519 AAAAC3NzaC1lZDI1NTE5\n");
         known.read_str(&line, ssh2::KnownHostFileKind::OpenSSH)?;
         Ok(known.check(name, b"no host has this key"))
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_judged_as_openssh_does() {
+    fn lines_match_hosts_as_in_openssh() {
         for (hosts, place, expected) in [
             ("example.com", ("example.com", 22), true),
             ("example.com", ("Example.COM", 22), true),
@@ -170,31 +171,31 @@ mod tests {
             ("*a*b", ("xaxbx", 22), false),
         ] {
             let text = format!("# comment\n\n{hosts} ssh-ed25519 {KEY} comment\n");
-            let verdict = judge(&text, &name(place.0, place.1), &key());
-            let expected = if expected { Verdict::Known } else { Verdict::Unknown };
+            let verdict = check(&text, &name(place.0, place.1), &key());
+            let expected = if expected { HostKeyCheck::Known } else { HostKeyCheck::Unknown };
             assert_eq!(verdict, expected, "{hosts} {place:?}");
         }
     }
 
     #[test]
-    fn other_and_revoked_keys_are_told_apart() {
+    fn changed_and_revoked_keys_are_distinguished() {
         let changed = format!("h ssh-ed25519 {OTHER}\n");
-        assert_eq!(judge(&changed, "h", &key()), Verdict::Changed { line: 1 });
+        assert_eq!(check(&changed, "h", &key()), HostKeyCheck::Changed { line: 1 });
         let both = format!("h ssh-ed25519 {OTHER}\nh ssh-ed25519 {KEY}\n");
-        assert_eq!(judge(&both, "h", &key()), Verdict::Known);
+        assert_eq!(check(&both, "h", &key()), HostKeyCheck::Known);
         let revoked = format!("{both}@revoked * ssh-ed25519 {KEY}\n");
-        assert_eq!(judge(&revoked, "h", &key()), Verdict::Revoked { line: 3 });
+        assert_eq!(check(&revoked, "h", &key()), HostKeyCheck::Revoked { line: 3 });
         let authority = format!("@cert-authority * ssh-ed25519 {KEY}\n");
-        assert_eq!(judge(&authority, "h", &key()), Verdict::Unknown);
+        assert_eq!(check(&authority, "h", &key()), HostKeyCheck::Unknown);
         assert_eq!(kinds(&both, "h"), ["ssh-ed25519", "ssh-ed25519"]);
     }
 
     #[test]
-    fn damaged_lines_do_not_count() {
+    fn malformed_lines_are_ignored() {
         for text in
             ["h", "h ssh-ed25519", "h ssh-ed25519 ???", "|1|x|y ssh-ed25519 AAAA", "@revoked"]
         {
-            assert_eq!(judge(text, "h", &key()), Verdict::Unknown, "{text}");
+            assert_eq!(check(text, "h", &key()), HostKeyCheck::Unknown, "{text}");
         }
         assert_eq!(kind(b""), "");
         assert_eq!(kind(&[255, 255, 255, 255, 1]), "");

@@ -1,27 +1,27 @@
-//! How libgit2 finds our transports: a scheme of our own, registered once for the process.
+//! Registers gitwork's URL scheme with libgit2, once for the process.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
 use git2::transport::{Service, SmartSubtransport, SmartSubtransportStream, Transport};
 
-use super::attempt::Attempt;
+use super::attempt::RemoteAttempt;
 use super::http::HttpTransport;
 use super::ssh::SshTransport;
-use crate::git::error::FetchError;
-use crate::git::remote::Address;
+use crate::error::FetchError;
+use crate::remote::Address;
 
-/// The URL that libgit2 is given; the real one is in the attempt.
+/// The URL for libgit2; the real one is in the attempt.
 pub const SCHEME_URL: &str = "gitwork://mirror";
 
 thread_local! {
-    /// libgit2 makes a transport in the thread that connects, and gives no way to pass it anything.
-    static CURRENT: RefCell<Option<Arc<Attempt>>> = const { RefCell::new(None) };
+    /// libgit2 creates a transport in the connecting thread, and can pass it no argument.
+    static CURRENT: RefCell<Option<Arc<RemoteAttempt>>> = const { RefCell::new(None) };
 }
 
-/// Runs `work` with the attempt that a transport made in it belongs to.
+/// Runs `work`; transports created in it belong to this attempt.
 pub fn with_attempt<T>(
-    attempt: &Arc<Attempt>,
+    attempt: &Arc<RemoteAttempt>,
     work: impl FnOnce() -> Result<T, FetchError>,
 ) -> Result<T, FetchError> {
     struct Reset;
@@ -38,11 +38,12 @@ pub fn with_attempt<T>(
 
 #[expect(unsafe_code, reason = "git2 has no safe way to register a transport")]
 fn registered() -> Result<(), git2::Error> {
+    // `git2::Error` is not `Clone`; its message is all that a later caller needs.
     static ONCE: OnceLock<Result<(), String>> = OnceLock::new();
     let outcome = ONCE.get_or_init(|| {
-        // SAFETY: git2 asks that no transport is made while the list of them changes. This is the only
-        // change in the process, `OnceLock` makes it happen once, and every fetch of ours waits here for it
-        // before it makes its transport.
+        // SAFETY: git2 requires that no transport is created while the list of transports changes.
+        // This is the only change in the process, `OnceLock` makes it happen once, and every fetch
+        // waits here for it before it creates its transport.
         unsafe { git2::transport::register("gitwork", make) }.map_err(|e| e.message().to_owned())
     });
     outcome.clone().map_err(|message| git2::Error::from_str(&message))
@@ -51,7 +52,7 @@ fn registered() -> Result<(), git2::Error> {
 fn make(remote: &git2::Remote<'_>) -> Result<Transport, git2::Error> {
     let attempt = CURRENT
         .with_borrow(Clone::clone)
-        .ok_or_else(|| git2::Error::from_str("no fetch is under way in this thread"))?;
+        .ok_or_else(|| git2::Error::from_str("no fetch is running in this thread"))?;
     match &attempt.address {
         Address::Http(address) => {
             let address = address.clone();
@@ -62,12 +63,12 @@ fn make(remote: &git2::Remote<'_>) -> Result<Transport, git2::Error> {
     }
 }
 
-/// Paths are left to libgit2's own local transport.
+/// Local paths use libgit2's own transport.
 struct Unsupported;
 
 impl SmartSubtransport for Unsupported {
     fn action(&self, _: &str, _: Service) -> Result<Box<dyn SmartSubtransportStream>, git2::Error> {
-        Err(git2::Error::from_str("a path has no transport of ours"))
+        Err(git2::Error::from_str("gitwork has no transport for local paths"))
     }
 
     fn close(&self) -> Result<(), git2::Error> {

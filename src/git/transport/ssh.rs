@@ -1,5 +1,5 @@
-//! Git over SSH with libssh2: one session, one channel, `git-upload-pack` or, to
-//! push, `git-receive-pack` at its other end.
+//! Git over SSH with libssh2: one session with one channel, which runs `git-upload-pack` or, to
+//! push, `git-receive-pack`.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -9,24 +9,26 @@ use std::time::Instant;
 use git2::transport::{Service, SmartSubtransport, SmartSubtransportStream};
 use ssh2::{Channel, ErrorCode, MethodType, Session};
 
-use super::attempt::Attempt;
-use super::known_hosts::{self, Verdict};
-use super::tcp::Wire;
-use crate::git::error::{FetchError, HostKey};
-use crate::git::remote::{Address, Auth, bracketed, read_credential, read_secret};
+use super::attempt::RemoteAttempt;
+use super::known_hosts::{self, HostKeyCheck};
+use super::tcp::TcpConnection;
+use crate::error::{FetchError, HostKey};
+use crate::remote::{Address, Auth, bracketed, read_credential, read_secret};
 
-/// `LIBSSH2_ERROR_TIMEOUT`, `_EAGAIN`, `_AUTHENTICATION_FAILED`, `_PUBLICKEY_UNVERIFIED` of `libssh2.h`.
+/// `LIBSSH2_ERROR_TIMEOUT`, `_EAGAIN`, `_AUTHENTICATION_FAILED` and `_PUBLICKEY_UNVERIFIED` of
+/// `libssh2.h`.
 const TIMED_OUT: i32 = -9;
 const AGAIN: i32 = -37;
 const REFUSED: [i32; 2] = [-18, -19];
-/// What is kept of a server's message on its standard error.
+/// Bytes kept of the server's standard error.
 const MESSAGE_BYTES_MAX: u64 = 2_048;
 
+/// libgit2's SSH transport for one attempt.
 pub struct SshTransport {
-    attempt: Arc<Attempt>,
+    attempt: Arc<RemoteAttempt>,
 }
 
-/// The place and the login of one attempt.
+/// The address and the credentials of one attempt.
 struct Login<'a> {
     user: &'a str,
     host: &'a str,
@@ -38,17 +40,17 @@ struct Login<'a> {
 }
 
 struct Conversation {
-    attempt: Arc<Attempt>,
+    attempt: Arc<RemoteAttempt>,
     channel: Channel,
     /// For messages.
     host: String,
-    heard: bool,
-    // Last: the channel is closed through it.
+    has_answered: bool,
+    // The last field: the channel is closed through the session.
     session: Session,
 }
 
 impl SshTransport {
-    pub fn new(attempt: Arc<Attempt>) -> Self {
+    pub fn new(attempt: Arc<RemoteAttempt>) -> Self {
         Self { attempt }
     }
 
@@ -58,10 +60,16 @@ impl SshTransport {
         let session = login.connect(attempt)?;
         login.authenticate(attempt, &session)?;
         let host = login.shown();
-        let mut channel = attempt.patiently(&host, || session.channel_session())?;
+        let mut channel = attempt.with_stall_limit(&host, || session.channel_session())?;
         let command = format!("{program} {}", quoted(login.path));
-        attempt.patiently(&host, || channel.exec(&command))?;
-        Ok(Conversation { attempt: Arc::clone(attempt), channel, host, heard: false, session })
+        attempt.with_stall_limit(&host, || channel.exec(&command))?;
+        Ok(Conversation {
+            attempt: Arc::clone(attempt),
+            channel,
+            host,
+            has_answered: false,
+            session,
+        })
     }
 }
 
@@ -71,12 +79,12 @@ impl SmartSubtransport for SshTransport {
         _: &str,
         service: Service,
     ) -> Result<Box<dyn SmartSubtransportStream>, git2::Error> {
-        // The listing and what follows it are one conversation.
+        // The listing and the transfer share one channel.
         let program = match service {
             Service::UploadPackLs => "git-upload-pack",
             Service::ReceivePackLs => "git-receive-pack",
             Service::UploadPack | Service::ReceivePack => {
-                return Err(git2::Error::from_str("the conversation has ended already"));
+                return Err(git2::Error::from_str("the SSH channel has already ended"));
             }
         };
         match self.open(program) {
@@ -90,18 +98,18 @@ impl SmartSubtransport for SshTransport {
     }
 }
 
-fn login(attempt: &Attempt) -> Result<Login<'_>, FetchError> {
+fn login(attempt: &RemoteAttempt) -> Result<Login<'_>, FetchError> {
     let Address::Ssh { user, host, port, path } = &attempt.address else {
         return Err(FetchError::Ssh {
             host: attempt.url(),
-            problem: "the URL is not one for SSH".to_owned(),
+            problem: "the URL is not an SSH URL".to_owned(),
         });
     };
     let Auth::Ssh { key, passphrase_file, known_hosts } = &attempt.remote.auth else {
         return Err(FetchError::AuthRefused {
             url: attempt.url(),
             credentials: "access without an SSH key",
-            hint: "; configure an SSH key and a known_hosts file",
+            hint: "configure an SSH key and a known_hosts file",
         });
     };
     let passphrase_file = passphrase_file.as_deref();
@@ -113,27 +121,28 @@ impl Login<'_> {
         format!("{}:{}", bracketed(self.host), self.port)
     }
 
-    /// Connects, and checks the host's key before anything is said to it.
-    fn connect(&self, attempt: &Arc<Attempt>) -> Result<Session, FetchError> {
+    /// Connects, and checks the host's key before it sends any credential.
+    fn connect(&self, attempt: &Arc<RemoteAttempt>) -> Result<Session, FetchError> {
         let host = self.shown();
         let name = known_hosts::name(self.host, self.port);
         let text = read_credential(self.known_hosts, "known_hosts")?;
         let text = String::from_utf8_lossy(&text);
-        let wire = Wire::open(attempt, self.host, self.port)?;
+        let connection = TcpConnection::open(attempt, self.host, self.port)?;
         let failed = |e| ssh_error(&host, &e);
         let mut session = Session::new().map_err(failed)?;
         prefer(&session, &known_hosts::kinds(&text, &name)).map_err(failed)?;
-        session.set_tcp_stream(wire.stream);
-        attempt.patiently(&host, || session.handshake())?;
+        session.set_tcp_stream(connection.stream);
+        attempt.with_stall_limit(&host, || session.handshake())?;
         let Some((key, _)) = session.host_key() else {
-            let problem = "the host has shown no key".to_owned();
+            let problem = "the host offered no key".to_owned();
             return Err(FetchError::Ssh { host, problem });
         };
-        self.judge(&text, &name, key)?;
+        self.check_host_key(&text, &name, key)?;
         Ok(session)
     }
 
-    fn judge(&self, text: &str, name: &str, key: &[u8]) -> Result<(), FetchError> {
+    /// Checks the host's key against the text of `known_hosts`.
+    fn check_host_key(&self, text: &str, name: &str, key: &[u8]) -> Result<(), FetchError> {
         let refused = || {
             Box::new(HostKey {
                 host: self.shown(),
@@ -143,19 +152,19 @@ impl Login<'_> {
                 file: self.known_hosts.to_owned(),
             })
         };
-        match known_hosts::judge(text, name, key) {
-            Verdict::Known => Ok(()),
-            Verdict::Unknown => Err(FetchError::HostKeyUnknown { key: refused() }),
-            Verdict::Changed { line: known_line } => {
+        match known_hosts::check(text, name, key) {
+            HostKeyCheck::Known => Ok(()),
+            HostKeyCheck::Unknown => Err(FetchError::HostKeyUnknown { key: refused() }),
+            HostKeyCheck::Changed { line: known_line } => {
                 Err(FetchError::HostKeyChanged { key: refused(), known_line })
             }
-            Verdict::Revoked { line: known_line } => {
+            HostKeyCheck::Revoked { line: known_line } => {
                 Err(FetchError::HostKeyRevoked { key: refused(), known_line })
             }
         }
     }
 
-    fn authenticate(&self, attempt: &Attempt, session: &Session) -> Result<(), FetchError> {
+    fn authenticate(&self, attempt: &RemoteAttempt, session: &Session) -> Result<(), FetchError> {
         let unusable = |problem: String| FetchError::CredentialFile {
             file: self.key.to_owned(),
             purpose: "SSH key",
@@ -177,17 +186,17 @@ impl Login<'_> {
             let Err(error) = outcome else { return Ok(()) };
             match error.code() {
                 ErrorCode::Session(TIMED_OUT | AGAIN) => {
-                    attempt.go_on(&self.shown(), started)?;
+                    attempt.check_stall(&self.shown(), started)?;
                 }
                 ErrorCode::Session(code) if REFUSED.contains(&code) => {
                     return Err(FetchError::AuthRefused {
                         url: attempt.url(),
                         credentials: "the SSH key",
-                        hint: "; check the user name in the URL, and that the public key may read the \
-                               repository",
+                        hint: "check the user name in the URL, and that the public key may read \
+                               the repository",
                     });
                 }
-                // Reading the key is the only other thing that fails here while the connection stands.
+                // Reading the key is the only other failure here while the connection is open.
                 ErrorCode::Session(code) if code > -5 || code == -16 => {
                     let hint = if passphrase.is_some() { "; is the passphrase right?" } else { "" };
                     return Err(unusable(format!("{}{hint}", error.message())));
@@ -198,9 +207,9 @@ impl Login<'_> {
     }
 }
 
-impl Attempt {
+impl RemoteAttempt {
     /// Repeats a step of libssh2 that timed out after one slice, until it ends or the attempt does.
-    fn patiently<T>(
+    fn with_stall_limit<T>(
         &self,
         host: &str,
         mut step: impl FnMut() -> Result<T, ssh2::Error>,
@@ -209,14 +218,14 @@ impl Attempt {
         loop {
             match step() {
                 Err(e) if matches!(e.code(), ErrorCode::Session(TIMED_OUT | AGAIN)) => {
-                    self.go_on(host, started)?;
+                    self.check_stall(host, started)?;
                 }
                 other => return other.map_err(|e| ssh_error(host, &e)),
             }
         }
     }
 
-    fn go_on(&self, host: &str, started: Instant) -> Result<(), FetchError> {
+    fn check_stall(&self, host: &str, started: Instant) -> Result<(), FetchError> {
         self.check()?;
         if started.elapsed() < self.stall() {
             return Ok(());
@@ -225,13 +234,13 @@ impl Attempt {
     }
 }
 
-/// Asks for the host keys that can be checked, before the others, and sets how long one call may wait.
+/// Requests the known types of host keys first, and sets how long one call may block.
 fn prefer(session: &Session, known: &[String]) -> Result<(), ssh2::Error> {
     session.set_timeout(100);
     let supported = session.supported_algs(MethodType::HostKey)?;
     let wanted = |method: &&str| {
         known.iter().any(|kind| {
-            // Signature methods of RSA keys have names of their own (RFC 8332).
+            // The signature methods of RSA keys have their own names (RFC 8332).
             kind == method || (kind == "ssh-rsa" && method.starts_with("rsa-sha2-"))
         })
     };
@@ -251,17 +260,18 @@ fn is_encrypted(key: &str) -> bool {
     }
 }
 
-/// Quoted for a shell: the server gives the command to the user's.
+/// The path quoted for the user's shell on the server.
 fn quoted(path: &str) -> String {
     format!("'{}'", path.replace('\'', r"'\''").replace('!', r"'\!'"))
 }
 
 impl Conversation {
-    /// What the server says when it hangs up without an answer.
+    /// The error after the server ends the channel without an answer. The protocol has no code for
+    /// it, so a missing repository is recognized by the texts of Git, GitHub and GitLab.
     fn refusal(&mut self) -> FetchError {
         let mut bytes = Vec::new();
         let mut stderr = self.channel.stderr();
-        // Whatever came so far is all that is of use.
+        // The part that has arrived is enough.
         let _ = (&mut stderr).take(MESSAGE_BYTES_MAX).read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes);
         let message: String =
@@ -273,7 +283,11 @@ impl Conversation {
         if missing.iter().any(|words| lower.contains(words)) {
             return FetchError::RepositoryMissing { url };
         }
-        let message = if message.is_empty() { "nothing, and hung up".to_owned() } else { message };
+        let message = if message.is_empty() {
+            "nothing, and closed the connection".to_owned()
+        } else {
+            message
+        };
         FetchError::Refused { url, message }
     }
 
@@ -290,7 +304,7 @@ impl Conversation {
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) =>
                 {
-                    if let Err(error) = self.attempt.go_on(&self.host, started) {
+                    if let Err(error) = self.attempt.check_stall(&self.host, started) {
                         return Err(self.attempt.fail(error));
                     }
                 }
@@ -308,11 +322,11 @@ impl Read for Conversation {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.step(|channel| channel.read(buffer))?;
         self.attempt.count(count);
-        if count == 0 && !self.heard && !buffer.is_empty() {
+        if count == 0 && !self.has_answered && !buffer.is_empty() {
             let refusal = self.refusal();
             return Err(self.attempt.fail(refusal));
         }
-        self.heard = true;
+        self.has_answered = true;
         Ok(count)
     }
 }
@@ -329,7 +343,7 @@ impl Write for Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // Closing is polite, not needed: do not wait for a peer that has gone silent.
+        // Closing the channel is optional: do not wait for a silent peer.
         self.session.set_timeout(1);
     }
 }
@@ -339,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_stay_one_word_for_a_shell() {
+    fn paths_are_one_word_for_a_shell() {
         assert_eq!(quoted("/a b"), "'/a b'");
         assert_eq!(quoted("a'; rm -rf /'"), r"'a'\''; rm -rf /'\'''");
     }

@@ -9,40 +9,43 @@ use std::time::Instant;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::attempt::Attempt;
-use crate::git::error::FetchError;
-use crate::git::remote::{ProxyAddress, bracketed};
+use super::attempt::RemoteAttempt;
+use crate::error::FetchError;
 use crate::limits;
+use crate::remote::{ProxyAddress, bracketed};
 
-/// A connection whose reads and writes end when the attempt does.
-pub struct Wire {
+/// A TCP connection whose reads and writes end when the attempt ends.
+pub struct TcpConnection {
     pub stream: TcpStream,
-    attempt: Arc<Attempt>,
+    attempt: Arc<RemoteAttempt>,
     /// For messages.
     host: String,
 }
 
-impl Wire {
+impl TcpConnection {
     /// Connects to a host, through the proxy's CONNECT if there is one.
-    pub fn open(attempt: &Arc<Attempt>, host: &str, port: u16) -> Result<Self, FetchError> {
-        let place = format!("{}:{port}", bracketed(host));
+    pub fn open(attempt: &Arc<RemoteAttempt>, host: &str, port: u16) -> Result<Self, FetchError> {
+        let shown = format!("{}:{port}", bracketed(host));
         let Some(proxy) = &attempt.proxy else {
-            return Self::direct(attempt, host, port, &place);
+            return Self::direct(attempt, host, port, &shown);
         };
-        let mut wire = Self::to_proxy(attempt, proxy)?;
-        wire.ask_proxy(proxy, &place)?;
-        wire.host = place;
-        Ok(wire)
+        let mut connection = Self::to_proxy(attempt, proxy)?;
+        connection.request_tunnel(proxy, &shown)?;
+        connection.host = shown;
+        Ok(connection)
     }
 
-    /// Connects to the proxy, for requests that it is to make itself.
-    pub fn to_proxy(attempt: &Arc<Attempt>, proxy: &ProxyAddress) -> Result<Self, FetchError> {
+    /// Connects to the proxy, for plain HTTP requests that the proxy makes itself.
+    pub fn to_proxy(
+        attempt: &Arc<RemoteAttempt>,
+        proxy: &ProxyAddress,
+    ) -> Result<Self, FetchError> {
         let shown = format!("the proxy {}", proxy.shown());
         Self::direct(attempt, &proxy.host, proxy.port, &shown)
     }
 
     fn direct(
-        attempt: &Arc<Attempt>,
+        attempt: &Arc<RemoteAttempt>,
         host: &str,
         port: u16,
         shown: &str,
@@ -51,7 +54,7 @@ impl Wire {
         for address in resolve(attempt, host, port, shown)? {
             match connect(attempt, address)? {
                 Ok(stream) => {
-                    // Requests are written whole; waiting to fill a packet would only cost time.
+                    // Requests are written whole, so Nagle's algorithm only adds delay.
                     let _ = stream.set_nodelay(true);
                     let host = shown.to_owned();
                     return Ok(Self { stream, attempt: Arc::clone(attempt), host });
@@ -62,16 +65,16 @@ impl Wire {
         Err(FetchError::Connect { host: shown.to_owned(), source: last })
     }
 
-    /// RFC 9110, section 9.3.6.
-    fn ask_proxy(&mut self, proxy: &ProxyAddress, place: &str) -> Result<(), FetchError> {
+    /// Sends CONNECT (RFC 9110, section 9.3.6). `target` is `host:port`.
+    fn request_tunnel(&mut self, proxy: &ProxyAddress, target: &str) -> Result<(), FetchError> {
         let failed = |source| FetchError::Connection {
             host: format!("the proxy {}", proxy.shown()),
             source,
         };
         let credentials = proxy_authorization(proxy);
-        let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{credentials}\r\n");
+        let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials}\r\n");
         self.write_all(request.as_bytes()).map_err(failed)?;
-        // Byte by byte: what follows the head belongs to the connection through the proxy.
+        // Byte by byte: everything after the head belongs to the tunnel.
         let mut head = Vec::new();
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
@@ -88,13 +91,13 @@ impl Wire {
         match status {
             Some(200..=299) => Ok(()),
             Some(status) => {
-                Err(FetchError::Proxy { proxy: proxy.shown(), host: place.to_owned(), status })
+                Err(FetchError::Proxy { proxy: proxy.shown(), host: target.to_owned(), status })
             }
             None => Err(failed(io::ErrorKind::InvalidData.into())),
         }
     }
 
-    /// Waits in slices, so that a deadline or a cancellation is seen soon.
+    /// Blocks in slices, so that a deadline or a cancellation takes effect soon.
     fn wait<T>(&self, mut step: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let started = Instant::now();
         loop {
@@ -105,7 +108,7 @@ impl Wire {
             self.stream.set_read_timeout(slice)?;
             self.stream.set_write_timeout(slice)?;
             match step() {
-                Err(e) if waits(&e) => {
+                Err(e) if is_pending(&e) => {
                     if started.elapsed() >= self.attempt.stall() {
                         return Err(self.attempt.fail(self.stalled()));
                     }
@@ -115,6 +118,7 @@ impl Wire {
         }
     }
 
+    /// The error of a silent server.
     pub fn stalled(&self) -> FetchError {
         FetchError::Stalled {
             url: self.attempt.url(),
@@ -124,12 +128,13 @@ impl Wire {
     }
 }
 
-fn waits(error: &io::Error) -> bool {
+/// Whether an IO error only means that nothing has happened yet.
+fn is_pending(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-impl Read for Wire {
+impl Read for TcpConnection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.wait(|| (&self.stream).read(buffer))?;
         self.attempt.count(count);
@@ -137,7 +142,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for TcpConnection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait(|| (&self.stream).write(bytes))
     }
@@ -147,17 +152,17 @@ impl Write for Wire {
     }
 }
 
-/// The header line for the proxy, or nothing.
+/// The header line that logs in at the proxy; empty without credentials.
 pub fn proxy_authorization(proxy: &ProxyAddress) -> String {
     proxy.credentials.as_ref().map_or_else(String::new, |credentials| {
         format!("Proxy-Authorization: Basic {}\r\n", STANDARD.encode(credentials))
     })
 }
 
-/// Looks a name up in a thread, since the system's resolver cannot be interrupted. A thread left behind ends
-/// when the resolver gives up.
+/// Looks a name up in a thread, because the system's resolver cannot be interrupted. An abandoned
+/// thread ends when the resolver gives up.
 fn resolve(
-    attempt: &Attempt,
+    attempt: &RemoteAttempt,
     host: &str,
     port: u16,
     shown: &str,
@@ -172,7 +177,7 @@ fn resolve(
         .name("git-resolve".to_owned())
         .spawn(move || {
             let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-            // Nobody waits any more when the attempt has ended.
+            // The receiver is gone if the attempt has ended.
             let _ = sender.send(found);
         })
         .map_err(failed)?;
@@ -188,8 +193,12 @@ fn resolve(
     }
 }
 
-/// Connects to one address. The outer error ends the attempt; after the inner one the next address is tried.
-fn connect(attempt: &Attempt, address: SocketAddr) -> Result<io::Result<TcpStream>, FetchError> {
+/// Connects to one address. The outer error ends the attempt; after the inner one the caller tries
+/// the next address.
+fn connect(
+    attempt: &RemoteAttempt,
+    address: SocketAddr,
+) -> Result<io::Result<TcpStream>, FetchError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let limit = attempt.stall();
     let thread = thread::Builder::new().name("git-connect".to_owned()).spawn(move || {

@@ -1,4 +1,4 @@
-//! TLS with the authorities and the client certificate of one remote.
+//! TLS with the certificate authorities and the client certificate of one remote.
 
 use std::io;
 use std::path::Path;
@@ -8,28 +8,34 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::attempt::Attempt;
-use super::tcp::Wire;
-use crate::git::error::FetchError;
-use crate::git::remote::read_credential;
+use super::attempt::RemoteAttempt;
+use super::tcp::TcpConnection;
+use crate::error::FetchError;
+use crate::remote::read_credential;
 
-pub type Secure = StreamOwned<ClientConnection, Wire>;
+/// A TLS connection.
+pub type TlsStream = StreamOwned<ClientConnection, TcpConnection>;
 
-/// Wraps a connection. The handshake happens at the first write.
-pub fn secure(attempt: &Attempt, wire: Wire, host: &str) -> Result<Secure, FetchError> {
+/// Starts TLS on a connection. The handshake happens at the first write.
+pub fn start_tls(
+    attempt: &RemoteAttempt,
+    connection: TcpConnection,
+    host: &str,
+) -> Result<TlsStream, FetchError> {
     let failed = |source| FetchError::Tls { host: host.to_owned(), source: Box::new(source) };
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| failed(rustls::Error::General("the host is not a name for TLS".into())))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+        failed(rustls::Error::General("the host is not a valid name for TLS".into()))
+    })?;
     let config = Arc::new(config(attempt, host)?);
-    Ok(StreamOwned::new(ClientConnection::new(config, name).map_err(failed)?, wire))
+    Ok(StreamOwned::new(ClientConnection::new(config, name).map_err(failed)?, connection))
 }
 
-/// The TLS error inside an IO error, if that is what it is.
+/// The TLS error inside an IO error, if there is one.
 pub fn tls_error(error: &io::Error) -> Option<rustls::Error> {
     error.get_ref()?.downcast_ref::<rustls::Error>().cloned()
 }
 
-fn config(attempt: &Attempt, host: &str) -> Result<ClientConfig, FetchError> {
+fn config(attempt: &RemoteAttempt, host: &str) -> Result<ClientConfig, FetchError> {
     let failed = |source| FetchError::Tls { host: host.to_owned(), source: Box::new(source) };
     let roots = match &attempt.remote.ca_bundle {
         Some(file) => bundle(file)?,
@@ -85,13 +91,13 @@ fn certificates(
     Ok(found)
 }
 
-/// The system's authorities, read once: some 150 files on a usual system.
+/// The system's certificate authorities, read once: some 150 files on a usual system.
 fn system_roots() -> Arc<RootCertStore> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let roots = ROOTS.get_or_init(|| {
         let mut roots = RootCertStore::empty();
-        // Certificates that cannot be read or parsed are left out, as other programs do: what they would
-        // have vouched for is then refused as unknown.
+        // Unreadable certificates are left out, as in other programs: servers that depend on them
+        // are refused as unknown.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Arc::new(roots)
     });

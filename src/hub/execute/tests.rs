@@ -8,9 +8,9 @@ use futures::future::FutureExt;
 use serde_json::json;
 
 use super::*;
-use crate::core::name::{RepoPath, SourceId, WorkName};
-use crate::core::work::{DeleteOption, WorkBody};
-use crate::hub::{HubEvent, StoredRecord};
+use crate::{HubEvent, StoredRecord};
+use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey, WorkName};
+use gitwork_core::model::work::{DeleteOption, WorkBody};
 
 /// One call of the hub: what was asked, of whom, with how many at once, and how often before.
 struct Call<'a> {
@@ -19,7 +19,7 @@ struct Call<'a> {
     attempt: u32,
 }
 
-type Answer = (Duration, Result<Option<ObservedWork>, HubError>);
+type Reply = (Duration, Result<Option<ObservedWork>, HubError>);
 
 struct Script<F> {
     answer: F,
@@ -41,7 +41,7 @@ impl Log {
     }
 }
 
-impl<F: Fn(&Call<'_>) -> Answer + Send + Sync + 'static> Hub for Script<F> {
+impl<F: Fn(&Call<'_>) -> Reply + Send + Sync + 'static> Hub for Script<F> {
     fn watch(&self, _: &SourceId) -> BoxStream<'static, HubEvent> {
         stream::pending().boxed()
     }
@@ -57,7 +57,7 @@ impl<F: Fn(&Call<'_>) -> Answer + Send + Sync + 'static> Hub for Script<F> {
     fn directives<'a>(
         &'a self,
         _: &'a SourceId,
-    ) -> BoxFuture<'a, Result<crate::core::directives::Directives, HubError>> {
+    ) -> BoxFuture<'a, Result<gitwork_core::plan::directives::Directives, HubError>> {
         unreachable!("executing asks for no directives")
     }
     fn record<'a>(
@@ -69,7 +69,7 @@ impl<F: Fn(&Call<'_>) -> Answer + Send + Sync + 'static> Hub for Script<F> {
     fn set_record<'a>(
         &'a self,
         _: &'a SourceId,
-        _: &'a crate::core::record::Record,
+        _: &'a gitwork_core::plan::record::Record,
         _: Option<&'a StoredRecord>,
     ) -> BoxFuture<'a, Result<StoredRecord, HubError>> {
         unreachable!("executing writes no record")
@@ -103,7 +103,7 @@ impl<F: Fn(&Call<'_>) -> Answer + Send + Sync + 'static> Hub for Script<F> {
     }
 }
 
-fn script<F: Fn(&Call<'_>) -> Answer + Send + Sync + 'static>(answer: F) -> Arc<Script<F>> {
+fn script<F: Fn(&Call<'_>) -> Reply + Send + Sync + 'static>(answer: F) -> Arc<Script<F>> {
     Arc::new(Script { answer, log: Mutex::default() })
 }
 
@@ -188,7 +188,7 @@ async fn slow_and_failing_clusters_do_not_delay_the_others() {
 async fn deletions_come_last_and_only_where_all_content_was_written() {
     let hub = script(|call: &Call<'_>| {
         let refused = call.key.work.as_str() == "bad";
-        let error = HubError::Refused { key: call.key.to_string(), message: "no".into() };
+        let error = HubError::WriteRejected { key: call.key.to_string(), message: "no".into() };
         (SHORT, if refused { Err(error) } else { Ok(None) })
     });
     let release = Effect::Release { resource_version: "1".into() };

@@ -36,12 +36,12 @@ impl Authority {
         &self.certificate
     }
 
-    /// For a server at 127.0.0.1 and `localhost`.
+    /// A certificate for a server at 127.0.0.1 and `localhost`.
     pub fn server(&self) -> Identity {
         self.issue(&["127.0.0.1", "localhost"], "server", ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// For a server of another name, which a client of 127.0.0.1 must refuse.
+    /// A certificate for a server of another name, which a client of 127.0.0.1 must reject.
     pub fn server_named(&self, host: &str) -> Identity {
         self.issue(&[host], "server", ExtendedKeyUsagePurpose::ServerAuth)
     }
@@ -62,7 +62,7 @@ impl Authority {
 }
 
 impl Identity {
-    /// Writes `<name>.crt` and `<name>.key` and answers their paths.
+    /// Writes `<name>.crt` and `<name>.key` and returns their paths.
     pub fn write(&self, folder: &Path, name: &str) -> (PathBuf, PathBuf) {
         let certificate = folder.join(format!("{name}.crt"));
         let key = folder.join(format!("{name}.key"));

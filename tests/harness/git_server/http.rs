@@ -25,7 +25,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::certificates::{Authority, Identity};
 
-/// Who is let in.
+/// The authentication of a server.
 #[derive(Clone)]
 pub enum Access {
     Everybody,
@@ -33,19 +33,19 @@ pub enum Access {
     Authorization(String),
 }
 
-/// What goes wrong, from the next request on.
+/// The faults of a server, from the next request on.
 #[derive(Clone)]
 pub enum Fault {
     None,
     /// Every request gets this status.
     Status(u16),
-    /// Requests are read and never answered.
+    /// Requests get no response.
     Stall,
-    /// Packs are never sent, though everything before them is.
+    /// Packs are never sent, but everything before them is.
     StallPack,
-    /// Requests are sent on to the same path at another server.
+    /// Requests are redirected to the same path at another server.
     Redirect(String),
-    /// Requests are answered with a page, as a forge's sign-in does.
+    /// Requests get a page, as a forge's sign-in does.
     Page,
 }
 
@@ -117,7 +117,7 @@ impl Builder {
         self
     }
 
-    /// Asks clients for a certificate of this authority.
+    /// Requires a client certificate of this authority.
     pub fn clients_of(mut self, authority: &Authority) -> Self {
         self.client_authority = Some(authority.pem().to_owned());
         self
@@ -236,7 +236,7 @@ impl Shared {
         self.backend(request).await.unwrap()
     }
 
-    /// Runs `git http-backend`, which speaks CGI (RFC 3875).
+    /// Runs `git http-backend`, a CGI program (RFC 3875).
     async fn backend(&self, request: Request) -> anyhow::Result<Response> {
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, 64 << 20).await?;

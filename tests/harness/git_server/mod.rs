@@ -1,5 +1,5 @@
 //! Real Git servers on the loopback, for the integration tests and the demo: `git http-backend`
-//! behind HTTP or TLS, `sshd`, a proxy that records, and repositories to serve.
+//! behind HTTP or TLS, `sshd`, a proxy that records requests, and repositories.
 //!
 //! ```ignore
 //! let folder = tempfile::tempdir().unwrap();
@@ -9,7 +9,7 @@
 //! let url = server.url("fleet.git");
 //! ```
 //!
-//! Servers are threads of this process, and their children live as long as one connection.
+//! Servers are threads of this process. Their children live as long as one connection.
 #![allow(
     dead_code,
     unused_imports,

@@ -1,4 +1,4 @@
-//! An HTTP proxy that records what is asked of it: CONNECT, and plain requests in absolute form.
+//! An HTTP proxy that records its requests: CONNECT, and plain requests in absolute form.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ pub struct Proxy {
 struct Shared {
     /// First lines of the requests.
     requests: Mutex<Vec<String>>,
-    /// The value of `Proxy-Authorization` to ask for.
+    /// The required value of `Proxy-Authorization`.
     authorization: Option<String>,
     stopped: AtomicBool,
 }
@@ -25,7 +25,7 @@ impl Proxy {
         Proxy::start_with(None)
     }
 
-    /// A proxy that wants this value of `Proxy-Authorization`.
+    /// A proxy that requires this value of `Proxy-Authorization`.
     pub fn start_with(authorization: Option<&str>) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,10 +1,10 @@
-//! A bare repository that a test writes commits into, as if somebody had pushed them.
+//! A bare repository with commits of a test.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use git2::{Commit, IndexEntry, Oid, Repository, Signature, Time, Tree};
-use gitwork::core::name::{CommitId, ObjectId};
+use gitwork_core::model::name::{CommitId, ObjectId};
 
 /// A bare repository. Each commit is a minute younger than the one before, from a fixed start, so
 /// that equal histories have equal ids.
@@ -15,7 +15,7 @@ pub struct Repo {
 }
 
 impl Repo {
-    /// Makes an empty bare repository whose HEAD is `main`.
+    /// Creates an empty bare repository whose HEAD is `main`.
     pub fn create(path: &Path) -> Repo {
         let mut options = git2::RepositoryInitOptions::new();
         options.bare(true).initial_head("main").external_template(false);
@@ -27,32 +27,32 @@ impl Repo {
         &self.path
     }
 
-    /// The same as a URL of scheme `file`.
+    /// The URL with the scheme `file`.
     pub fn file_url(&self) -> String {
         format!("file://{}", self.path.display())
     }
 
-    /// For what this type has no word for.
+    /// For operations without a method of this type.
     pub fn git2(&self) -> &Repository {
         &self.repository
     }
 
-    /// Commits to a branch, made if it is not there, the files given: new content, or `None` to
-    /// remove the file, or the whole folder of that name.
+    /// Commits these files to a branch, which is created if it does not exist. `None` removes a
+    /// file, or the whole folder of that name.
     pub fn commit(&self, branch: &str, files: &[(&str, Option<&str>)]) -> CommitId {
         let parent = self.tip(branch);
         let parents: Vec<CommitId> = parent.into_iter().collect();
         self.commit_on(branch, &parents, files)
     }
 
-    /// Merges `other` into `branch`: the tree of `branch` with the files given changed on top. What a
-    /// merge takes over from `other` is up to the test.
+    /// Merges `other` into `branch`. The result is the tree of `branch` with these files changed,
+    /// so that the test decides what the merge takes from `other`.
     pub fn merge(&self, branch: &str, other: &str, files: &[(&str, Option<&str>)]) -> CommitId {
         let parents = [self.tip(branch).unwrap(), self.tip(other).unwrap()];
         self.commit_on(branch, &parents, files)
     }
 
-    /// A commit with the parents given and the tree of the first one, changed by `files`, as the new tip.
+    /// A new tip with these parents and the tree of the first one, changed by `files`.
     pub fn commit_on(
         &self,
         branch: &str,
@@ -116,7 +116,7 @@ impl Repo {
         commit
     }
 
-    /// Points a branch at a commit, forwards or not: what a forced push does.
+    /// Points a branch at a commit, as a forced push does.
     pub fn set_branch(&self, branch: &str, commit: CommitId) {
         let name = format!("refs/heads/{branch}");
         self.repository.reference(&name, oid(commit), true, "test").unwrap();

@@ -1,4 +1,4 @@
-//! Keys and signatures of commits, made by the programs that people sign with: `ssh-keygen` and `gpg`.
+//! Keys and signatures of commits, made with `ssh-keygen` and `gpg`.
 
 use std::fs;
 use std::io::Write as _;
@@ -6,23 +6,23 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use gitwork::core::name::{CommitId, ObjectId};
+use gitwork_core::model::name::{CommitId, ObjectId};
 use tempfile::TempDir;
 
 use super::repo::Repo;
 
-/// Something that signs as Git has it done.
+/// A key that signs as Git does.
 pub trait Signing {
-    /// The armoured signature of a text.
+    /// The armored signature of a text.
     fn sign(&self, content: &[u8]) -> String;
 }
 
-/// An SSH key of its own folder.
+/// An SSH key in its own folder.
 pub struct SshKey {
     folder: TempDir,
 }
 
-/// A GnuPG home with an agent of its own, which ends with it.
+/// A GnuPG home with its own agent, which ends with it.
 pub struct Gpg {
     home: TempDir,
 }
@@ -57,7 +57,7 @@ fn run(command: &mut Command, input: &[u8]) -> Output {
 }
 
 impl SshKey {
-    /// A key of a kind as ssh-keygen names it, with a size where there are several.
+    /// Creates a key of a kind in ssh-keygen's terms, with a size if the kind has several.
     pub fn new(kind: &str, bits: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = program("ssh-keygen", "openssh-client");
@@ -86,7 +86,7 @@ impl SshKey {
         format!("{principals} {options} {}\n", self.public())
     }
 
-    /// As OpenSSH prints it.
+    /// The fingerprint as OpenSSH prints it.
     pub fn fingerprint(&self) -> String {
         let mut command = program("ssh-keygen", "openssh-client");
         command.arg("-lf").arg(self.path());
@@ -110,7 +110,7 @@ impl Signing for SshKey {
 
 impl Gpg {
     pub fn new() -> Self {
-        // The agent's socket is in it, and a socket's path has at most 107 bytes.
+        // The folder has the agent's socket, and a socket's path has at most 107 bytes.
         let home = tempfile::Builder::new().prefix("gpg").tempdir_in("/tmp").unwrap();
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
         Self { home }
@@ -131,7 +131,8 @@ impl Gpg {
         run(self.command(time).args(args), input).stdout
     }
 
-    /// Makes a key at a time (`20240101T000000`; now where that is empty) that expires after so long (`0` for never).
+    /// Creates a key at a time (`20240101T000000`; now if empty) with a lifetime (`0` for
+    /// unlimited).
     pub fn key(
         &self,
         user: &str,
@@ -157,7 +158,7 @@ impl Drop for Gpg {
 }
 
 impl GpgKey<'_> {
-    /// The public key, armoured.
+    /// The public key, armored.
     pub fn public(&self) -> String {
         let all = self.gpg.run_at("", &["--armor", "--export", &self.fingerprint], b"");
         String::from_utf8(all).unwrap()
@@ -168,7 +169,7 @@ impl GpgKey<'_> {
         String::from_utf8(self.gpg.run_at(time, &args, content)).unwrap()
     }
 
-    /// Adds a subkey for signing, and answers its fingerprint.
+    /// Adds a subkey for signing, and returns its fingerprint.
     pub fn add_signing_subkey(&self, kind: &str) -> String {
         self.gpg.run_at("", &["--quick-add-key", &self.fingerprint, kind, "sign", "0"], b"");
         let list = self.gpg.run_at("", &["--list-keys", "--with-colons", &self.fingerprint], b"");
@@ -177,11 +178,11 @@ impl GpgKey<'_> {
         line.split(':').nth(9).unwrap().to_owned()
     }
 
-    /// Takes in the certificate that GnuPG keeps for the day on which the key has to be revoked.
+    /// Imports the revocation certificate that GnuPG prepared for the key.
     pub fn revoke(&self) {
         let name = format!("openpgp-revocs.d/{}.rev", self.fingerprint);
         let text = fs::read_to_string(self.gpg.home.path().join(name)).unwrap();
-        // GnuPG puts a colon before it, against using it by mistake.
+        // GnuPG puts a colon before it to prevent accidental use.
         let text = text.replace(":-----BEGIN", "-----BEGIN");
         self.gpg.run_at("", &["--import"], text.as_bytes());
     }
@@ -194,7 +195,7 @@ impl Signing for GpgKey<'_> {
 }
 
 impl Repo {
-    /// Signs the newest commit of a branch, which gets another id by it.
+    /// Signs the newest commit of a branch, which changes its id.
     pub fn sign(&self, branch: &str, key: &dyn Signing) -> CommitId {
         let tip = self.tip(branch).unwrap();
         let odb = self.git2().odb().unwrap();
@@ -206,7 +207,7 @@ impl Repo {
         signed
     }
 
-    /// Commits, and signs that.
+    /// Commits, and signs the commit.
     pub fn commit_signed(
         &self,
         branch: &str,
@@ -218,7 +219,7 @@ impl Repo {
     }
 }
 
-/// What Git itself says of a commit's SSH signature, by an allowed_signers file.
+/// Git's own verification of a commit's SSH signature with an allowed_signers file.
 pub fn git_verifies(repo: &Path, commit: CommitId, allowed_signers: &Path) -> bool {
     let mut command = program("git", "git");
     command.arg("--git-dir").arg(repo);

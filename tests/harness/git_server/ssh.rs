@@ -1,5 +1,5 @@
-//! `sshd`, one process for each connection (as under inetd), so that nothing is left behind and no
-//! port is raced for.
+//! `sshd`, one process for each connection as under inetd. No process is left behind, and no port
+//! is shared.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use std::thread;
 
 use tempfile::TempDir;
 
-/// An SSH server that lets the current user in with the public keys given.
+/// An SSH server for the current user with the given public keys.
 pub struct SshServer {
     port: u16,
     folder: TempDir,
@@ -20,8 +20,8 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// Starts a server with a host key of each of the kinds (`ed25519`, `ecdsa`, `rsa`), which lets
-    /// in whoever has one of the keys of `authorized` (paths of public key files).
+    /// Starts a server with a host key of each kind (`ed25519`, `ecdsa`, `rsa`). It accepts the
+    /// keys of `authorized` (paths of public key files).
     pub fn start(host_key_kinds: &[&str], authorized: &[&Path]) -> SshServer {
         let program = sshd();
         let folder = tempfile::tempdir().unwrap();
@@ -40,7 +40,8 @@ impl SshServer {
         config.push_str(&format!("AuthorizedKeysFile {}\n", authorized_keys.display()));
         let config_file = folder.path().join("sshd_config");
         fs::write(&config_file, config).unwrap();
-        // The folder that sshd, run by root, separates privileges in; its package makes it at boot.
+        // The privilege separation folder of an sshd that runs as root; its package creates it at
+        // boot.
         let _ = fs::create_dir_all("/run/sshd");
 
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -102,7 +103,7 @@ impl Drop for SshServer {
     }
 }
 
-/// Makes a key pair and answers the private key's file; the public one has `.pub` added.
+/// Creates a key pair and returns the private key's file. The public one has `.pub` added.
 pub fn keygen(folder: &Path, name: &str, kind: &str, passphrase: &str) -> PathBuf {
     let file = folder.join(name);
     let status = Command::new("ssh-keygen")

@@ -8,7 +8,8 @@ use crate::harness::eventually;
 
 fn strategy(fixture: &Fixture, strategy: &Value) -> Value {
     json!({"manifestConfigs": [{
-        "resourceIdentifier": {"group": "", "resource": "configmaps", "namespace": fixture.namespace, "name": "*"},
+        "resourceIdentifier": {"group": "", "resource": "configmaps",
+            "namespace": fixture.namespace, "name": "*"},
         "updateStrategy": strategy,
     }]})
 }
@@ -29,7 +30,8 @@ async fn a_work_is_applied_recorded_and_reported() {
     let applied = fixture.applied().get(&fixture.applied_name("web")).await.unwrap();
     assert_eq!(
         applied.data["spec"],
-        json!({"hubHash": fixture.settings.hub_hash, "agentID": fixture.settings.agent_id, "manifestWorkName": "web"})
+        json!({"hubHash": fixture.settings.hub_hash, "agentID": fixture.settings.agent_id,
+            "manifestWorkName": "web"})
     );
     let map = fixture.config_maps().get("a").await.unwrap();
     assert_eq!(owners(&map), [applied.metadata.uid.unwrap()]);
@@ -38,7 +40,7 @@ async fn a_work_is_applied_recorded_and_reported() {
 }
 
 #[tokio::test]
-async fn gotcha_02_every_write_is_of_the_field_manager_work_agent() {
+async fn gotcha_02_every_write_uses_field_manager_work_agent() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.condition("web", "Applied", "True").await;
@@ -61,7 +63,7 @@ async fn gotcha_02_every_write_is_of_the_field_manager_work_agent() {
 }
 
 #[tokio::test]
-async fn what_leaves_the_work_leaves_the_cluster() {
+async fn objects_removed_from_the_work_are_deleted() {
     let fixture = Fixture::start().await;
     let both = vec![fixture.config_map("a", "1"), fixture.config_map("b", "1")];
     fixture.create("web", both, json!({})).await;
@@ -76,9 +78,9 @@ async fn what_leaves_the_work_leaves_the_cluster() {
     assert_eq!(work["status"]["resourceStatus"]["manifests"].as_array().unwrap().len(), 1);
 }
 
-/// At once: the waits end before the agent would look at all of its works anew, after four minutes.
+/// At once: the waits end before the agent's full resync after four minutes.
 #[tokio::test]
-async fn edits_and_deletions_on_the_cluster_are_put_back_at_once() {
+async fn edits_and_deletions_on_the_cluster_are_reverted_at_once() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.wait_recorded("web", &["configmaps/a"]).await;
@@ -95,7 +97,7 @@ async fn edits_and_deletions_on_the_cluster_are_put_back_at_once() {
 }
 
 #[tokio::test]
-async fn gotcha_05_defaults_of_a_deployment_are_no_drift_but_its_replicas_are() {
+async fn gotcha_05_server_defaults_are_not_drift_and_replica_changes_are() {
     let fixture = Fixture::start().await;
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "web", "namespace": fixture.namespace},
@@ -129,7 +131,7 @@ async fn gotcha_05_defaults_of_a_deployment_are_no_drift_but_its_replicas_are() 
 }
 
 #[tokio::test]
-async fn create_only_leaves_content_alone_and_creates_again() {
+async fn create_only_keeps_content_and_recreates_deleted_objects() {
     let fixture = Fixture::start().await;
     let config = strategy(&fixture, &json!({"type": "CreateOnly"}));
     fixture.create("web", vec![fixture.config_map("a", "1")], config).await;
@@ -150,7 +152,7 @@ async fn create_only_leaves_content_alone_and_creates_again() {
 }
 
 #[tokio::test]
-async fn gotcha_09_read_only_objects_are_recorded_and_stay() {
+async fn gotcha_09_read_only_objects_are_recorded_and_never_deleted() {
     let fixture = Fixture::start().await;
     let config = strategy(&fixture, &json!({"type": "ReadOnly"}));
     fixture.create("web", vec![fixture.config_map("a", "1")], config).await;
@@ -188,7 +190,8 @@ async fn gotcha_12_server_side_apply_reports_conflicts_and_forces() {
     assert_eq!(condition["reason"], "AppliedManifestFailed");
     let forced = strategy(
         &fixture,
-        &json!({"type": "ServerSideApply", "serverSideApply": {"force": true, "fieldManager": "work-agent-x"}}),
+        &json!({"type": "ServerSideApply", "serverSideApply": {"force": true,
+            "fieldManager": "work-agent-x"}}),
     );
     fixture.patch_spec("web", forced).await;
     fixture.condition("web", "Applied", "True").await;
@@ -212,7 +215,8 @@ async fn gotcha_11_ignored_fields_are_left_to_the_cluster() {
     let config = strategy(
         &fixture,
         &json!({"type": "ServerSideApply", "serverSideApply":
-        {"force": true, "ignoreFields": [{"condition": "OnSpokeChange", "jqPathExpressions": [".data.key"]}]}}),
+        {"force": true, "ignoreFields": [{"condition": "OnSpokeChange",
+            "jqPathExpressions": [".data.key"]}]}}),
     );
     fixture.create("web", vec![fixture.config_map("a", "1")], config).await;
     fixture.wait_recorded("web", &["configmaps/a"]).await;
@@ -227,14 +231,16 @@ async fn gotcha_11_ignored_fields_are_left_to_the_cluster() {
 }
 
 #[tokio::test]
-async fn gotcha_18_a_crd_and_its_object_come_in_one_work() {
+async fn gotcha_18_crd_and_its_object_can_share_a_work() {
     let fixture = Fixture::start().await;
     let group = format!("{}.example.com", fixture.namespace);
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("gadgets.{group}")},
-        "spec": {"group": group, "scope": "Namespaced", "names": {"kind": "Gadget", "plural": "gadgets"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any}}]}});
+        "spec": {"group": group, "scope": "Namespaced", "names": {"kind": "Gadget",
+            "plural": "gadgets"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": any}}]}});
     let gadget = json!({"apiVersion": format!("{group}/v1"), "kind": "Gadget",
         "metadata": {"name": "one", "namespace": fixture.namespace}, "spec": {"size": 1}});
     fixture.create("gadgets", vec![gadget, crd], json!({})).await;
@@ -256,11 +262,12 @@ async fn gotcha_18_a_crd_and_its_object_come_in_one_work() {
 }
 
 #[tokio::test]
-async fn gotcha_08_a_kind_that_is_not_there_keeps_what_is_stale() {
+async fn gotcha_08_missing_kind_keeps_stale_objects() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.wait_recorded("web", &["configmaps/a"]).await;
-    let unknown = json!({"apiVersion": "nowhere.example.com/v1", "kind": "Nothing", "metadata": {"name": "x", "namespace": "y"}});
+    let unknown = json!({"apiVersion": "nowhere.example.com/v1", "kind": "Nothing",
+        "metadata": {"name": "x", "namespace": "y"}});
     fixture
         .patch_spec(
             "web",
@@ -284,7 +291,7 @@ async fn gotcha_08_a_kind_that_is_not_there_keeps_what_is_stale() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_comes_later_is_noticed() {
+async fn namespace_created_later_is_noticed() {
     let fixture = Fixture::start().await;
     let later = format!("{}-later", fixture.namespace);
     let mut map = fixture.config_map("a", "1");
@@ -305,7 +312,8 @@ async fn a_namespace_that_comes_later_is_noticed() {
 async fn gotcha_19_a_namespaced_manifest_needs_its_namespace() {
     let fixture = Fixture::start().await;
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-    let generated = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-", "namespace": fixture.namespace}});
+    let generated = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"generateName": "a-", "namespace": fixture.namespace}});
     fixture.create("web", vec![map, generated], json!({})).await;
     for (place, message) in [
         (0, "an empty namespace may not be set when a resource name is provided"),
@@ -317,7 +325,7 @@ async fn gotcha_19_a_namespaced_manifest_needs_its_namespace() {
 }
 
 #[tokio::test]
-async fn an_immutable_field_is_reported() {
+async fn immutable_field_error_is_reported() {
     let fixture = Fixture::start().await;
     let mut frozen = fixture.config_map("a", "1");
     frozen["immutable"] = true.into();
@@ -330,7 +338,7 @@ async fn an_immutable_field_is_reported() {
 }
 
 #[tokio::test]
-async fn one_failing_manifest_and_a_large_work_keep_nobody_waiting() {
+async fn failing_manifest_and_large_work_do_not_delay_other_works() {
     let fixture = Fixture::start().await;
     let many: Vec<Value> =
         (0..300).map(|n| fixture.config_map(&format!("many-{n}"), "1")).collect();

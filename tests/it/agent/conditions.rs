@@ -1,4 +1,5 @@
-//! What works tell on the hub, as a whole: each section of OCM's behaviour that ends in a condition has a snapshot.
+//! What works tell on the hub, as a whole: each section of OCM's behaviour that ends in a condition
+//! has a snapshot.
 
 use http::Method;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -22,14 +23,19 @@ fn maps(fixture: &Fixture<'_>, rest: &Value) -> Value {
 }
 
 /// Waits until the work is both applied, or not, and looked at, and gives its status.
-async fn told(fixture: &Fixture<'_>, name: &str, applied: &str, available: &str) -> String {
+async fn stable_status(
+    fixture: &Fixture<'_>,
+    name: &str,
+    applied: &str,
+    available: &str,
+) -> String {
     fixture.condition(name, "Applied", applied).await;
     let work = fixture.condition(name, "Available", available).await;
     stable(&work, fixture)
 }
 
 #[tokio::test]
-async fn manifests_that_nobody_can_apply() {
+async fn inapplicable_manifests_are_reported() {
     let fixture = Fixture::start().await;
     let manifest = |api_version: &str, kind: &str, metadata: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
     let here = fixture.namespace.as_str();
@@ -41,7 +47,10 @@ async fn manifests_that_nobody_can_apply() {
         manifest("v1", "ConfigMap", json!({"name": "good", "namespace": here})),
     ];
     fixture.create("web", manifests, json!({})).await;
-    insta::assert_snapshot!("nobody_can_apply", told(&fixture, "web", "False", "False").await);
+    insta::assert_snapshot!(
+        "nobody_can_apply",
+        stable_status(&fixture, "web", "False", "False").await
+    );
 }
 
 #[tokio::test]
@@ -49,15 +58,24 @@ async fn read_only_and_create_only_are_complete_with_and_without_an_object() {
     let fixture = Fixture::start().await;
     let read_only = maps(&fixture, &json!({"updateStrategy": {"type": "ReadOnly"}}));
     fixture.create("reads", vec![fixture.config_map("a", "1")], read_only).await;
-    insta::assert_snapshot!("read_only_missing", told(&fixture, "reads", "True", "False").await);
+    insta::assert_snapshot!(
+        "read_only_missing",
+        stable_status(&fixture, "reads", "True", "False").await
+    );
     let create_only = maps(&fixture, &json!({"updateStrategy": {"type": "CreateOnly"}}));
     fixture.create("creates", vec![fixture.config_map("a", "1")], create_only).await;
-    insta::assert_snapshot!("create_only", told(&fixture, "creates", "True", "True").await);
-    insta::assert_snapshot!("read_only_there", told(&fixture, "reads", "True", "True").await);
+    insta::assert_snapshot!(
+        "create_only",
+        stable_status(&fixture, "creates", "True", "True").await
+    );
+    insta::assert_snapshot!(
+        "read_only_there",
+        stable_status(&fixture, "reads", "True", "True").await
+    );
 }
 
 #[tokio::test]
-async fn server_side_apply_tells_of_conflicts_and_of_fields_that_cannot_be_ignored() {
+async fn server_side_apply_reports_conflicts_and_fields_that_cannot_be_ignored() {
     let fixture = Fixture::start().await;
     let mut theirs = DynamicObject::new("a", &kind("v1", "ConfigMap"));
     theirs.data = json!({"data": {"key": "theirs"}});
@@ -73,7 +91,7 @@ async fn server_side_apply_tells_of_conflicts_and_of_fields_that_cannot_be_ignor
     fixture.create("conflict", map(), side_apply(json!({}))).await;
     insta::assert_snapshot!(
         "side_apply_conflict",
-        told(&fixture, "conflict", "False", "True").await
+        stable_status(&fixture, "conflict", "False", "True").await
     );
     for (name, field) in [
         ("pointer", json!({"jsonPointers": ["data/key"]})),
@@ -92,12 +110,16 @@ async fn server_side_apply_tells_of_conflicts_and_of_fields_that_cannot_be_ignor
     }
 }
 
-/// Both texts are compared to the letter elsewhere: two spaces for the core group, and one at the end.
+/// Both texts are compared to the letter elsewhere: two spaces for the core group, and one at the
+/// end.
 #[tokio::test]
-async fn gotcha_24_texts_that_others_compare_literally() {
+async fn gotcha_24_condition_texts_match_ocm_literally() {
     let fixture = Fixture::start().await;
     fixture.create("refused", vec![fixture.config_map("a", "1")], executor(&fixture)).await;
-    insta::assert_snapshot!("executor_refused", told(&fixture, "refused", "False", "False").await);
+    insta::assert_snapshot!(
+        "executor_refused",
+        stable_status(&fixture, "refused", "False", "False").await
+    );
     fixture.create("emptied", vec![fixture.config_map("b", "1")], json!({})).await;
     fixture.condition("emptied", "Available", "True").await;
     fixture.patch_spec("emptied", json!({"workload": {"manifests": []}})).await;
@@ -128,7 +150,7 @@ async fn feedback_of_every_type_and_of_paths_that_fail() {
         map["metadata"]["finalizers"] = json!(["example.com/a", "example.com/b"]);
         fixture.create("web", vec![map], maps(&fixture, &rules)).await;
         let name = if raw { "feedback_with_raw_json" } else { "feedback" };
-        insta::assert_snapshot!(name, told(&fixture, "web", "True", "True").await);
+        insta::assert_snapshot!(name, stable_status(&fixture, "web", "True", "True").await);
         fixture.edit("a", json!({"metadata": {"finalizers": null}})).await;
         fixture.delete("web").await;
     }
@@ -137,7 +159,10 @@ async fn feedback_of_every_type_and_of_paths_that_fail() {
 #[tokio::test]
 async fn condition_rules_of_every_outcome() {
     let fixture = Fixture::start().await;
-    let rule = |condition: &str, expressions: Value| json!({"type": "CEL", "condition": condition, "celExpressions": expressions});
+    let rule = |condition: &str, expressions: Value| {
+        json!({"type": "CEL", "condition": condition,
+        "celExpressions": expressions})
+    };
     let with = |mut rule: Value, field: &str, value: &str| {
         rule[field] = value.into();
         rule
@@ -149,16 +174,23 @@ async fn condition_rules_of_every_outcome() {
         rule("Compile", json!(["badcel"])),
         rule("Runtime", json!(["object.missing == 1"])),
         rule("Type", json!(["object.data.key"])),
-        rule("Budget", json!(["[object.data.key].map(a, [a, a, a, a, a, a, a, a, a, a]).map(a, a + a + a + a + a + a + a + a + a + a).map(a, a + a + a + a + a + a + a + a + a + a).map(a, a + a + a + a + a + a + a + a + a + a).map(a, a + a + a + a + a + a + a + a + a + a).map(a, a + a + a + a + a + a + a + a + a + a).size() > 0"])),
+        rule("Budget", json!(["[object.data.key].map(a, [a, a, a, a, a, a, a, a, a, a]).map(a, a \
+            + a + a + a + a + a + a + a + a + a).map(a, a + a + a + a + a + a + a + a + a + \
+            a).map(a, a + a + a + a + a + a + a + a + a + a).map(a, a + a + a + a + a + a + a + a \
+            + a + a).map(a, a + a + a + a + a + a + a + a + a + a).size() > 0"])),
         rule("Quantity", json!(["quantity('1Gi').isGreaterThan(quantity('1Mi'))"])),
         with(rule("Message", json!([])), "message", "as the rule says"),
-        with(rule("Expression", json!([])), "messageExpression", "'it is ' + object.data.key + (result ? '!' : '?')"),
+        with(rule("Expression", json!([])), "messageExpression", "'it is ' + object.data.key + \
+            (result ? '!' : '?')"),
         with(rule("BadMessage", json!([])), "messageExpression", "badcel"),
         with(rule("NumberMessage", json!([])), "messageExpression", "1"),
         {"type": "WellKnownConditions", "condition": "Complete"},
     ]});
     fixture.create("web", vec![fixture.config_map("a", "done")], maps(&fixture, &rules)).await;
-    insta::assert_snapshot!("condition_rules", told(&fixture, "web", "True", "True").await);
+    insta::assert_snapshot!(
+        "condition_rules",
+        stable_status(&fixture, "web", "True", "True").await
+    );
     // A rule that goes takes its condition with it, at both levels.
     let fewer = json!({"conditionRules": [rule("True", json!(["true"]))]});
     fixture.patch_spec("web", maps(&fixture, &fewer)).await;
@@ -195,12 +227,12 @@ async fn a_finished_job_completes_its_work() {
 }
 
 #[tokio::test]
-async fn a_work_that_is_deleted_says_so() {
+async fn deleting_work_has_a_deletion_condition() {
     let fixture = Fixture::start().await;
     let mut held = fixture.config_map("held", "1");
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     fixture.create("web", vec![held, fixture.config_map("free", "1")], json!({})).await;
-    told(&fixture, "web", "True", "True").await;
+    stable_status(&fixture, "web", "True", "True").await;
     fixture.delete("web").await;
     fixture.condition("web", "Deleting", "True").await;
     let work = fixture.condition("web", "Available", "False").await;
@@ -209,13 +241,13 @@ async fn a_work_that_is_deleted_says_so() {
     fixture.is_gone(&fixture.works(), "web").await;
 }
 
-/// A conflict is tried again within the pass, four times in all; what fails otherwise is tried again with a back-off
-/// that a new spec ends.
+/// A conflict is tried again within the pass, four times in all; what fails otherwise is tried
+/// again with a back-off that a new spec ends.
 #[tokio::test]
-async fn gotcha_10_conflicts_are_tried_again_at_once_and_errors_a_little_later() {
+async fn gotcha_10_conflicts_are_retried_at_once_and_errors_after_a_delay() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
-    told(&fixture, "web", "True", "True").await;
+    stable_status(&fixture, "web", "True", "True").await;
     let put = |seen: &crate::harness::faults::Seen| {
         seen.method == Method::PUT && seen.path.ends_with("/configmaps/a")
     };
@@ -225,7 +257,7 @@ async fn gotcha_10_conflicts_are_tried_again_at_once_and_errors_a_little_later()
     let change = |value: &str| json!({"workload": {"manifests": [fixture.config_map("a", value)]}});
     fixture.patch_spec("web", change("2")).await;
     fixture.value("a", "2").await;
-    told(&fixture, "web", "True", "True").await;
+    stable_status(&fixture, "web", "True", "True").await;
     assert_eq!(failures(), 3);
     let applied = |work: &Value| {
         let manifest = &work["status"]["resourceStatus"]["manifests"][0];
@@ -247,7 +279,7 @@ async fn gotcha_10_conflicts_are_tried_again_at_once_and_errors_a_little_later()
 
 /// Every status write carries the version that was read, so that conditions of others stay.
 #[tokio::test]
-async fn gotcha_20_conditions_of_others_are_kept() {
+async fn gotcha_20_conditions_of_other_controllers_are_kept() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     for round in 0..5 {
@@ -274,7 +306,7 @@ async fn gotcha_20_conditions_of_others_are_kept() {
         .await
         .unwrap();
         fixture.value("a", &kind).await;
-        told(&fixture, "web", "True", "True").await;
+        stable_status(&fixture, "web", "True", "True").await;
     }
     let work = fixture.works().get("web").await.unwrap();
     for round in 0..5 {
@@ -284,33 +316,33 @@ async fn gotcha_20_conditions_of_others_are_kept() {
 }
 
 #[tokio::test]
-async fn gotcha_21_labels_are_copied_when_the_applied_work_is_made_and_not_later() {
+async fn gotcha_21_labels_are_copied_at_creation_of_the_applied_work_only() {
     let fixture = Fixture::start().await;
     let mut work =
         DynamicObject::new("web", &kind("work.open-cluster-management.io/v1", "ManifestWork"));
     work.metadata.labels = Some([("team".to_owned(), "one".to_owned())].into());
     work.data = json!({"spec": {"workload": {"manifests": [fixture.config_map("a", "1")]}}});
     fixture.works().create(&PostParams::default(), &work).await.unwrap();
-    told(&fixture, "web", "True", "True").await;
+    stable_status(&fixture, "web", "True", "True").await;
     let labels = json!({"metadata": {"labels": {"team": "two"}}});
     fixture.works().patch("web", &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
     let change = json!({"workload": {"manifests": [fixture.config_map("a", "2")]}});
     fixture.patch_spec("web", change).await;
     fixture.value("a", "2").await;
-    told(&fixture, "web", "True", "True").await;
+    stable_status(&fixture, "web", "True", "True").await;
     let applied = fixture.applied().get(&fixture.applied_name("web")).await.unwrap();
     assert_eq!(applied.metadata.labels, work.metadata.labels);
 }
 
 #[tokio::test]
-async fn gotcha_22_nothing_happens_before_the_finalizer_is_on_the_work() {
+async fn gotcha_22_finalizer_is_added_before_anything_is_applied() {
     let fixture = Fixture::start().await;
     fixture.faults.next(usize::MAX, Fault::LoseRequest, |seen| {
         seen.method == Method::PATCH && seen.path.ends_with("/manifestworks/web")
     });
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.create("other", vec![fixture.config_map("b", "1")], json!({})).await;
-    told(&fixture, "other", "True", "True").await;
+    stable_status(&fixture, "other", "True", "True").await;
     eventually("the finalizer to be tried", DEADLINE, || async {
         let tried = fixture.faults.count(|seen| seen.fault.is_some());
         if tried >= 3 { Ok(()) } else { Err(tried.to_string()) }
@@ -322,5 +354,5 @@ async fn gotcha_22_nothing_happens_before_the_finalizer_is_on_the_work() {
     let work = fixture.works().get("web").await.unwrap();
     assert_eq!(work.data.get("status").and_then(|status| status.get("conditions")), None);
     fixture.faults.stop();
-    told(&fixture, "web", "True", "True").await;
+    stable_status(&fixture, "web", "True", "True").await;
 }

@@ -1,4 +1,5 @@
-//! `deploy/agent.yaml` on a real API server: its ServiceAccount may do what the agent does, and nothing else.
+//! `deploy/agent.yaml` on a real API server: its ServiceAccount may do what the agent does, and
+//! nothing else.
 
 use std::path::Path;
 
@@ -80,7 +81,7 @@ async fn refused(program: &Program) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_agent_lives_on_the_rights_of_its_manifests() {
+async fn agent_works_with_the_rbac_of_its_manifests() {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let cluster = installed(fixture.managed).await;
@@ -118,7 +119,8 @@ async fn the_agent_lives_on_the_rights_of_its_manifests() {
 
     // Nothing but what its owner lets it: a Secret it may not even make.
     let secret = json!({"apiVersion": "v1", "kind": "Secret",
-        "metadata": {"name": "secret", "namespace": fixture.namespace}, "stringData": {"key": "canary"}});
+        "metadata": {"name": "secret", "namespace": fixture.namespace},
+            "stringData": {"key": "canary"}});
     fixture.create("secret", vec![secret], json!({})).await;
     let condition = fixture.manifest_condition("secret", 0, "Applied", "False").await;
     let message = condition["message"].as_str().unwrap();
@@ -137,9 +139,9 @@ async fn the_agent_lives_on_the_rights_of_its_manifests() {
     assert_eq!(program.terminate().await, Some(0));
 }
 
-/// The dry run that tells whether an executor may grant a role is made as that executor.
+/// The dry run of a role's escalation check impersonates the executor.
 #[tokio::test]
-async fn the_agent_may_ask_as_an_executor() {
+async fn agent_may_create_subject_access_reviews_for_an_executor() {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let cluster = installed(fixture.managed).await;
@@ -147,14 +149,15 @@ async fn the_agent_may_ask_as_an_executor() {
     let alone = ["--disable-leader-election=true"];
     let program = start_as((hub, cluster), &fixture.cluster_name, NAMESPACE, &alone).await;
     let verbs = ["create", "update", "patch", "get", "delete"];
-    let roles = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": verbs},
+    let roles = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"],
+        "verbs": verbs},
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
     grant(&fixture, "roles", roles).await;
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"name": "more", "namespace": fixture.namespace},
         "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
     fixture.create("web", vec![role], executor(&fixture)).await;
-    // The executor may; that the agent itself may not is told by the API server.
+    // The executor has the right; the API server rejects the agent itself.
     let own = format!(
         "User \"system:serviceaccount:{NAMESPACE}:{NAME}\" cannot create resource \"roles\""
     );

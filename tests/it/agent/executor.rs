@@ -21,10 +21,17 @@ async fn make(fixture: &Fixture<'_>, kind_name: &str, name: &str, data: Value) {
 
 pub async fn grant(fixture: &Fixture<'_>, name: &str, rules: Value) {
     make(fixture, "Role", name, json!({"rules": rules})).await;
-    make(fixture, "RoleBinding", name, json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": fixture.namespace}],
-    })).await;
+    make(
+        fixture,
+        "RoleBinding",
+        name,
+        json!({
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "deployer",
+                "namespace": fixture.namespace}],
+        }),
+    )
+    .await;
 }
 
 async fn a_refusal_ends_with_a_role(caches: bool) {
@@ -33,7 +40,8 @@ async fn a_refusal_ends_with_a_role(caches: bool) {
     let condition = fixture.manifest_condition("web", 0, "Applied", "False").await;
     let message = condition["message"].as_str().unwrap();
     let literal = format!(
-        "Failed to apply manifest: not allowed to apply the resource  configmaps, {} a, will try again in 1m0s",
+        "Failed to apply manifest: not allowed to apply the resource  configmaps, {} a, will try \
+            again in 1m0s",
         fixture.namespace
     );
     assert!(message.starts_with(&literal), "{message}");
@@ -51,12 +59,12 @@ async fn a_refusal_ends_with_a_role(caches: bool) {
 }
 
 #[tokio::test]
-async fn gotcha_13_an_executor_needs_all_verbs_and_a_role_is_noticed_at_once() {
+async fn gotcha_13_executor_needs_every_verb_and_new_roles_apply_at_once() {
     a_refusal_ends_with_a_role(false).await;
 }
 
 #[tokio::test]
-async fn kept_answers_turn_when_roles_change() {
+async fn cached_access_reviews_follow_role_changes() {
     a_refusal_ends_with_a_role(true).await;
 }
 
@@ -64,7 +72,13 @@ async fn kept_answers_turn_when_roles_change() {
 async fn gotcha_13_an_executor_cannot_grant_what_it_does_not_have() {
     let fixture = Fixture::start().await;
     let verbs = ["create", "update", "patch", "get", "delete"];
-    grant(&fixture, "roles", json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": verbs}])).await;
+    grant(
+        &fixture,
+        "roles",
+        json!([{"apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["roles"], "verbs": verbs}]),
+    )
+    .await;
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"name": "more", "namespace": fixture.namespace},
         "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});

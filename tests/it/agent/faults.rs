@@ -1,4 +1,5 @@
-//! The agent dies at any write, and API servers fail in every way: the end is that of an undisturbed run.
+//! The agent dies at any write, and API servers fail in every way: the end is that of an
+//! undisturbed run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,8 @@ fn is_write(seen: &Seen) -> bool {
     seen.method != Method::GET
 }
 
-/// A work that is applied and told of: its status and its AppliedManifestWork, without what differs from run to run.
+/// An applied and reported work: its status and its AppliedManifestWork, without values that differ
+/// between runs.
 async fn settled(fixture: &Fixture<'_>, name: &str, recorded: &[&str]) -> String {
     fixture.wait_recorded(name, recorded).await;
     fixture.condition(name, "Applied", "True").await;
@@ -51,8 +53,8 @@ async fn maps(fixture: &Fixture<'_>) -> Vec<(String, String)> {
     own.map(|map| (map.name_any(), map.uid().unwrap())).collect()
 }
 
-/// Creates, updates, prunes and deletes, and looks at the state after each, which it gives. What is not of the work
-/// stays as it was.
+/// Creates, updates, prunes and deletes, and looks at the state after each, which it gives. What is
+/// not of the work stays as it was.
 async fn scenario(fixture: &Fixture<'_>) -> Vec<String> {
     let (cut, mut states) = (|| fixture.faults.cut_watches(), Vec::new());
     let two = [fixture.config_map("a", "1"), fixture.config_map("b", "1")];
@@ -86,8 +88,8 @@ async fn undisturbed() -> Vec<String> {
     states
 }
 
-/// Runs the scenario with an agent that freezes before its write `last + 1`, is killed there, and started anew. Gives
-/// whether it came so far, and the states.
+/// Runs the scenario with an agent that freezes before its write `last + 1`, is killed there, and
+/// is restarted. Returns whether it came so far, and the states.
 async fn killed_after(last: usize) -> (bool, Vec<String>) {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
@@ -99,7 +101,7 @@ async fn killed_after(last: usize) -> (bool, Vec<String>) {
         is_write(seen) && counted.fetch_add(1, Ordering::Relaxed) >= last
     });
     fixture.run();
-    // The scenario goes on while the agent is dead, as the world does.
+    // The scenario continues while the agent is down.
     let (frozen, mut second) = (fixture.faults.clone(), fixture.successor());
     let revive = async {
         let stalled = || async {
@@ -117,7 +119,7 @@ async fn killed_after(last: usize) -> (bool, Vec<String>) {
 }
 
 #[tokio::test]
-async fn killed_at_any_write_it_ends_as_if_it_had_lived() {
+async fn agent_killed_at_any_write_reaches_the_same_end_state() {
     let expected = undisturbed().await;
     let mut last = 0;
     loop {
@@ -145,7 +147,7 @@ const FAULTS: [Fault; 5] = [
 ];
 
 #[tokio::test]
-async fn api_servers_that_fail_do_not_change_the_end() {
+async fn failing_api_servers_do_not_change_the_end_state() {
     let expected = undisturbed().await;
     let with_seed = async |seed| {
         let fixture = Fixture::start().await;
@@ -187,7 +189,7 @@ async fn with_faults(hit: Hit, fault: Fault) -> (Vec<Seen>, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_fault_at_any_request_does_not_change_the_end() {
+async fn fault_at_any_agent_request_does_not_change_the_end_state() {
     let expected = undisturbed().await;
     let methods = ["POST", "PUT", "PATCH", "DELETE"];
     let hits: Vec<Hit> = (0..STRIDE).map(Hit::Each).chain(methods.map(Hit::First)).collect();
@@ -210,9 +212,10 @@ async fn a_fault_at_any_request_does_not_change_the_end() {
     }
 }
 
-/// Both API servers go away at each step: requests are lost and watches broken, while the world goes on.
+/// Both API servers go away at each step: requests are lost and watches broken, while the world
+/// goes on.
 #[tokio::test]
-async fn works_change_while_both_api_servers_are_away() {
+async fn works_changed_during_an_outage_of_both_api_servers_are_applied() {
     let fixture = Fixture::start().await;
     let away = || {
         fixture.faults.next(usize::MAX, Fault::LoseRequest, |_| true);

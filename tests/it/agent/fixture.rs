@@ -1,10 +1,11 @@
-//! One agent between a hub and a managed cluster, mostly the shared ones, with namespaces of its own on both.
+//! One agent between a hub and a managed cluster, mostly the shared ones, with namespaces of its
+//! own on both.
 
 use std::time::Duration;
 
-use gitwork::agent::metrics::Metrics;
-use gitwork::agent::{Agent, Settings};
-use gitwork::hub::client::client_with;
+use gitwork_agent::metrics::AgentMetrics;
+use gitwork_agent::{Agent, AgentSettings};
+use gitwork_hub::client::client_with;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ pub struct Fixture<'a> {
     pub cluster_name: String,
     /// A namespace on the cluster.
     pub namespace: String,
-    pub settings: Settings,
+    pub settings: AgentSettings,
     pub managed: &'a Cluster,
     /// What befalls the agent's requests.
     pub faults: Faults,
@@ -44,7 +45,7 @@ impl Fixture<'static> {
         Self::start_with(|_| {}).await
     }
 
-    pub async fn start_with(change: impl FnOnce(&mut Settings)) -> Self {
+    pub async fn start_with(change: impl FnOnce(&mut AgentSettings)) -> Self {
         let plane = ControlPlane::shared().await;
         Fixture::between(plane.hub().await, plane.managed().await, change).await
     }
@@ -54,11 +55,12 @@ impl<'a> Fixture<'a> {
     pub async fn between(
         hub: &'a Cluster,
         managed: &'a Cluster,
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut AgentSettings),
     ) -> Self {
         let cluster_name = hub.namespace("edge").await;
         // The hash names the hub: one of its own keeps tests apart.
-        let mut settings = Settings::new(&cluster_name, &format!("{}/{cluster_name}", hub.url()));
+        let mut settings =
+            AgentSettings::new(&cluster_name, &format!("{}/{cluster_name}", hub.url()));
         change(&mut settings);
         let mut fixture = Self {
             hub: hub.client(),
@@ -79,8 +81,12 @@ impl<'a> Fixture<'a> {
     pub fn run(&mut self) {
         let client = |cluster: &Cluster| client_with(cluster.config(), &self.faults).unwrap();
         let (hub, cluster) = (client(self.hub_cluster), client(self.managed));
-        let agent =
-            Agent::new(self.settings.clone(), (hub, None), (cluster, None), Metrics::new().into());
+        let agent = Agent::new(
+            self.settings.clone(),
+            (hub, None),
+            (cluster, None),
+            AgentMetrics::new().into(),
+        );
         self.agent = Some(tokio::spawn(agent.run(std::future::pending())));
     }
 

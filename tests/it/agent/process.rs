@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use super::fixture::{DEADLINE, Fixture, kind};
 use crate::harness::{ControlPlane, eventually};
 
-/// What a kubelet gives a pod to end in, where its manifest says nothing.
+/// The default of `terminationGracePeriodSeconds`.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A running program, and where it serves its health.
@@ -40,7 +40,7 @@ pub async fn start_as(
     std::fs::write(&hub_file, hub).unwrap();
     std::fs::write(&cluster_file, cluster).unwrap();
     let log = files.path().join("log");
-    let child = Command::new(env!("CARGO_BIN_EXE_gitwork-agent"))
+    let child = Command::new(crate::harness::agent_program(env!("CARGO_BIN_EXE_gitwork")))
         .arg("agent")
         .arg(format!("--spoke-cluster-name={cluster_name}"))
         .arg("--workload-source-driver=kube")
@@ -92,7 +92,7 @@ impl Program {
 }
 
 #[tokio::test]
-async fn the_program_leads_applies_and_ends_in_time() {
+async fn agent_program_leads_applies_and_shuts_down_in_time() {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let namespace = fixture.managed.namespace("agent").await;
@@ -113,7 +113,7 @@ async fn the_program_leads_applies_and_ends_in_time() {
     let lease = leases.get("work-agent-lock").await.unwrap();
     assert_ne!(lease.data["spec"]["holderIdentity"], "");
 
-    // A second one stands by, and takes over when the first gives the Lease up.
+    // A second one is standby, and becomes leader when the first releases the Lease.
     let standby = start(&fixture, &namespace, &["--leader-election-retry-period=1s"]).await;
     assert_eq!(standby.get("/readyz").await.unwrap(), "ok");
     assert_eq!(program.terminate().await, Some(0));
@@ -131,7 +131,7 @@ async fn the_program_leads_applies_and_ends_in_time() {
 }
 
 #[tokio::test]
-async fn a_config_file_names_the_address_and_the_lease() {
+async fn config_file_sets_the_address_and_the_lease() {
     let mut fixture = Fixture::start().await;
     fixture.kill().await;
     let namespace = fixture.managed.namespace("agent").await;
@@ -168,34 +168,4 @@ async fn a_config_file_names_the_address_and_the_lease() {
         assert_eq!(log.matches(note).count(), 1, "{log}");
     }
     assert_eq!(program.terminate().await, Some(0));
-}
-
-#[tokio::test]
-async fn what_it_does_not_know_it_refuses() {
-    for (arguments, problem) in [
-        (&["agent", "--spoke-cluster-name=a", "--no-such-flag"][..], "--no-such-flag"),
-        (
-            &["agent", "--spoke-cluster-name=a", "--workload-source-driver=grpc"],
-            "the driver \"grpc\" is not supported: only --workload-source-driver=kube is",
-        ),
-        (
-            &["agent", "--spoke-cluster-name=a", "--workload-source-config=/nonexistent"],
-            "cannot read the kubeconfig /nonexistent",
-        ),
-        (
-            &["agent", "--spoke-cluster-name=a", "--config=/nonexistent"],
-            "cannot read the file /nonexistent of --config",
-        ),
-    ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_gitwork-agent"))
-            .args(arguments)
-            .env_remove("RUST_LOG")
-            .env("NO_COLOR", "1")
-            .output()
-            .await
-            .unwrap();
-        assert!(!output.status.success(), "{arguments:?}");
-        let told = String::from_utf8_lossy(&output.stderr).replace('\\', "");
-        assert!(told.contains(problem), "{told}");
-    }
 }

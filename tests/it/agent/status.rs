@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::fixture::{Fixture, condition_of, stable};
 
 fn config(fixture: &Fixture, group: &str, resource: &str, rest: &Value) -> Value {
-    let mut config = json!({"resourceIdentifier": {"group": group, "resource": resource, "namespace": fixture.namespace, "name": "*"}});
+    let mut config = json!({"resourceIdentifier": {"group": group, "resource": resource,
+        "namespace": fixture.namespace, "name": "*"}});
     config.as_object_mut().unwrap().extend(rest.as_object().cloned().unwrap());
     json!({"manifestConfigs": [config]})
 }
@@ -48,10 +49,11 @@ async fn feedback_follows_a_rollout() {
 }
 
 #[tokio::test]
-async fn gotcha_16_a_complete_work_is_left_alone() {
+async fn gotcha_16_complete_work_is_not_reconciled() {
     let fixture = Fixture::start().await;
     let rules = json!({"conditionRules": [{"type": "CEL", "condition": "Complete",
-        "celExpressions": ["object.data.key == 'done'"], "messageExpression": "'key is ' + object.data.key"}]});
+        "celExpressions": ["object.data.key == 'done'"],
+            "messageExpression": "'key is ' + object.data.key"}]});
     fixture
         .create(
             "web",
@@ -75,11 +77,17 @@ async fn gotcha_16_a_complete_work_is_left_alone() {
 }
 
 #[tokio::test]
-async fn gotcha_03_a_new_generation_moves_applied_to_the_end() {
+async fn gotcha_03_new_generation_moves_the_applied_condition_to_the_end() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.condition("web", "Available", "True").await;
-    fixture.patch_spec("web", json!({"workload": {"manifests": [fixture.config_map("new", "1"), fixture.config_map("a", "1")]}})).await;
+    fixture
+        .patch_spec(
+            "web",
+            json!({"workload": {"manifests": [fixture.config_map("new", "1"),
+        fixture.config_map("a", "1")]}}),
+        )
+        .await;
     let work = fixture.condition("web", "Applied", "True").await;
     let kinds: Vec<&str> = work["status"]["resourceStatus"]["manifests"][1]["conditions"]
         .as_array()
@@ -91,7 +99,7 @@ async fn gotcha_03_a_new_generation_moves_applied_to_the_end() {
 }
 
 #[tokio::test]
-async fn gotcha_04_an_emptied_work_has_nothing_available() {
+async fn gotcha_04_empty_work_has_no_available_resources() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.wait_recorded("web", &["configmaps/a"]).await;
@@ -104,14 +112,18 @@ async fn gotcha_04_an_emptied_work_has_nothing_available() {
 }
 
 #[tokio::test]
-async fn no_content_of_a_secret_gets_into_a_status() {
+async fn secret_values_never_enter_a_status() {
     let fixture = Fixture::start().await;
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": fixture.namespace},
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a",
+        "namespace": fixture.namespace},
         "stringData": {"password": "c4n4ry"}, "data": {"password": "b3RoZXI="}});
-    let odd = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b", "namespace": fixture.namespace},
+    let odd = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b",
+        "namespace": fixture.namespace},
         "stringData": {"password": "c4n4ry"}});
-    let rules = json!({"conditionRules": [{"type": "CEL", "condition": "Fine", "celExpressions": ["object.data + 1 == 2"]}],
-        "feedbackRules": [{"type": "JSONPaths", "jsonPaths": [{"name": "data", "path": ".data"}]}]});
+    let rules = json!({"conditionRules": [{"type": "CEL", "condition": "Fine",
+        "celExpressions": ["object.data + 1 == 2"]}],
+        "feedbackRules": [{"type": "JSONPaths", "jsonPaths": [{"name": "data",
+            "path": ".data"}]}]});
     fixture.create("web", vec![secret, odd], config(&fixture, "", "secrets", &rules)).await;
     fixture.manifest_condition("web", 1, "Fine", "False").await;
     let work = fixture.condition("web", "Fine", "False").await;

@@ -1,10 +1,11 @@
-//! The clusters of one scenario: their works as the hub has them, kept by a watch, and the agents that take them.
+//! The clusters of one scenario: their works as the hub has them, kept by a watch, and the agents
+//! that take them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
-use gitwork::core::work::LABEL_SOURCE;
+use gitwork_core::model::work::LABEL_SOURCE;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -19,7 +20,7 @@ use crate::sync::fixture::FINALIZER;
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// What the clusters of a scenario are called, whatever their names on the hub.
+/// The clusters' names in the scenario, which differ from those on the hub.
 pub const LETTERS: [&str; 3] = ["a", "b", "c"];
 
 /// ManifestWorks by cluster letter and name, as in `a/web`.
@@ -106,7 +107,8 @@ impl Agent {
         format!("{}/{}", self.letter, object.metadata.name.as_deref().unwrap_or_default())
     }
 
-    /// What an agent does next with a work: takes it with a finalizer, reports it as applied, lets it go.
+    /// What an agent does next with a work: takes it with a finalizer, reports it as applied, lets
+    /// it go.
     async fn act(&self, work: &Value) {
         let metadata = &work["metadata"];
         if metadata["labels"][LABEL_SOURCE] != self.source.as_str() {

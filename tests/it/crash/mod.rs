@@ -1,8 +1,9 @@
-//! The real program is killed at any write, and its hub, Git server and forge fail at any request: the end is that of
-//! an undisturbed run.
+//! The real program is killed at any write, and its hub, Git server and forge fail at any request:
+//! the end is that of an undisturbed run.
 //!
-//! `cargo test` runs a spread in which every write is killed before and after, and every request meets a fault.
-//! `GITWORK_EVERY_FAULT=1` runs every fault at every request, on a machine that is kept and on new ones.
+//! `cargo test` runs a spread in which every write is killed before and after, and every request
+//! meets a fault. `GITWORK_EVERY_FAULT=1` runs every fault at every request, on a machine that is
+//! kept and on new ones.
 
 mod fleet;
 mod scenario;
@@ -19,7 +20,8 @@ use crate::harness::fault_proxy::{Fault, Target};
 use scenario::{Story, tell};
 use world::{Machine, World};
 
-/// More stories at a time would wait for each other: each has a process that starts again and again.
+/// More stories at a time would wait for each other: each has a process that starts again and
+/// again.
 const AT_A_TIME: usize = 12;
 
 /// So many runs share the kills before a write, as many those after one, and the other faults.
@@ -28,7 +30,8 @@ const RUNS: usize = 6;
 /// How often a request with one name is met: those that are repeated for ever are alike.
 const NUMBERS_MAX: usize = 4;
 
-/// Events are written for people, each but once and none of them for certain: their first one is met.
+/// Events are written for people, each but once and none of them for certain: their first one is
+/// met.
 fn is_event(target: &Target) -> bool {
     target.name.starts_with("POST event")
 }
@@ -53,7 +56,8 @@ fn faults_of(target: &Target) -> Vec<Fault> {
     let broken = [Fault::Close, Fault::LoseAnswer, Fault::HalfAnswer];
     let failing = [answer(500), answer(503), answer(504)];
     if is_forge(target) {
-        // What a forge does not like waits for minutes by design, and the works do not depend on it.
+        // What a forge does not like waits for minutes by design, and the works do not depend on
+        // it.
         return [&broken[..], &failing[..1]].concat();
     }
     if is_git(target) {
@@ -72,7 +76,7 @@ struct Run {
     left: BTreeMap<Target, Fault>,
 }
 
-/// Tells the story with these faults. It goes on while the program is dead, as the world does.
+/// Runs the scenario with these faults. It continues while the program is down.
 async fn run(
     faults: BTreeMap<Target, Fault>,
     machine: Machine,
@@ -160,7 +164,8 @@ fn check_met(runs: &[Run], wanted: &[Target]) {
         .iter()
         .flat_map(|run| run.faults.keys().filter(|target| !run.left.contains_key(target)).cloned());
     let met: BTreeSet<Target> = met.collect();
-    // How often the hub is asked, Git fetched and the status told depends on time; that they are does not.
+    // The number of hub requests, fetches and status writes depends on time; that they happen does
+    // not.
     let names: BTreeSet<&str> = met.iter().map(|target| target.name.as_str()).collect();
     for target in wanted.iter().filter(|target| !is_event(target) && !is_forge(target)) {
         assert!(names.contains(target.name.as_str()), "nothing befell any {}", target.name);
@@ -172,7 +177,7 @@ fn check_met(runs: &[Run], wanted: &[Target]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_program_killed_at_any_write_ends_as_if_it_had_lived() {
+async fn daemon_killed_at_any_write_reaches_the_same_end_state() {
     let rights = deploy::installed().await;
     let (expected, targets) = undisturbed(&rights).await;
     insta::assert_snapshot!("the_end", expected);
@@ -201,7 +206,7 @@ async fn the_program_killed_at_any_write_ends_as_if_it_had_lived() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fault_at_any_request_of_the_program_does_not_change_the_end() {
+async fn fault_at_any_daemon_request_does_not_change_the_end_state() {
     let rights = deploy::installed().await;
     let (expected, targets) = undisturbed(&rights).await;
     let plans = if is_every() {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use gitwork::core::name::CommitId;
-use gitwork::core::observed::ObservedWork;
-use gitwork::core::work::LABEL_SOURCE;
+use gitwork_core::model::name::CommitId;
+use gitwork_core::model::work::LABEL_SOURCE;
+use gitwork_core::plan::observed::ObservedWork;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -53,7 +53,8 @@ fn commit(world: &World, files: &[(&str, Option<&str>)]) -> CommitId {
     world.sync.repo.commit("main", &files)
 }
 
-/// Waits until these works have these values and their agents have applied them, and those are gone.
+/// Waits until these works have these values and their agents have applied them, and those are
+/// gone.
 async fn until(world: &World, there: &[(&str, &str)], gone: &[&str]) {
     let what = format!("{there:?}, and without {gone:?}");
     let source = world.sync.id.as_str();
@@ -80,21 +81,22 @@ fn is_there(world: &World, key: &str, value: &str) {
     assert_eq!(value_of(work), value, "{key}");
 }
 
-/// Makes a ManifestWork as somebody else.
+/// Creates a ManifestWork as another client.
 async fn make_foreign(world: &World, key: &str) -> Value {
     let (letter, name) = key.split_once('/').unwrap();
     let api = works_of(world.sync.hub.client(), world.cluster(letter));
     let work = json!({
         "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
-        "metadata": { "name": name, "labels": {"team": "others"}, "annotations": {"example.com/by": "hand"} },
+        "metadata": { "name": name, "labels": {"team": "others"},
+            "annotations": {"example.com/by": "hand"} },
         "spec": { "workload": { "manifests": [] } },
     });
     let work = serde_json::from_value(work).unwrap();
     serde_json::to_value(api.create(&PostParams::default(), &work).await.unwrap()).unwrap()
 }
 
-/// Tells the story from its beginning to its end, whatever becomes of the program meanwhile. `expected` is the end of
-/// a run that nothing has disturbed.
+/// Runs the scenario to its end, independent of the program's state.
+/// `expected` is the end of a run that nothing has disturbed.
 pub async fn tell(world: &World, expected: Option<&str>) -> Story {
     let foreign = [make_foreign(world, FOREIGN[0]).await, make_foreign(world, FOREIGN[1]).await];
     make_foreign(world, "a/taken").await;
@@ -220,7 +222,8 @@ async fn rewind(world: &World, to: CommitId) -> CommitId {
     fourth
 }
 
-/// The state once it is as expected, or where nothing is expected, once the status says that all is done.
+/// The state once it is as expected, or where nothing is expected, once the status says that all is
+/// done.
 async fn at_rest(world: &World, commits: &[CommitId], expected: Option<&str>) -> String {
     let deadline = Instant::now() + DEADLINE;
     let mut look = interval(std::time::Duration::from_millis(500));
@@ -306,7 +309,8 @@ fn branch(world: &World) -> Value {
     files.into()
 }
 
-/// The text with names for what is called otherwise in each run: clusters, commits, digests and uids.
+/// The text with names for what is called otherwise in each run: clusters, commits, digests and
+/// uids.
 fn normal(world: &World, commits: &[CommitId], text: &str) -> String {
     let text = text.replace(world.sync.id.as_str(), "<source>");
     let commits: Vec<String> = commits.iter().map(CommitId::to_string).collect();
@@ -333,7 +337,8 @@ fn normal(world: &World, commits: &[CommitId], text: &str) -> String {
     normal + rest
 }
 
-/// No request of the program was a deletion that was not asked for, or a write to what belongs to others.
+/// No request of the program was a deletion that was not asked for, or a write to what belongs to
+/// others.
 fn check_requests(calls: &[Call]) {
     for call in calls {
         let name = &call.target.name;

@@ -1,4 +1,5 @@
-//! One source, its clusters, and the real program between them, every request of which goes through a proxy.
+//! One source, its clusters, and the real program between them, every request of which goes through
+//! a proxy.
 
 use std::fs;
 use std::path::PathBuf;
@@ -85,7 +86,8 @@ impl World {
         self.start_process(&mut *self.process.lock().await);
     }
 
-    /// Kills the program, as often as the proxy holds a request of it for that, and starts it again.
+    /// Kills the program, as often as the proxy holds a request of it for that, and starts it
+    /// again.
     pub async fn revive(&self) {
         let mut held = self.proxy.held();
         while held.changed().await.is_ok() {
@@ -107,7 +109,8 @@ impl World {
         fs::write(&token, "token\n").unwrap();
         fs::write(&kubeconfig, FaultProxy::kubeconfig(&self.hub_url)).unwrap();
         let source = json!({
-            "id": self.sync.id.as_str(), "repo": format!("{}/fleet.git", self.git_url), "branch": "main",
+            "id": self.sync.id.as_str(), "repo": format!("{}/fleet.git", self.git_url),
+                "branch": "main",
             "intervalSeconds": 3600, "rewind": "hold",
             "statusBranch": { "intervalSeconds": 1 },
             "commitStatus": {
@@ -146,7 +149,8 @@ impl World {
         process.number
     }
 
-    /// Has the program fetch now. One that has not read anything yet is waited for: only then does it surely listen.
+    /// Has the program fetch now. One that has not read anything yet is waited for: only then does
+    /// it surely listen.
     pub async fn hint(&self) {
         eventually("the program to have read Git", DEADLINE, || async {
             let process = self.process.lock().await;
@@ -162,7 +166,8 @@ impl World {
         .unwrap();
     }
 
-    /// Waits until the program, or one before it, has said that this guard holds something, and answers the hash of it.
+    /// Waits until the program, or one before it, has said that this guard holds something, and
+    /// answers the hash of it.
     pub async fn until_held(&self, guard: &str) -> String {
         eventually(&format!("something to be held by {guard}"), DEADLINE, || async {
             let number = self.process.lock().await.number;
@@ -193,7 +198,7 @@ impl World {
         self.fleet.works().borrow().clone()
     }
 
-    /// Waits until the works are as `probe` wants them; it says what is missing.
+    /// Waits until `probe` accepts the works; its error names what is missing.
     pub async fn until(&self, what: &str, probe: impl Fn(&Works) -> Result<(), String>) {
         let mut works = self.fleet.works();
         let deadline = Instant::now() + DEADLINE;
@@ -206,8 +211,8 @@ impl World {
         }
     }
 
-    /// What an operator says, directly to the hub. A hub that is too busy to answer is asked again; what it did of the
-    /// first time shows in what comes of it.
+    /// What an operator says, directly to the hub. A hub that is too busy to answer is asked again;
+    /// what it did of the first time shows in what comes of it.
     pub async fn say(&self, command: &[&str]) {
         let (what, busy) = (format!("{command:?} to be heard"), AtomicBool::new(false));
         eventually(&what, DEADLINE, || async {
@@ -219,12 +224,12 @@ impl World {
                 .output()
                 .await
                 .unwrap();
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            if !output.status.success() && told.contains("did not answer") {
+            let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+            if !output.status.success() && reported.contains("did not answer") {
                 busy.store(true, Ordering::Relaxed);
-                return Err(told);
+                return Err(reported);
             }
-            assert!(output.status.success() || busy.load(Ordering::Relaxed), "{told}");
+            assert!(output.status.success() || busy.load(Ordering::Relaxed), "{reported}");
             Ok(())
         })
         .await

@@ -1,5 +1,5 @@
-//! Check runs of a GitHub App, against a local server that says what GitHub documents: "Create an installation access
-//! token for an app", "Create a check run", "Update a check run".
+//! Check runs of a GitHub App, against a local server that says what GitHub documents: "Create an
+//! installation access token for an app", "Create a check run", "Update a check run".
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gitwork::core::diagnostic::{Code, Diagnostic, Location, Scope, Span};
-use gitwork::core::forge::answer::Rejection;
-use gitwork::core::forge::{CommitState, CommitStatus, CommitStatusConfig};
-use gitwork::core::name::RepoPath;
-use gitwork::core::status::State;
-use gitwork::core::status::source::SourceStatus;
-use gitwork::forge::ForgeClient;
+use gitwork_core::config::commit_status::CommitStatusConfig;
+use gitwork_core::model::diagnostic::{Code, Diagnostic, Location, Scope, Span};
+use gitwork_core::model::name::RepoPath;
+use gitwork_core::report::forge::response::Rejection;
+use gitwork_core::report::forge::{CommitState, CommitStatus};
+use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::SourceStatus;
+use gitwork_forge::ForgeClient;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
@@ -65,7 +66,8 @@ impl World {
     /// The next answer is a token that lives so long.
     fn let_in(&self, token: &str, seconds: i64) {
         let ends = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
-        let body = json!({ "token": token, "expires_at": ends.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() });
+        let body = json!({ "token": token,
+            "expires_at": ends.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() });
         self.forge.answer_next(201, &[], &body.to_string());
     }
 
@@ -106,7 +108,7 @@ fn with_findings(errors: u32) -> Arc<SourceStatus> {
 }
 
 #[tokio::test]
-async fn an_app_logs_in_with_its_key_for_this_repositorys_checks_alone() {
+async fn app_token_is_limited_to_checks_of_one_repository() {
     let world = World::new().await;
     world.let_in(TOKEN, 3_600);
     world.take(5);
@@ -119,7 +121,7 @@ async fn an_app_logs_in_with_its_key_for_this_repositorys_checks_alone() {
         seen[0].body,
         json!({ "repositories": ["fleet"], "permissions": { "checks": "write" } })
     );
-    // The token of the App is signed with its key, and says who it is for ten minutes at most.
+    // The App's token is signed with its key and is valid for ten minutes at most.
     let jwt = authorization(&seen[0]).strip_prefix("Bearer ").unwrap().to_owned();
     let (signed, signature) = jwt.rsplit_once('.').unwrap();
     let pem = fs::read(&world.key).unwrap();
@@ -152,7 +154,7 @@ async fn an_app_logs_in_with_its_key_for_this_repositorys_checks_alone() {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_until_it_is_over_and_begins_anew_after() {
+async fn check_run_is_updated_until_complete_and_then_replaced() {
     let world = World::new().await;
     world.let_in(TOKEN, 3_600);
     let mut seen = Vec::new();
@@ -187,11 +189,11 @@ async fn a_run_goes_on_until_it_is_over_and_begins_anew_after() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_in_git_is_annotated_at_its_lines_in_batches() {
+async fn diagnostics_become_line_annotations_in_batches() {
     let world = World::new().await;
     world.let_in(TOKEN, 3_600);
     world.take(9);
-    // The second batch is lost on the way; the next write goes on from there.
+    // The second batch is lost; the next write continues from there.
     world.forge.answer_next(502, &[], "");
     let status = with_findings(120);
     let refused = world.write(CommitState::Failure, Some(&status)).await.unwrap_err();
@@ -227,7 +229,7 @@ async fn what_is_wrong_in_git_is_annotated_at_its_lines_in_batches() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_anew_before_it_ends_and_after_it_was_refused() {
+async fn app_token_is_renewed_before_expiry_and_after_rejection() {
     let world = World::new().await;
     for (token, life) in [("ghs_1", 60), ("ghs_2", 3_600)] {
         world.let_in(token, life);
@@ -248,7 +250,7 @@ async fn a_token_is_asked_for_anew_before_it_ends_and_after_it_was_refused() {
 }
 
 #[tokio::test]
-async fn each_way_in_that_is_closed_says_what_to_do() {
+async fn each_app_login_failure_suggests_a_fix() {
     let world = World::new().await;
     for (code, words) in [
         (401, "check `app.id`, the key file and this machine's clock"),

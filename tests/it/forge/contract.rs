@@ -1,6 +1,8 @@
-//! What each forge documents of the request that sets a commit status: method, path, headers, fields, words, lengths.
+//! What each forge documents of the request that sets a commit status: method, path, headers,
+//! fields, words, lengths.
 
-use gitwork::core::forge::{CommitState, CommitStatus, Provider};
+use gitwork_core::config::commit_status::Provider;
+use gitwork_core::report::forge::{CommitState, CommitStatus};
 use serde_json::{Value, json};
 
 use super::server::{Forge, Seen, TOKEN, client, commit};
@@ -147,7 +149,7 @@ impl Contract {
 }
 
 #[tokio::test]
-async fn every_forge_gets_what_it_documents() {
+async fn each_forge_gets_the_request_that_it_documents() {
     let forge = Forge::start().await;
     for contract in contracts() {
         let more = json!({ "targetUrl": "https://status.example/{commit}" });
@@ -168,7 +170,7 @@ async fn every_forge_gets_what_it_documents() {
 }
 
 #[tokio::test]
-async fn without_a_link_only_bitbucket_gets_one() {
+async fn only_bitbucket_gets_a_link_when_none_is_configured() {
     let forge = Forge::start().await;
     for contract in contracts() {
         let client = client(contract.provider, &format!("http://{}", forge.address), &json!({}));

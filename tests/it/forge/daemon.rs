@@ -24,7 +24,8 @@ impl Daemon {
         Daemon::start_as(sync, "daemon", &rights(sync).await, config)
     }
 
-    /// The same, for one of several: `name` is that of its files, `kubeconfig` says who it is to the hub.
+    /// The same, for one of several: `name` is that of its files, `kubeconfig` says who it is to
+    /// the hub.
     pub fn start_as(sync: &Sync, name: &str, kubeconfig: &Path, config: &Value) -> Daemon {
         let folder = sync.folder.path();
         let file = folder.join(format!("gitwork-{name}.yaml"));
@@ -68,16 +69,16 @@ impl Daemon {
     }
 
     /// Lines that say this.
-    pub fn told(&self, words: &str) -> Vec<Value> {
+    pub fn logged(&self, words: &str) -> Vec<Value> {
         let mut lines = self.log();
         lines.retain(|line| line["message"].as_str().is_some_and(|said| said.contains(words)));
         lines
     }
 
-    /// Waits until the log says this, and answers its first line with it.
-    pub async fn until_told(&self, words: &str) -> Value {
+    /// Waits until the log has these words, and returns the first such line.
+    pub async fn until_logged(&self, words: &str) -> Value {
         eventually(&format!("the log to say {words:?}"), Duration::from_secs(120), || async {
-            let found = self.told(words).into_iter().next();
+            let found = self.logged(words).into_iter().next();
             found.ok_or_else(|| self.log().iter().map(|line| format!("{line}\n")).collect())
         })
         .await
@@ -86,7 +87,7 @@ impl Daemon {
 
     /// The address that it listens on for this.
     pub async fn address(&self, words: &str) -> SocketAddr {
-        self.until_told(words).await["address"].as_str().unwrap().parse().unwrap()
+        self.until_logged(words).await["address"].as_str().unwrap().parse().unwrap()
     }
 
     /// A metric's value now. `name` is with its labels.

@@ -1,16 +1,18 @@
-//! A real Gitea: what gitwork tells it, read back from its API and its pages, and what it tells gitwork.
+//! A real Gitea: what gitwork tells it, read back from its API and its pages, and what it tells
+//! gitwork.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use gitwork::core::forge::answer::Rejection;
-use gitwork::core::forge::{CommitState, CommitStatus, CommitStatusConfig};
-use gitwork::core::name::RepoPath;
-use gitwork::core::status::State;
-use gitwork::forge::{CommitStatusReporter, Contexts, ForgeClient};
-use gitwork::git::{Auth, Published, Remote, StatusBranch};
+use gitwork_core::config::commit_status::CommitStatusConfig;
+use gitwork_core::model::name::RepoPath;
+use gitwork_core::report::forge::response::Rejection;
+use gitwork_core::report::forge::{CommitState, CommitStatus};
+use gitwork_core::report::status::State;
+use gitwork_forge::{CommitStatusReporter, Contexts, ForgeClient};
+use gitwork_git::{Auth, Published, Remote, StatusBranch};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -37,13 +39,13 @@ fn manifest(value: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commits_status_is_on_its_page_and_on_the_pull_request_that_it_heads() {
+async fn status_appears_on_the_commit_and_its_pull_request() {
     let repo = Gitea::shared().await.repository().await;
     let base = repo.push("main", &[("clusters/edge-1/web/a.yaml", Some(&manifest("1")))]);
     repo.local.set_branch("change", base);
     let commit = repo.push("change", &[("clusters/edge-1/web/a.yaml", Some(&manifest("2")))]);
     let pull = json!({ "title": "Two", "head": "change", "base": "main" });
-    // A queue of Gitea's takes in what was pushed.
+    // Gitea processes pushes in a queue.
     let open = || async {
         let (status, answer) = repo.call(Method::POST, "/pulls", Some(pull.clone())).await;
         if status == 201 { Ok(answer) } else { Err(format!("{status}: {answer}")) }
@@ -79,7 +81,7 @@ async fn a_commits_status_is_on_its_page_and_on_the_pull_request_that_it_heads()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_words_are_shown_as_words() {
+async fn hostile_text_is_shown_as_plain_text() {
     let repo = Gitea::shared().await.repository().await;
     let commit = repo.push("main", &[("a.txt", Some("1"))]);
     let description = "<script>alert(1)</script> [x](javascript:1) \u{1b}[31m\u{202e}".to_owned();
@@ -92,7 +94,7 @@ async fn hostile_words_are_shown_as_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_refusal_is_understood() {
+async fn each_forge_rejection_is_classified() {
     let repo = Gitea::shared().await.repository().await;
     let commit = repo.push("main", &[("a.txt", Some("1"))]);
     let status = |commit| CommitStatus {
@@ -114,7 +116,7 @@ async fn each_refusal_is_understood() {
     let refused = client(&repo, &wrong).write(&status(commit), None).await.unwrap_err();
     assert!(refused.to_string().contains("(401)"), "{refused}");
     let write = repo.token(WRITE).await;
-    // Of a commit that it does not have Gitea says 500 and no more.
+    // For an unknown commit Gitea returns 500 without a message.
     let unknown =
         client(&repo, &write).write(&status(super::server::commit(7)), None).await.unwrap_err();
     assert!(matches!(unknown, Rejection::Later { .. }), "{unknown}");
@@ -127,7 +129,7 @@ async fn each_refusal_is_understood() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_status_branch_is_pushed_over_http_and_ssh() {
+async fn status_branch_is_pushed_over_http_and_ssh() {
     let repo = Gitea::shared().await.repository().await;
     repo.push("main", &[("clusters/edge-1/web/a.yaml", Some(&manifest("1")))]);
     let key = keygen(repo.folder(), "id", "ed25519", "");
@@ -157,7 +159,7 @@ async fn the_status_branch_is_pushed_over_http_and_ssh() {
     repo.gitea.until_page(&page, "1/1 cluster applied").await;
 }
 
-/// A source in Gitea with a daemon that tells of it there.
+/// A source in Gitea with a daemon that reports to it.
 fn config(sync: &Sync, repo: &GiteaRepository, token: &Path, credentials: &Value) -> Value {
     json!({
         "listen": "127.0.0.1:0",
@@ -176,7 +178,7 @@ fn basic(repo: &GiteaRepository, token: &Path) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_reaches_the_hub_by_a_webhook_and_its_status_comes_back() {
+async fn webhook_push_reaches_the_hub_and_reports_status() {
     let sync = Sync::new(1).await;
     let repo = Gitea::shared().await.repository().await;
     let file = sync.path(0, "web/a.yaml");
@@ -192,13 +194,14 @@ async fn a_push_reaches_the_hub_by_a_webhook_and_its_status_comes_back() {
     let hook = json!({
         "type": "gitea", "active": true, "events": ["push"],
         "config": {
-            "url": format!("http://{address}/hook"), "content_type": "json", "secret": "of the webhook",
+            "url": format!("http://{address}/hook"), "content_type": "json",
+                "secret": "of the webhook",
         },
     });
     let (status, answer) = repo.call(Method::POST, "/hooks", Some(hook)).await;
     assert_eq!(status, 201, "{answer}");
 
-    // The interval is an hour: nobody but Gitea tells of this.
+    // The interval is an hour: only Gitea's webhook triggers this.
     let commit = repo.push("main", &[(&file, Some(&manifest("2")))]);
     sync.until_value(0, "web", "2").await;
     repo.until_status(commit, "gitwork", "pending", "0/1 cluster applied, 1 pending").await;
@@ -208,20 +211,20 @@ async fn a_push_reaches_the_hub_by_a_webhook_and_its_status_comes_back() {
     let summary = repo.until_summary("1/1 cluster applied").await;
     assert_eq!(summary.commit, Some(commit.to_string()));
 
-    // Gitea tells of the daemon's own pushes, too. They are looked at, and answered by none.
+    // Gitea also sends webhooks for the daemon's own pushes; they trigger no push.
     let tip = || async { repo.call(Method::GET, "/branches/gitwork-status", None).await.1 };
     let before = tip().await["commit"]["id"].clone();
-    let heard = daemon.told("status pushed").len() + 1;
+    let heard = daemon.logged("status pushed").len() + 1;
     let accepted = r#"gitwork_webhooks_total{result="accepted"}"#;
     daemon.until_metric(accepted, |webhooks| webhooks >= heard as f64).await;
     let fetches = format!("gitwork_fetches_total{{source=\"{}\",result=\"success\"}}", sync.id);
     daemon.until_metric(&fetches, |fetches| fetches >= 2.0).await;
-    assert_eq!(tip().await["commit"]["id"], before, "{:?}", daemon.told("status pushed"));
-    assert!(daemon.told("status pushed").len() <= 6, "{:?}", daemon.told("status pushed"));
+    assert_eq!(tip().await["commit"]["id"], before, "{:?}", daemon.logged("status pushed"));
+    assert!(daemon.logged("status pushed").len() <= 6, "{:?}", daemon.logged("status pushed"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_that_may_only_read_are_told_of_once_and_the_sync_goes_on() {
+async fn read_only_token_is_logged_once_and_sync_continues() {
     let sync = Sync::new(1).await;
     let repo = Gitea::shared().await.repository().await;
     let file = sync.path(0, "web/a.yaml");
@@ -229,9 +232,9 @@ async fn tokens_that_may_only_read_are_told_of_once_and_the_sync_goes_on() {
     let token = repo.token(READ).await;
     let daemon = Daemon::start(&sync, &config(&sync, &repo, &token, &basic(&repo, &token))).await;
     sync.until_value(0, "web", "1").await;
-    let status = daemon.until_told("commit statuses cannot be written").await;
+    let status = daemon.until_logged("cannot write commit statuses").await;
     assert!(status["error"].as_str().unwrap().contains("`write:repository`"), "{status}");
-    let branch = daemon.until_told("the status cannot be pushed").await;
+    let branch = daemon.until_logged("cannot push the status").await;
     assert!(branch["error"].as_str().unwrap().contains("refused"), "{branch}");
     for value in ["2", "3"] {
         repo.push("main", &[(&file, Some(&manifest(value)))]);
@@ -240,8 +243,8 @@ async fn tokens_that_may_only_read_are_told_of_once_and_the_sync_goes_on() {
     }
     sync.agent_takes(0, "web").await;
     sync.agent_applies(0, "web").await;
-    for words in ["commit statuses cannot be written", "the status cannot be pushed"] {
-        assert_eq!(daemon.told(words).len(), 1, "{:?}", daemon.told(words));
+    for words in ["cannot write commit statuses", "cannot push the status"] {
+        assert_eq!(daemon.logged(words).len(), 1, "{:?}", daemon.logged(words));
     }
     let log: String = daemon.log().iter().map(Value::to_string).collect();
     assert!(!log.contains(fs::read_to_string(token).unwrap().trim()));

@@ -1,4 +1,5 @@
-//! `deploy/alerts.yaml` and `deploy/dashboard.json` ask for what a daemon serves, and the documentation tells of it.
+//! `deploy/alerts.yaml` and `deploy/dashboard.json` ask for what a daemon serves, and the
+//! documentation tells of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -102,7 +103,12 @@ async fn scrape() -> String {
     // The forge and the remote refuse at first.
     forge.answer_next(403, &[], "");
     let url = format!("http://{}", forge.address);
-    let (_, token) = config(&sync.folder, gitwork::core::forge::Provider::Gitea, &url, &json!({}));
+    let (_, token) = config(
+        &sync.folder,
+        gitwork_core::config::commit_status::Provider::Gitea,
+        &url,
+        &json!({}),
+    );
     let secret = sync.folder.path().join("secret");
     fs::write(&secret, "s").unwrap();
     sync.commit(&[
@@ -119,7 +125,8 @@ async fn scrape() -> String {
                 "id": sync.id.as_str(), "repo": sync.server.url("fleet.git"), "branch": "main",
                 "intervalSeconds": 3600,
                 "commitStatus": {
-                    "provider": "gitea", "repository": "acme/fleet", "apiUrl": url, "tokenFile": token,
+                    "provider": "gitea", "repository": "acme/fleet", "apiUrl": url,
+                        "tokenFile": token,
                 },
                 "statusBranch": { "intervalSeconds": 1 },
             }],
@@ -154,7 +161,7 @@ async fn scrape() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_metric_and_label_of_alerts_and_dashboard_is_served_and_explained() {
+async fn alerts_and_dashboard_use_only_served_and_documented_metrics() {
     let scrape = scrape().await;
     let served = served(&scrape);
     let mut used = BTreeSet::new();
@@ -179,12 +186,12 @@ async fn every_metric_and_label_of_alerts_and_dashboard_is_served_and_explained(
             used.insert(base.to_owned());
         }
     }
-    let page = read("docs/operations.md");
+    let page = read("docs/metrics.md");
     for line in scrape.lines() {
         let Some(rest) = line.strip_prefix("# TYPE ") else { continue };
         let (name, kind) = rest.split_once(' ').unwrap();
         let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
-        assert!(page.contains(&format!("`{name}`")), "docs/operations.md does not explain {name}");
+        assert!(page.contains(&format!("`{name}`")), "docs/metrics.md does not explain {name}");
         assert!(used.contains(&name), "{name} is in neither alerts nor dashboard");
     }
     // Labels hold no names but those of sources, which the operator chooses.
@@ -200,12 +207,12 @@ async fn every_metric_and_label_of_alerts_and_dashboard_is_served_and_explained(
 }
 
 #[test]
-fn every_alert_is_explained_and_says_how_bad_it_is() {
-    let page = read("docs/operations.md");
+fn every_alert_is_documented_and_has_a_severity() {
+    let page = read("docs/metrics.md");
     let mut names = BTreeSet::new();
     for alert in alerts() {
         let name = alert["alert"].as_str().unwrap().to_owned();
-        assert!(page.contains(&format!("`{name}`")), "docs/operations.md does not explain {name}");
+        assert!(page.contains(&format!("`{name}`")), "docs/metrics.md does not explain {name}");
         let severity = alert["labels"]["severity"].as_str().unwrap();
         assert!(["critical", "warning", "info"].contains(&severity), "{name}: {severity}");
         assert!(alert["annotations"]["summary"].is_string(), "{name}");

@@ -1,5 +1,5 @@
-//! Commit statuses and webhooks: on a real Gitea, and against a local server that checks each request against what the
-//! forge documents.
+//! Commit statuses and webhooks: on a real Gitea, and against a local server that checks each
+//! request against what the forge documents.
 
 mod checks;
 mod contract;

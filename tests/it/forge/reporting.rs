@@ -1,16 +1,18 @@
-//! The task that keeps commit statuses as the clusters are, in real time against a forge on loopback.
+//! The task that keeps commit statuses as the clusters are, in real time against a forge on
+//! loopback.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gitwork::core::forge::address::Settings;
-use gitwork::core::forge::config::ContextConfig;
-use gitwork::core::forge::{CommitState, Provider, Target};
-use gitwork::core::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
-use gitwork::core::status::State;
-use gitwork::core::status::source::{SourceStatus, WorkState};
-use gitwork::core::status::view::StatusView;
-use gitwork::forge::{CommitStatusReporter, Contexts};
+use gitwork_core::config::commit_status::ContextConfig;
+use gitwork_core::config::commit_status::Provider;
+use gitwork_core::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
+use gitwork_core::report::forge::address::TargetSettings;
+use gitwork_core::report::forge::{CommitState, ForgeTarget};
+use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::{SourceStatus, WorkState};
+use gitwork_core::report::status::view::StatusView;
+use gitwork_forge::{CommitStatusReporter, Contexts};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::watch;
@@ -43,7 +45,7 @@ pub fn source_status_of(commit: CommitId, clusters: &[(&str, State)]) -> Arc<Sou
         commit: Some(commit),
         works: clusters.iter().map(work).collect::<BTreeMap<_, _>>(),
         unreachable: BTreeSet::new(),
-        moves: 0,
+        record_generation: 0,
         errors: 0,
         first_error: None,
         held: Vec::new(),
@@ -68,7 +70,7 @@ fn run(client: Client) -> Running {
 }
 
 #[tokio::test]
-async fn a_commit_goes_from_pending_to_its_end_and_an_older_one_is_superseded() {
+async fn commit_status_goes_from_pending_to_final_and_older_commits_are_superseded() {
     let forge = Forge::start().await;
     let running = run(client(Provider::Gitea, &format!("http://{}", forge.address), &json!({})));
     running.feed.send_replace(Some(source_status(1, &[("edge-1", State::Pending)])));
@@ -93,7 +95,7 @@ async fn a_commit_goes_from_pending_to_its_end_and_an_older_one_is_superseded() 
 }
 
 #[tokio::test]
-async fn a_forge_that_comes_back_gets_what_it_missed() {
+async fn recovered_forge_gets_missed_statuses() {
     let forge = Forge::start().await;
     forge.answer_next(503, &[], "");
     let running = run(client(Provider::Gitea, &format!("http://{}", forge.address), &json!({})));
@@ -110,7 +112,7 @@ async fn a_forge_that_comes_back_gets_what_it_missed() {
 }
 
 #[tokio::test]
-async fn a_reporter_ends_with_the_engine() {
+async fn reporter_stops_with_the_engine() {
     let forge = Forge::start().await;
     let running = run(client(Provider::Gitea, &format!("http://{}", forge.address), &json!({})));
     drop(running.feed);
@@ -119,7 +121,7 @@ async fn a_reporter_ends_with_the_engine() {
 }
 
 #[tokio::test]
-async fn clusters_and_groups_have_contexts_of_their_own() {
+async fn clusters_and_groups_have_separate_contexts() {
     let forge = Forge::start().await;
     let client = client(Provider::Gitea, &format!("http://{}", forge.address), &json!({}));
     let contexts = json!([
@@ -139,7 +141,7 @@ async fn clusters_and_groups_have_contexts_of_their_own() {
             ("prod-22", State::Applied),
         ],
     )));
-    let mut told: Vec<(String, String, String)> = forge
+    let mut reported: Vec<(String, String, String)> = forge
         .wait_for(3)
         .await
         .iter()
@@ -148,11 +150,11 @@ async fn clusters_and_groups_have_contexts_of_their_own() {
             (text("context"), text("state"), text("description"))
         })
         .collect();
-    told.sort();
-    let told: Vec<(&str, &str, &str)> =
-        told.iter().map(|(context, state, words)| (&**context, &**state, &**words)).collect();
+    reported.sort();
+    let reported: Vec<(&str, &str, &str)> =
+        reported.iter().map(|(context, state, words)| (&**context, &**state, &**words)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("gitwork", "failure", "3/4 clusters applied, 1 failed: edge-2"),
             ("gitwork/edge", "failure", "1/2 clusters applied, 1 failed: edge-2"),
@@ -171,16 +173,16 @@ async fn clusters_and_groups_have_contexts_of_their_own() {
 }
 
 #[test]
-fn there_are_only_so_many_contexts_and_names_fit_the_forge() {
+fn contexts_are_limited_and_names_fit_the_forge() {
     let names: Vec<String> = (0..60).map(|n| format!("edge-{n:02}-{}", "x".repeat(40))).collect();
     let clusters: Vec<(&str, State)> =
         names.iter().map(|name| (name.as_str(), State::Applied)).collect();
     let all = Contexts::new(&[ContextConfig { clusters: vec!["*".into()], group: None }]).unwrap();
     let (parts, left_out) = all.of(&source_status(1, &clusters), 140);
     assert_eq!((parts.len(), left_out), (50, 10));
-    let settings = Settings { context: "gitwork", ..Settings::default() };
+    let settings = TargetSettings { context: "gitwork", ..TargetSettings::default() };
     let target =
-        Target::new(Provider::BitbucketCloud, "https://bitbucket.org/acme/fleet", &settings)
+        ForgeTarget::new(Provider::BitbucketCloud, "https://bitbucket.org/acme/fleet", &settings)
             .unwrap();
     let contexts: BTreeSet<String> = parts
         .keys()

@@ -1,4 +1,5 @@
-//! A forge on loopback: it keeps every request and answers as it is told, 201 without a word.
+//! A forge on loopback: it records every request and sends the responses that a test sets (default:
+//! 201).
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,9 +12,10 @@ use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gitwork::core::forge::{CommitState, CommitStatus, CommitStatusConfig, Provider};
-use gitwork::core::name::{CommitId, RepoPath};
-use gitwork::forge::ForgeClient;
+use gitwork_core::config::commit_status::{CommitStatusConfig, Provider};
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::report::forge::{CommitState, CommitStatus};
+use gitwork_forge::ForgeClient;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -125,7 +127,7 @@ pub fn client(provider: Provider, api_url: &str, more: &Value) -> Client {
     Client { forge, token, _folder: folder }
 }
 
-/// Settings for a forge at this place, and their token file.
+/// TargetSettings for a forge at this place, and their token file.
 pub fn config(
     folder: &TempDir,
     provider: Provider,
@@ -147,7 +149,7 @@ pub fn config(
 
 /// The programs install this at their start.
 fn gitwork_crypto() {
-    // An error says that another test has done it.
+    // An error means that another test has done it.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitwork::core::name::SourceId;
-use gitwork::daemon::http;
-use gitwork::daemon::metrics::Metrics;
-use gitwork::daemon::webhook::Webhooks;
-use gitwork::limits;
+use gitwork_core::model::name::SourceId;
+use gitwork_daemon::http;
+use gitwork_daemon::limits;
+use gitwork_daemon::metrics::Metrics;
+use gitwork_daemon::webhook::Webhooks;
 use ring::hmac;
 use tokio::sync::{mpsc, watch};
 
@@ -47,13 +47,13 @@ impl World {
         World { address, hints, secret, metrics, _stop: stop, _folder: folder }
     }
 
-    /// The sources that were told since the last time.
-    fn told(&mut self) -> Vec<String> {
-        let told = self
+    /// The sources that got a hint since the last call.
+    fn hinted(&mut self) -> Vec<String> {
+        let reported = self
             .hints
             .iter_mut()
             .filter_map(|(id, hint)| hint.try_recv().is_ok().then(|| id.clone()));
-        told.collect()
+        reported.collect()
     }
 
     async fn ask(&self, request: Vec<u8>) -> String {
@@ -86,9 +86,10 @@ fn signature(body: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_knows_the_secret_is_heard_whatever_the_body_says() {
+async fn valid_signature_triggers_a_fetch_for_any_body() {
     let mut world = World::new().await;
-    // A known pair of key, text and HMAC (RFC 4231, test case 2) ties the test's signature to the standard.
+    // A known pair of key, text and HMAC (RFC 4231, test case 2) ties the test's signature to the
+    // standard.
     let key = hmac::Key::new(hmac::HMAC_SHA256, b"Jefe");
     let known = hmac::sign(&key, b"what do ya want for nothing?");
     assert!(known.as_ref().starts_with(&[0x5b, 0xdc, 0xc1, 0x46]));
@@ -102,23 +103,23 @@ async fn who_knows_the_secret_is_heard_whatever_the_body_says() {
         ] {
             let answer = world.post("/hook", &[(name, &value)], body).await;
             assert!(answer.starts_with("HTTP/1.1 202"), "{name}: {answer}");
-            assert_eq!(world.told(), ["one", "two"], "{name}");
+            assert_eq!(world.hinted(), ["one", "two"], "{name}");
         }
     }
     let token = [("X-Gitlab-Token", SECRET)];
     assert!(world.post("/hook/two", &token, "").await.starts_with("HTTP/1.1 202"));
-    assert_eq!(world.told(), ["two"]);
+    assert_eq!(world.hinted(), ["two"]);
     assert!(world.post("/hook/three", &token, "").await.starts_with("HTTP/1.1 404"));
-    assert_eq!(world.told(), [""; 0]);
+    assert_eq!(world.hinted(), [""; 0]);
     // Many hints are one.
     for _ in 0..5 {
         assert!(world.post("/hook/one", &token, "").await.starts_with("HTTP/1.1 202"));
     }
-    assert_eq!((world.told(), world.told()), (vec!["one".to_owned()], Vec::new()));
+    assert_eq!((world.hinted(), world.hinted()), (vec!["one".to_owned()], Vec::new()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_know_the_secret_is_not_heard() {
+async fn invalid_signature_is_rejected() {
     let mut world = World::new().await;
     let hex = signature("{}");
     let wrong = format!("sha256={}", hex.replace(|c: char| c.is_ascii_digit(), "a"));
@@ -141,7 +142,7 @@ async fn who_does_not_know_the_secret_is_not_heard() {
     fs::write(&world.secret, "").unwrap();
     let answer = world.post("/hook", &[("X-Gitlab-Token", "")], "").await;
     assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
-    assert_eq!(world.told(), [""; 0]);
+    assert_eq!(world.hinted(), [""; 0]);
     assert!(world.metrics.encode().contains(r#"gitwork_webhooks_total{result="refused"} 7"#));
     // The next secret counts at once.
     fs::write(&world.secret, "second").unwrap();
@@ -150,24 +151,24 @@ async fn who_does_not_know_the_secret_is_not_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_without_end_is_not_read_to_its_end() {
+async fn oversized_body_is_not_read_to_its_end() {
     let mut world = World::new().await;
     let body = "x".repeat(limits::WEBHOOK_BODY_BYTES_MAX + 1);
     let hex = signature(&body);
     let answer = world.post("/hook", &[("X-Gitea-Signature", &hex)], &body).await;
     // The server may hang up before its answer is read.
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
-    assert_eq!(world.told(), [""; 0]);
+    assert_eq!(world.hinted(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_say_nothing_are_ended_and_keep_nobody_out_for_long() {
+async fn idle_connections_time_out_and_free_their_slot() {
     let mut world = World::new().await;
     let idle: Vec<TcpStream> = (0..limits::WEBHOOK_CONNECTIONS_MAX)
         .map(|_| TcpStream::connect(world.address).unwrap())
         .collect();
     let answer = world.post("/hook/one", &[("X-Gitlab-Token", SECRET)], "").await;
     assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
-    assert_eq!(world.told(), ["one"]);
+    assert_eq!(world.hinted(), ["one"]);
     drop(idle);
 }

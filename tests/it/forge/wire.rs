@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use gitwork::core::forge::answer::Rejection;
-use gitwork::core::forge::{CommitState, Provider};
+use gitwork_core::config::commit_status::Provider;
+use gitwork_core::report::forge::CommitState;
+use gitwork_core::report::forge::response::Rejection;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
@@ -23,7 +24,7 @@ fn blocked(rejection: &Rejection) -> bool {
 }
 
 #[tokio::test]
-async fn every_error_says_what_to_do_and_never_the_token() {
+async fn every_error_suggests_a_fix_and_hides_the_token() {
     let forge = Forge::start().await;
     let client = client(Provider::Github, &format!("http://{}", forge.address), &json!({}));
     let quoted = format!(r#"{{"message":"you sent {TOKEN}"}}"#);
@@ -32,7 +33,7 @@ async fn every_error_says_what_to_do_and_never_the_token() {
         (401, true, "token file"),
         (403, true, "repo:status"),
         (404, true, "repository"),
-        (422, true, "refuses"),
+        (422, true, "rejects"),
         (500, false, "later"),
         (502, false, "later"),
     ] {
@@ -51,7 +52,7 @@ async fn every_error_says_what_to_do_and_never_the_token() {
 }
 
 #[tokio::test]
-async fn a_token_is_read_anew_for_each_write() {
+async fn token_file_is_read_for_each_write() {
     let forge = Forge::start().await;
     let client = client(Provider::Github, &format!("http://{}", forge.address), &json!({}));
     client.forge.write(&status(CommitState::Pending), None).await.unwrap();
@@ -69,7 +70,7 @@ async fn a_token_is_read_anew_for_each_write() {
     assert_eq!(forge.seen().len(), 2, "nothing is sent without a token");
 }
 
-/// A server that reads a request, says this, and hangs up after `wait`.
+/// A server that reads a request, sends this, and closes the connection after `wait`.
 fn raw(answer: &'static [u8], wait: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -87,7 +88,7 @@ fn raw(answer: &'static [u8], wait: bool) -> String {
 }
 
 #[tokio::test]
-async fn half_answers_and_closed_ports_are_tried_again() {
+async fn truncated_responses_and_closed_ports_are_retried() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for url in [
         raw(b"", false),
@@ -103,17 +104,18 @@ async fn half_answers_and_closed_ports_are_tried_again() {
 
 /// Tokio's clock jumps when nothing is to be done: no real time passes here.
 #[tokio::test(start_paused = true)]
-async fn a_forge_that_says_nothing_is_given_up_on() {
+async fn silent_forge_times_out() {
     let client = client(Provider::Gitea, &raw(b"", true), &json!({}));
     let rejection = rejection(&client).await;
     assert!(
-        matches!(&rejection, Rejection::Later { message, .. } if message.contains("did not answer within")),
+        matches!(&rejection, Rejection::Later { message,
+            .. } if message.contains("did not answer within")),
         "{rejection:?}"
     );
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_not_read() {
+async fn endless_response_is_cut_off() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -154,7 +156,7 @@ fn tls_server() -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_private_authority_is_trusted_where_it_is_named() {
+async fn private_certificate_authority_is_trusted_when_configured() {
     let (url, pem) = tls_server();
     let stranger = rejection(&client(Provider::Gitea, &url, &json!({}))).await;
     assert!(stranger.to_string().contains("certificate"), "{stranger}");
@@ -195,7 +197,7 @@ fn proxy() -> (String, std::sync::mpsc::Receiver<String>) {
 }
 
 #[tokio::test]
-async fn a_proxy_is_gone_through() {
+async fn configured_proxy_is_used() {
     let forge = Forge::start().await;
     let (address, asked) = proxy();
     let more = json!({ "proxy": format!("http://user:pass@{address}") });

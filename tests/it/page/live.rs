@@ -5,9 +5,9 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitwork::core::page::SourceInfo;
-use gitwork::daemon::page::{Page, source_info};
-use gitwork::daemon::reporters::Reporting;
+use gitwork_core::report::page::SourceInfo;
+use gitwork_daemon::page::{Page, source_info};
+use gitwork_daemon::reporters::Reporting;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -49,11 +49,11 @@ async fn agent_fails(sync: &Sync, name: &str, message: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_work_goes_from_pending_to_failed_to_applied_before_ones_eyes() {
+async fn open_page_shows_pending_then_failed_then_applied() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     let (_reach, reached) = watch::channel(Arc::default());
-    let (running, feed, config) = sync.start_told(reached);
+    let (running, feed, config) = sync.start_publishing(reached);
     let info: SourceInfo = source_info(&config, &Reporting::default(), None);
     let page = Page::new(vec![info], Vec::new());
     let (_trouble, troubled) = watch::channel(None);
@@ -106,7 +106,7 @@ impl Drop for Program {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_program_serves_the_page_with_the_rights_of_deploy_and_shows_no_credentials() {
+async fn page_works_with_deploy_rbac_and_shows_no_credentials() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     deploy::installed().await;
@@ -119,7 +119,8 @@ async fn the_program_serves_the_page_with_the_rights_of_deploy_and_shows_no_cred
     let url = sync.server.url("fleet.git");
     let config = format!(
         "page: {{bind: '127.0.0.1:0', hosts: [status.acme.io]}}\ncache: {}\nsources:\n\
-         - {{id: {}, repo: {url:?}, branch: main, intervalSeconds: 1, credentials: {{tokenFile: {}}}}}\n",
+         - {{id: {}, repo: {url:?}, branch: main, intervalSeconds: 1, \
+         credentials: {{tokenFile: {}}}}}\n",
         folder.join("cache").display(),
         sync.id,
         token.display()
@@ -151,7 +152,7 @@ async fn the_program_serves_the_page_with_the_rights_of_deploy_and_shows_no_cred
     tab.until(&format!("{} === 'pending'", cell(&sync.clusters[0], "web"))).await;
     tab.click(".cell[data-state=pending]");
     tab.until("document.getElementById('panel').innerText.includes('clusters/')").await;
-    // A server that asks for something else is told on the page; what is known stays.
+    // The page reports a server of another version and keeps its last state.
     sync.server.set_access(Access::Authorization("Bearer other".into()));
     tab.until("document.getElementById('sources').innerText.includes('The source cannot be read')")
         .await;
@@ -167,7 +168,7 @@ async fn the_program_serves_the_page_with_the_rights_of_deploy_and_shows_no_cred
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_manifests_of_the_page_lead_to_the_pod_of_the_daemon() {
+async fn page_service_selects_the_daemon_pod() {
     deploy::installed().await;
     let client = harness::hub().await.client();
     let text = include_str!("../../../deploy/page.yaml");

@@ -1,9 +1,9 @@
 //! The status page: over HTTP, and as a real browser shows it.
 
+mod display;
+mod interaction;
 mod live;
 mod server;
-mod shown;
-mod walk;
 
 use crate::browser::Tab;
 use crate::browser::fleet::Stage;

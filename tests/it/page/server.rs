@@ -4,10 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use gitwork::core::status::State;
-use gitwork::core::status::source::SourceStatus;
-use gitwork::core::status::view::StatusView;
-use gitwork::limits;
+use gitwork_core::limits;
+use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::SourceStatus;
+use gitwork_core::report::status::view::StatusView;
 use serde_json::{Value, json};
 
 use crate::browser::fleet::{Stage, fleet, key, work};
@@ -64,13 +64,14 @@ impl Events {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_forbids_what_a_page_does_not_need() {
+async fn every_response_carries_security_headers() {
     let stage = Stage::start(&["fleet"], 0).await;
-    stage.tell(&fleet(1));
+    stage.publish(&fleet(1));
     for path in ["/", "/page.js", "/api/works/fleet/none/none", "/nowhere"] {
         let (head, _) = get(&stage, path);
         for line in [
-            "content-security-policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+            "content-security-policy: default-src 'none'; script-src 'self'; \
+             style-src 'self'; img-src 'self'; \
              connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
              require-trusted-types-for 'script'; trusted-types 'none'",
             "x-content-type-options: nosniff",
@@ -85,7 +86,7 @@ async fn every_answer_forbids_what_a_page_does_not_need() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_only_read_and_only_under_names_of_its_own() {
+async fn only_get_and_allowed_hosts_are_served() {
     let stage = Stage::start(&["fleet"], 0).await;
     for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
         for path in ["/", "/api/events", "/api/works/a/b/c"] {
@@ -105,21 +106,24 @@ async fn it_is_only_read_and_only_under_names_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_work_is_told_in_full_and_what_is_not_there_is_not_found() {
+async fn one_work_is_served_in_full_and_unknown_works_are_not_found() {
     let stage = Stage::start(&["fleet"], 0).await;
     assert!(get(&stage, "/api/works/fleet/edge-1/web").0.starts_with("http/1.1 404 "));
     let (one, mut status) = (key("edge-1", "web"), fleet(0));
     status.works.insert(one.clone(), work(&one, State::Failed, 5));
     let mut events = Events::open(&stage);
     events.next("whole");
-    stage.tell(&status);
+    stage.publish(&status);
     events.next("change");
     let (head, body) = get(&stage, "/api/works/fleet/edge-1/web");
     assert!(head.contains("content-type: application/json"), "{head}");
-    let told: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((&told["state"], &told["cluster"]), (&json!("failed"), &json!("edge-1")));
-    assert!(told["message"].as_str().unwrap().starts_with("Deployment web/web: admission webhook"));
-    assert_eq!(told["objects"][0]["feedback"]["ReadyReplicas"], "3");
+    let reported: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((&reported["state"], &reported["cluster"]), (&json!("failed"), &json!("edge-1")));
+    assert!(reported["message"].as_str().unwrap().starts_with(
+        "Deployment web/web: admission \
+        webhook"
+    ));
+    assert_eq!(reported["objects"][0]["feedback"]["ReadyReplicas"], "3");
     for path in ["fleet/edge-1/none", "other/edge-1/web", "fleet/..%2f/web", "fleet/%00/%ff"] {
         let (head, _) = get(&stage, &format!("/api/works/{path}"));
         assert!(head.starts_with("http/1.1 40"), "{path}: {head}");
@@ -127,12 +131,12 @@ async fn one_work_is_told_in_full_and_what_is_not_there_is_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_ten_thousand_works_one_changed_work_costs_some_hundred_bytes() {
+async fn one_changed_work_of_ten_thousand_costs_a_few_hundred_bytes() {
     let stage = Stage::start(&["fleet"], 0).await;
     let mut status = fleet(1_000);
     let count = status.works.len();
     assert!(count > 9_700, "{count}");
-    stage.tell(&status);
+    stage.publish(&status);
     let mut events = Events::open(&stage);
     // Whether the state was there before the browser is a matter of luck.
     let whole = events.next("whole");
@@ -143,7 +147,7 @@ async fn of_ten_thousand_works_one_changed_work_costs_some_hundred_bytes() {
     assert!(size < 100_000, "the whole of {count} works has {size} bytes");
     let one = key("edge-oslo-100", "shop");
     status.works.insert(one.clone(), work(&one, State::Failed, 0));
-    stage.tell(&status);
+    stage.publish(&status);
     let change = events.next("change");
     assert_eq!(change["cells"].as_array().unwrap().len(), 1);
     let size = change.to_string().len();
@@ -151,10 +155,10 @@ async fn of_ten_thousand_works_one_changed_work_costs_some_hundred_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_that_does_not_read_holds_nobody_up_and_then_gets_the_newest() {
+async fn slow_browser_blocks_nobody_and_gets_the_newest_state() {
     let stage = Stage::start(&["fleet"], 0).await;
     let mut status = fleet(50);
-    stage.tell(&status);
+    stage.publish(&status);
     let (mut slow, mut quick) = (Events::open(&stage), Events::open(&stage));
     quick.next("whole");
     let one = key("edge-oslo-001", "shop");
@@ -163,7 +167,7 @@ async fn a_browser_that_does_not_read_holds_nobody_up_and_then_gets_the_newest()
         let state = if round % 2 == 0 { State::Failed } else { State::Pending };
         status.works.insert(one.clone(), work(&one, state, 0));
         status.errors = round;
-        stage.tell(&status);
+        stage.publish(&status);
         while quick.next("change")["sources"][0][1]["errors"] != round {}
     }
     // It reads now: wherever it was, it ends where the others are.
@@ -177,10 +181,10 @@ async fn a_browser_that_does_not_read_holds_nobody_up_and_then_gets_the_newest()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn followers_are_counted_and_their_places_are_given_back() {
+async fn open_streams_are_limited_and_closed_ones_free_their_slot() {
     let stage = Stage::start(&["fleet"], 0).await;
     let mut all: Vec<Events> =
-        (0..limits::PAGE_FOLLOWERS_MAX).map(|_| Events::open(&stage)).collect();
+        (0..gitwork_daemon::limits::PAGE_FOLLOWERS_MAX).map(|_| Events::open(&stage)).collect();
     for events in &mut all {
         events.next("whole");
     }
@@ -200,7 +204,7 @@ async fn followers_are_counted_and_their_places_are_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_the_daemon_ends_every_stream() {
+async fn daemon_shutdown_ends_every_stream() {
     let stage = Stage::start(&["fleet"], 0).await;
     let mut events = Events::open(&stage);
     events.next("whole");
@@ -210,23 +214,23 @@ async fn the_end_of_the_daemon_ends_every_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_out_of_a_secret_is_served() {
+async fn secret_values_are_not_served() {
     let stage = Stage::start(&["fleet"], 0).await;
     let one = key("edge-1", "keys");
-    let mut told = work(&one, State::Failed, 1);
-    told.view = StatusView::of(&secret_status(), 1, 1);
+    let mut reported = work(&one, State::Failed, 1);
+    reported.view = StatusView::of(&secret_status(), 1, 1);
     let mut status: SourceStatus = fleet(0);
-    status.works.insert(one, told);
+    status.works.insert(one, reported);
     let mut events = Events::open(&stage);
     let mut seen = events.next("whole").to_string();
-    stage.tell(&status);
+    stage.publish(&status);
     seen.push_str(&events.next("change").to_string());
     let detail = get(&stage, "/api/works/fleet/edge-1/keys").1;
     assert!(detail.contains("Secret shop/keys"), "{detail}");
     assert!(!format!("{seen}{detail}").contains("CANARY"), "{seen}{detail}");
 }
 
-/// An agent that tells more than it should.
+/// An agent that reports more than it should.
 fn secret_status() -> Value {
     json!({
         "conditions": [{
@@ -234,8 +238,10 @@ fn secret_status() -> Value {
             "observedGeneration": 1,
         }],
         "resourceStatus": { "manifests": [{
-            "resourceMeta": { "kind": "Secret", "resource": "secrets", "namespace": "shop", "name": "keys" },
-            "conditions": [{ "type": "Applied", "status": "False", "message": "invalid: \"CANARY\"" }],
+            "resourceMeta": { "kind": "Secret", "resource": "secrets", "namespace": "shop",
+                "name": "keys" },
+            "conditions": [{ "type": "Applied", "status": "False",
+                "message": "invalid: \"CANARY\"" }],
             "statusFeedback": { "values": [{ "name": "v", "fieldValue": { "string": "CANARY" } }] },
         }] },
     })

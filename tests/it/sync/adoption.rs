@@ -1,14 +1,14 @@
-//! Which works of others a source takes over, as the operator says.
+//! AdoptionPolicy of works of other owners, as the operator configures it.
 
 use std::process::Output;
 use std::sync::Arc;
 
-use gitwork::core::adoption::Adoption;
-use gitwork::core::name::SourceId;
-use gitwork::core::plan::{Plan, Reason};
-use gitwork::core::work::{ANNOTATION_ADOPT, LABEL_SOURCE};
-use gitwork::git::{Auth, Reference};
-use gitwork::hub::KubeHub;
+use gitwork_core::config::AdoptionPolicy;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::model::work::{ANNOTATION_ADOPT, LABEL_SOURCE};
+use gitwork_core::plan::{Plan, Reason};
+use gitwork_git::{Auth, Reference};
+use gitwork_hub::KubeHub;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::budget::gitwork_of;
 use super::fixture::{Sync, config_map, value_of};
 
 /// A pass of another source, which reads the branch `heir`.
-async fn heirs_pass(sync: &Sync, heir: &SourceId, adoption: Adoption) -> Plan {
+async fn heirs_pass(sync: &Sync, heir: &SourceId, adoption: AdoptionPolicy) -> Plan {
     let cache = tempfile::tempdir_in(sync.folder.path()).unwrap().keep();
     let source = sync.source_in(cache, heir, Reference::Branch("heir".into()), Auth::None);
     let mut options = sync.options();
@@ -31,13 +31,13 @@ fn heirs_plan(sync: &Sync, heir: &SourceId, more: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn told(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_released_work_is_taken_over_unasked_only_where_the_operator_says_so() {
+async fn released_work_is_adopted_without_consent_only_if_configured() {
     let sync = Sync::new(1).await;
     let hub = Arc::new(KubeHub::new(sync.hub.client()));
     let pass = || async { sync.engine(hub.clone(), sync.source()).once().await.unwrap().0 };
@@ -62,14 +62,14 @@ async fn a_released_work_is_taken_over_unasked_only_where_the_operator_says_so()
         sync.repo.commit("heir", &[(&sync.path(0, "web/cm.yaml"), Some(&config_map("web", value)))])
     };
     push("two");
-    for adoption in [Adoption::Annotated, Adoption::Unowned] {
+    for adoption in [AdoptionPolicy::Annotated, AdoptionPolicy::Unowned] {
         let plan = heirs_pass(&sync, &heir, adoption).await;
         assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }), "{plan:?}");
     }
-    // What a take-over would change is shown before anybody consents.
-    let shown = told(&heirs_plan(&sync, &heir, &[]));
+    // The changes of an adoption are shown before the owner consents.
+    let shown = stdout(&heirs_plan(&sync, &heir, &[]));
     assert!(shown.contains("\n    ConfigMap default/web\n") && shown.contains("two"), "{shown}");
-    let shown = told(&heirs_plan(&sync, &heir, &["--adopt", "unowned", "-o", "json"]));
+    let shown = stdout(&heirs_plan(&sync, &heir, &["--adopt", "unowned", "-o", "json"]));
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     let step = &shown["steps"][0];
     assert_eq!(step["reason"], "Conflict");
@@ -77,18 +77,18 @@ async fn a_released_work_is_taken_over_unasked_only_where_the_operator_says_so()
 
     // The same content: nothing changes but the owner.
     push("one");
-    let plan = heirs_pass(&sync, &heir, Adoption::Annotated).await;
+    let plan = heirs_pass(&sync, &heir, AdoptionPolicy::Annotated).await;
     assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }), "{plan:?}");
-    let shown = told(&heirs_plan(&sync, &heir, &["--adopt", "unowned"]));
+    let shown = stdout(&heirs_plan(&sync, &heir, &["--adopt", "unowned"]));
     assert!(shown.contains("+ adopt") && shown.contains("no changes but the owner"), "{shown}");
-    assert!(heirs_pass(&sync, &heir, Adoption::Unowned).await.is_settled());
+    assert!(heirs_pass(&sync, &heir, AdoptionPolicy::Unowned).await.is_settled());
     let adopted = sync.until_value(0, "web", "one").await;
     assert_eq!((adopted.uid(), adopted.metadata.generation), (uid, released.metadata.generation));
     assert_eq!(adopted.labels()[LABEL_SOURCE], heir.as_str());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consent_is_no_use_where_the_operator_lets_a_source_take_over_nothing() {
+async fn consent_is_ignored_when_adoption_is_disabled() {
     let sync = Sync::new(1).await;
     let hub = Arc::new(KubeHub::new(sync.hub.client()));
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
@@ -97,10 +97,10 @@ async fn a_consent_is_no_use_where_the_operator_lets_a_source_take_over_nothing(
     sync.repo.commit("heir", &[(&sync.path(0, "web/cm.yaml"), Some(&config_map("web", "two")))]);
     let consent = json!({ "metadata": { "annotations": { ANNOTATION_ADOPT: heir.as_str() } } });
     sync.edit(0, "web", consent).await;
-    let plan = heirs_pass(&sync, &heir, Adoption::Never).await;
-    let told = plan.steps[0].to_string();
-    assert!(plan.is_empty() && told.contains("`adopt: never`"), "{told}");
+    let plan = heirs_pass(&sync, &heir, AdoptionPolicy::Never).await;
+    let reported = plan.steps[0].to_string();
+    assert!(plan.is_empty() && reported.contains("`adopt: never`"), "{reported}");
     assert_eq!(value_of(&sync.until_there(0, "web").await).as_deref(), Some("one"));
-    assert!(heirs_pass(&sync, &heir, Adoption::Annotated).await.is_settled());
+    assert!(heirs_pass(&sync, &heir, AdoptionPolicy::Annotated).await.is_settled());
     sync.until_value(0, "web", "two").await;
 }

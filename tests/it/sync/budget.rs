@@ -3,9 +3,9 @@
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use gitwork::core::name::{CommitId, SourceId};
-use gitwork::core::work::ANNOTATION_NEWCOMER;
-use gitwork::hub::KubeHub;
+use gitwork_core::model::name::{CommitId, SourceId};
+use gitwork_core::model::work::ANNOTATION_CREATED_DURING_HOLD;
+use gitwork_hub::KubeHub;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The held deletions that `gitwork plan` tells: their hash and their number.
+/// The held deletions that `gitwork plan` prints: their hash and their number.
 fn held(sync: &Sync) -> (String, u64) {
     let plan = gitwork(sync, &["plan", "-o", "json"]);
     let plan: Value =
@@ -70,7 +70,7 @@ async fn deleting_or_gone(sync: &Sync, numbers: std::ops::Range<usize>) -> usize
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deletions_over_the_budget_wait_for_an_approval_on_the_hub_or_in_git() {
+async fn deletions_over_budget_wait_for_approval_on_hub_or_in_git() {
     let sync = Sync::new(1).await;
     // With the rights that `deploy/` grants, which must do for reading approvals.
     let client = Client::try_from(deploy::installed().await).unwrap();
@@ -89,7 +89,8 @@ async fn deletions_over_the_budget_wait_for_an_approval_on_the_hub_or_in_git() {
         sync.until_there(0, &name(number)).await;
     }
 
-    // Eleven of fourteen go, one changes: the change is applied, the deletions are held, also after a restart.
+    // Eleven of fourteen go, one changes: the change is applied, the deletions are held, also after
+    // a restart.
     remove(&sync, 0..11, &name(13), "two");
     running.hint();
     sync.until_value(0, &name(13), "two").await;
@@ -128,12 +129,14 @@ async fn deletions_over_the_budget_wait_for_an_approval_on_the_hub_or_in_git() {
     let moved = sync.until_there(0, "moved").await;
     assert_eq!(value_of(&moved).as_deref(), Some("one"));
     assert_eq!(deleting_or_gone(&sync, 11..14).await, 0);
-    // Who takes off the mark that says so does not make it one that was there before.
-    assert!(moved.annotations().contains_key(ANNOTATION_NEWCOMER));
-    let unmarked = json!({ "metadata": { "annotations": { ANNOTATION_NEWCOMER: null } } });
+    // Removing the marker does not make the work count as kept.
+    assert!(moved.annotations().contains_key(ANNOTATION_CREATED_DURING_HOLD));
+    let unmarked =
+        json!({ "metadata": { "annotations": { ANNOTATION_CREATED_DURING_HOLD: null } } });
     sync.edit(0, "moved", unmarked).await;
     let (hash, works) = held(&sync);
     assert_eq!(works, 4);
+    assert_eq!(deleting_or_gone(&sync, 11..14).await, 0, "held after the edit");
     let printed = text(&gitwork(&sync, &["approve", &hash, "--print"]).stdout);
     sync.repo.commit("main", &[(&format!("approvals/{hash}"), Some(&printed))]);
     running.hint();
@@ -143,14 +146,18 @@ async fn deletions_over_the_budget_wait_for_an_approval_on_the_hub_or_in_git() {
     sync.until_gone(0, "marker").await;
     sync.until(0, "moved", |work| {
         let marked = work.ok_or("it is gone")?.metadata.annotations.unwrap_or_default();
-        if marked.contains_key("gitwork.dev/newcomer") { Err("marked".into()) } else { Ok(()) }
+        if marked.contains_key("gitwork.dev/created-during-hold") {
+            Err("marked".into())
+        } else {
+            Ok(())
+        }
     })
     .await;
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_loosens_the_budget_is_judged_by_the_one_before_it_also_by_a_new_process() {
+async fn commit_that_loosens_the_budget_is_judged_by_the_previous_budget() {
     let sync = Sync::new(1).await;
     let maps: Vec<(String, String)> =
         (0..3).map(|n| (format!("{}/cm.yaml", name(n)), config_map(&name(n), "one"))).collect();
@@ -166,7 +173,7 @@ async fn a_commit_that_loosens_the_budget_is_judged_by_the_one_before_it_also_by
     let loose = "budgets: {works: 9}\n";
     sync.repo.commit("main", &[("gitwork.yaml", Some(loose)), (&sync.path(0, &name(0)), None)]);
     let plan = pass().await;
-    assert_eq!(plan.held().map(|held| held.works.len()), Some(1), "{:?}", plan.counts());
+    assert_eq!(plan.held_deletions().map(|held| held.works.len()), Some(1), "{:?}", plan.counts());
     assert_eq!(deleting_or_gone(&sync, 0..3).await, 0);
 
     // What a later commit removes is judged by it.

@@ -1,6 +1,6 @@
-//! What Git drops, and how it goes.
+//! Removal of works from Git, with each delete option.
 
-use gitwork::core::work::LABEL_SOURCE;
+use gitwork_core::model::work::LABEL_SOURCE;
 use kube::ResourceExt;
 
 use super::fixture::{Sync, config_map, delete_option};
@@ -22,7 +22,7 @@ async fn applied(sync: &Sync, work_yaml: Option<&str>) -> super::fixture::Runnin
     running
 }
 
-async fn until_deleting(sync: &Sync) -> gitwork::api::work::ManifestWork {
+async fn until_deleting(sync: &Sync) -> gitwork_api::work::ManifestWork {
     sync.until(0, "web", |work| {
         let work = work.ok_or("it is gone")?;
         if work.metadata.deletion_timestamp.is_some() {
@@ -35,8 +35,10 @@ async fn until_deleting(sync: &Sync) -> gitwork::api::work::ManifestWork {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_delete_option_is_on_the_hub_when_the_work_is_deleted() {
-    let selective = "deleteOption:\n  propagationPolicy: SelectivelyOrphan\n  selectivelyOrphans:\n    orphaningRules:\n    - {resource: configmaps, namespace: default, name: web}\n";
+async fn each_delete_option_reaches_the_hub_before_the_deletion() {
+    let selective = "deleteOption:\n  propagationPolicy: SelectivelyOrphan\n  \
+        selectivelyOrphans:\n    orphaningRules:\n    - {resource: configmaps, namespace: \
+        default, name: web}\n";
     for (work_yaml, expected) in [
         (None, None),
         (Some("deleteOption: {propagationPolicy: Foreground}\n"), Some("Foreground")),
@@ -57,7 +59,7 @@ async fn each_delete_option_is_on_the_hub_when_the_work_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delete_option_set_before_the_removal_is_seen_by_the_agent_before_the_deletion() {
+async fn prune_waits_for_agent_to_observe_delete_option() {
     let sync = Sync::new(1).await;
     let running = applied(&sync, None).await;
     // Two commits that the daemon sees as one: the option, then the removal.
@@ -97,7 +99,7 @@ async fn a_delete_option_set_before_the_removal_is_seen_by_the_agent_before_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_default_set_in_the_commit_that_removes_a_work_is_its_last_word() {
+async fn default_set_in_the_removing_commit_is_the_final_delete_option() {
     let sync = Sync::new(1).await;
     let running = applied(&sync, None).await;
     let defaults = format!("defaults:\n  {ORPHAN}");
@@ -114,7 +116,7 @@ async fn a_default_set_in_the_commit_that_removes_a_work_is_its_last_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn prune_off_lets_go_of_the_work_and_deletes_nothing() {
+async fn disabled_prune_releases_the_work_without_deleting() {
     let sync = Sync::new(1).await;
     let running = applied(&sync, Some("prune: false\n")).await;
     sync.commit(&[(0, "web", None)]);
@@ -139,18 +141,21 @@ async fn prune_off_lets_go_of_the_work_and_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_or_vanished_clusters_folder_deletes_nothing() {
+async fn empty_or_missing_clusters_folder_deletes_nothing() {
     let sync = Sync::new(1).await;
     let running = applied(&sync, None).await;
     let cluster = format!("clusters/{}", sync.clusters[0]);
     for gone in [cluster.as_str(), "clusters"] {
         sync.repo.commit("main", &[(gone, None), ("README.md", Some(gone))]);
-        let hub = std::sync::Arc::new(gitwork::hub::KubeHub::new(sync.hub.client()));
+        let hub = std::sync::Arc::new(gitwork_hub::KubeHub::new(sync.hub.client()));
         let (plan, _) = sync.engine(hub, sync.source()).once().await.unwrap();
         assert!(!plan.is_settled());
         assert!(plan.is_empty(), "{:?}", plan.counts());
-        let told: Vec<&str> = plan.steps.iter().map(|step| step.reason.code()).collect();
-        assert!(told.iter().all(|code| matches!(*code, "HeldByBudget" | "Frozen")), "{told:?}");
+        let reported: Vec<&str> = plan.steps.iter().map(|step| step.reason.code()).collect();
+        assert!(
+            reported.iter().all(|code| matches!(*code, "HeldByBudget" | "Frozen")),
+            "{reported:?}"
+        );
     }
     for name in ["web", "stays"] {
         let work = sync.until_there(0, name).await;
@@ -160,7 +165,7 @@ async fn an_empty_or_vanished_clusters_folder_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleting_everything_goes_through_where_it_is_allowed() {
+async fn deleting_everything_works_when_allowed() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     let running = sync.start();
@@ -170,7 +175,7 @@ async fn deleting_everything_goes_through_where_it_is_allowed() {
         "main",
         &[(&sync.path(0, "web"), None), (&sync.path(0, "cluster.yaml"), Some("{}\n"))],
     );
-    let hub = std::sync::Arc::new(gitwork::hub::KubeHub::new(sync.hub.client()));
+    let hub = std::sync::Arc::new(gitwork_hub::KubeHub::new(sync.hub.client()));
     let mut options = sync.options();
     options.guards.policy.allow_delete_all = true;
     let (plan, _) = sync.engine_with(hub, sync.source(), options).once().await.unwrap();

@@ -1,7 +1,7 @@
-//! What others do on the hub: edits, deletions, names that are taken.
+//! Changes by other clients on the hub: edits, deletions, taken names.
 
-use gitwork::api::work::ManifestWork;
-use gitwork::core::work::{ANNOTATION_ADOPT, ANNOTATION_COMMIT, LABEL_SOURCE};
+use gitwork_api::work::ManifestWork;
+use gitwork_core::model::work::{ANNOTATION_ADOPT, ANNOTATION_COMMIT, LABEL_SOURCE};
 use kube::ResourceExt;
 use kube::api::PostParams;
 use serde_json::json;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::fixture::{Sync, annotation, config_map, value_of};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_on_the_hub_is_put_back_and_keeps_the_commit() {
+async fn edit_on_the_hub_is_reverted_and_keeps_the_commit() {
     let sync = Sync::new(1).await;
     let first = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     let running = sync.start();
@@ -22,7 +22,7 @@ async fn an_edit_on_the_hub_is_put_back_and_keeps_the_commit() {
     let web = sync.until_value(0, "web", "one").await;
     assert_eq!(annotation(&web, ANNOTATION_COMMIT), Some(first.to_string().as_str()));
 
-    // Taking our label off takes the work out of our watch, and is put back all the same.
+    // An edit of one of gitwork's annotations is reverted, too.
     sync.edit(
         0,
         "web",
@@ -43,7 +43,7 @@ async fn an_edit_on_the_hub_is_put_back_and_keeps_the_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_on_the_hub_is_put_back() {
+async fn deletion_on_the_hub_is_reverted() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
     let running = sync.start();
@@ -62,24 +62,25 @@ async fn foreign(sync: &Sync, name: &str) -> ManifestWork {
         "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
         "metadata": { "name": name, "namespace": sync.clusters[0] },
         "spec": { "workload": { "manifests": [{ "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": "web", "namespace": "default" }, "data": { "value": "theirs" } }] } },
+            "metadata": { "name": "web", "namespace": "default" }, "data": {
+                "value": "theirs" } }] } },
     }))
     .unwrap();
     sync.works(0).create(&PostParams::default(), &work).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_taken_is_left_alone_until_its_owner_consents() {
+async fn foreign_work_is_untouched_until_its_owner_consents() {
     let sync = Sync::new(1).await;
     let theirs = foreign(&sync, "web").await;
     sync.commit(&[
         (0, "web/cm.yaml", Some(&config_map("web", "ours"))),
         (0, "db/cm.yaml", Some(&config_map("db", "ours"))),
     ]);
-    let hub = std::sync::Arc::new(gitwork::hub::KubeHub::new(sync.hub.client()));
+    let hub = std::sync::Arc::new(gitwork_hub::KubeHub::new(sync.hub.client()));
     let (plan, _) = sync.engine(hub.clone(), sync.source()).once().await.unwrap();
-    let told: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|step| step.contains("the name is taken")), "{told:?}");
+    let reported: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    assert!(reported.iter().any(|step| step.contains("the name is taken")), "{reported:?}");
     assert!(!plan.is_settled());
     sync.until_value(0, "db", "ours").await;
     let web = sync.until_there(0, "web").await;
@@ -101,7 +102,7 @@ async fn a_name_that_is_taken_is_left_alone_until_its_owner_consents() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn works_of_nobody_are_never_touched() {
+async fn unowned_works_are_never_touched() {
     let sync = Sync::new(1).await;
     let theirs = foreign(&sync, "not-ours").await;
     sync.commit(&[

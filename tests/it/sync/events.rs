@@ -1,4 +1,5 @@
-//! Events on ManifestWorks, as `kubectl describe` asks for them, written with the rights of `deploy/gitwork.yaml`.
+//! Events on ManifestWorks, as `kubectl describe` asks for them, written with the rights of
+//! `deploy/gitwork.yaml`.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -7,11 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use gitwork::core::status::State;
-use gitwork::core::status::source::SourceStatus;
-use gitwork::daemon::transitions::TransitionReporter;
-use gitwork::hub::KubeHub;
-use gitwork::hub::client;
+use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::SourceStatus;
+use gitwork_daemon::transitions::TransitionReporter;
+use gitwork_hub::KubeHub;
+use gitwork_hub::client;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -51,11 +52,13 @@ pub async fn until_event(sync: &Sync, cluster: usize, work: &str, start: &str) -
 async fn agent_says(sync: &Sync, cluster: usize, work: &str, message: &str) {
     let generation = sync.until_there(cluster, work).await.metadata.generation;
     let condition = |message: &str| {
-        json!({ "type": "Applied", "status": "False", "observedGeneration": generation, "reason": "R",
+        json!({ "type": "Applied", "status": "False", "observedGeneration": generation,
+            "reason": "R",
                 "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z" })
     };
     let manifest = |ordinal: u32, kind: &str, message: &str| {
-        json!({ "resourceMeta": { "ordinal": ordinal, "kind": kind, "namespace": "default", "name": "a" },
+        json!({ "resourceMeta": { "ordinal": ordinal, "kind": kind, "namespace": "default",
+            "name": "a" },
                 "conditions": [condition(message)] })
     };
     let manifests = [manifest(0, "Secret", "CANARY"), manifest(1, "ConfigMap", message)];
@@ -67,7 +70,7 @@ async fn agent_says(sync: &Sync, cluster: usize, work: &str, message: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_becomes_of_a_work_is_told_as_events_on_it() {
+async fn work_transitions_become_events() {
     let config = deploy::installed().await;
     let sync = Sync::new(2).await;
     let foreign = json!({
@@ -78,7 +81,7 @@ async fn what_becomes_of_a_work_is_told_as_events_on_it() {
     sync.works(0).patch("taken", &params, &Patch::Apply(foreign)).await.unwrap();
     sync.commit(&[(0, "web/a.yaml", Some(&config_map("a", "1")))]);
     let (_reached, reach) = watch::channel(Arc::new(BTreeSet::new()));
-    let (running, feed, _) = sync.start_told(reach);
+    let (running, feed, _) = sync.start_publishing(reach);
     // With no more rights than the daemon is given.
     let hub = KubeHub::new(client::client(config).unwrap());
     let (stop, stopped) = watch::channel(false);
@@ -132,11 +135,11 @@ async fn what_becomes_of_a_work_is_told_as_events_on_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_may_write_no_events_goes_on_without() {
+async fn daemon_without_event_rights_continues() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/a.yaml", Some(&config_map("a", "1")))]);
     let (_reached, reach) = watch::channel(Arc::new(BTreeSet::new()));
-    let (running, feed, _) = sync.start_told(reach);
+    let (running, feed, _) = sync.start_publishing(reach);
     let nobody = sync.hub.config_for(&sync.clusters[0], "nobody").await;
     let (stop, stopped) = watch::channel(false);
     let hub = KubeHub::new(client::client(nobody).unwrap());
@@ -157,7 +160,7 @@ async fn a_daemon_that_may_write_no_events_goes_on_without() {
 
 /// The daemon as a program, and what it logs as JSON.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_transition_is_a_line_of_the_log() {
+async fn every_transition_is_logged() {
     let sync = Sync::new(1).await;
     sync.commit(&[(0, "web/a.yaml", Some(&config_map("a", "0")))]);
     let mut daemon =
@@ -185,7 +188,7 @@ async fn every_transition_is_a_line_of_the_log() {
     });
     sync.until_there(0, "web").await;
     sync.agent_takes(0, "web").await;
-    // What is so from the start is no transition: there are more of them until one is told.
+    // Initial states are no transitions.
     let line = eventually("a transition in the log", Duration::from_secs(120), || async {
         for message in ["no such namespace", ""] {
             if message.is_empty() {

@@ -1,23 +1,23 @@
-//! One source and its clusters: a repository on a Git server, cluster namespaces on the shared hub, and the engine
-//! between them.
+//! One source and its clusters: a repository on a Git server, cluster namespaces on the shared hub,
+//! and the engine between them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use gitwork::api::work::ManifestWork;
-use gitwork::core::name::{CommitId, RepoPath, SourceId};
-use gitwork::core::tenancy::Tenancy;
-use gitwork::daemon::bulletin::Reach;
-use gitwork::daemon::engine::{Engine, EngineError, EngineOptions};
-use gitwork::daemon::guards::GuardOptions;
-use gitwork::daemon::metrics::Metrics;
-use gitwork::forge::reporter::StatusFeed;
-use gitwork::git::{Auth, Reference, Remote};
-use gitwork::hub::execute::ExecuteOptions;
-use gitwork::hub::{Hub, KubeHub};
-use gitwork::source::{Repository, Source, SourceConfig};
+use gitwork_api::work::ManifestWork;
+use gitwork_core::config::tenancy::Tenancy;
+use gitwork_core::model::name::{CommitId, RepoPath, SourceId};
+use gitwork_core::sync::guards::GuardOptions;
+use gitwork_daemon::engine::{Engine, EngineError, EngineOptions};
+use gitwork_daemon::metrics::Metrics;
+use gitwork_daemon::status_publisher::Reachability;
+use gitwork_forge::reporter::StatusFeed;
+use gitwork_git::{Auth, Reference, Remote};
+use gitwork_hub::execute::ExecuteOptions;
+use gitwork_hub::{Hub, KubeHub};
+use gitwork_source::{Source, SourceConfig, SourceLocation};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub struct Sync {
     pub clusters: Vec<String>,
     pub id: SourceId,
     pub folder: TempDir,
-    /// What the operator lets the folders do.
+    /// The operator's policy.
     pub tenancy: Tenancy,
 }
 
@@ -53,7 +53,8 @@ pub struct Running {
 /// A ConfigMap manifest.
 pub fn config_map(name: &str, value: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: default\ndata:\n  value: {value:?}\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: \
+            default\ndata:\n  value: {value:?}\n"
     )
 }
 
@@ -110,7 +111,7 @@ impl Sync {
             client_certificate: None,
             proxy: None,
         };
-        let repository = Repository::Git { remote: Box::new(remote), reference, cache };
+        let repository = SourceLocation::Git { remote: Box::new(remote), reference, cache };
         Source::open(SourceConfig {
             id: id.clone(),
             repository,
@@ -146,12 +147,12 @@ impl Sync {
         Running::of(self.engine(hub, self.source()))
     }
 
-    /// Starts the engine with somebody listening to it.
-    pub fn start_told(&self, reach: Reach) -> (Running, StatusFeed, SourceConfig) {
+    /// Starts the engine with a subscriber to its status.
+    pub fn start_publishing(&self, reach: Reachability) -> (Running, StatusFeed, SourceConfig) {
         let source = self.source();
         let config = source.config().clone();
         let mut engine = self.engine(Arc::new(KubeHub::new(self.hub.client())), source);
-        let feed = engine.listen(reach);
+        let feed = engine.publish_status(reach);
         (Running::of(engine), feed, config)
     }
 
@@ -197,7 +198,7 @@ impl Sync {
         .await
     }
 
-    /// Changes a work as somebody else than gitwork.
+    /// Changes a work as another client.
     pub async fn edit(&self, cluster: usize, name: &str, patch: Value) -> ManifestWork {
         let params = PatchParams::default();
         self.works(cluster).patch(name, &params, &Patch::Merge(patch)).await.unwrap()

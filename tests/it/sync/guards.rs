@@ -1,21 +1,22 @@
-//! Rewinds, suspensions, adoption and a restored hub on a real API server, each with the rights that `deploy/` grants.
+//! Rewinds, suspensions, adoption and a restored hub on a real API server, each with the rights
+//! that `deploy/` grants.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitwork::api::work::ManifestWork;
-use gitwork::core::forge::StatusBranchConfig;
-use gitwork::core::name::{CommitId, SourceId};
-use gitwork::core::plan::{Guard, Hold, Plan, Reason};
-use gitwork::core::rewind::RewindPolicy;
-use gitwork::core::tenancy::TenantRule;
-use gitwork::daemon::engine::EngineOptions;
-use gitwork::daemon::metrics::Metrics;
-use gitwork::daemon::reporters::Reporting;
-use gitwork::git::{Auth, Reference};
-use gitwork::hub::{Hub, KubeHub};
+use gitwork_api::work::ManifestWork;
+use gitwork_core::config::RewindPolicy;
+use gitwork_core::config::commit_status::StatusBranchConfig;
+use gitwork_core::config::tenancy::TenantRule;
+use gitwork_core::model::name::{CommitId, SourceId};
+use gitwork_core::plan::{Guard, Hold, Plan, Reason};
+use gitwork_daemon::engine::EngineOptions;
+use gitwork_daemon::metrics::Metrics;
+use gitwork_daemon::reporters::Reporting;
+use gitwork_git::{Auth, Reference};
+use gitwork_hub::{Hub, KubeHub};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -25,8 +26,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::budget::{gitwork, text};
-use super::fixture::{Sync, config_map};
-use super::telling::summary;
+use super::fixture::{Sync, config_map, value_of};
+use super::status_reporting::summary;
 use crate::deploy;
 use crate::harness::eventually;
 
@@ -101,12 +102,12 @@ fn say(sync: &Sync, command: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn done(output: &Output) {
+pub fn done(output: &Output) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rewind_is_held_until_it_is_approved_also_by_a_new_process_with_an_empty_mirror() {
+async fn rewind_is_held_until_approved_also_after_losing_the_mirror() {
     let sync = Sync::new(1).await;
     let hub = hub().await;
     let hold = RewindPolicy::Hold;
@@ -150,7 +151,7 @@ async fn a_rewind_is_held_until_it_is_approved_also_by_a_new_process_with_an_emp
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_force_pushed_branch_is_followed_with_a_warning() {
+async fn force_pushed_branch_is_followed_with_a_warning() {
     let sync = Sync::new(1).await;
     let hub = hub().await;
     let first = web(&sync, "one");
@@ -171,7 +172,7 @@ async fn a_force_pushed_branch_is_followed_with_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_fetch_of_a_looser_budget_and_a_later_removal_is_judged_by_the_budget_before_both() {
+async fn looser_budget_and_removal_in_one_fetch_use_the_earlier_budget() {
     let sync = Sync::new(1).await;
     let hub = hub().await;
     sync.repo.commit("main", &[("gitwork.yaml", Some("budgets: {works: 0, percent: 0}\n"))]);
@@ -181,7 +182,7 @@ async fn one_fetch_of_a_looser_budget_and_a_later_removal_is_judged_by_the_budge
     sync.repo.commit("main", &[("gitwork.yaml", Some("budgets: {works: 9}\n"))]);
     sync.commit(&[(0, "web", None)]);
     let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
-    assert_eq!(plan.held().map(|held| held.works.len()), Some(1));
+    assert_eq!(plan.held_deletions().map(|held| held.works.len()), Some(1));
     // A commit that brings it back leaves nothing held, and its budget counts from then on.
     web(&sync, "one");
     assert!(pass(&sync, &hub, RewindPolicy::Warn).await.is_settled());
@@ -191,7 +192,7 @@ async fn one_fetch_of_a_looser_budget_and_a_later_removal_is_judged_by_the_budge
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_suspended_stays_until_it_is_resumed_and_a_sync_can_be_asked_for() {
+async fn suspended_works_stay_until_resumed_and_sync_can_be_requested() {
     let sync = Sync::new(2).await;
     let hub = hub().await;
     let commit = |value: &str| {
@@ -210,15 +211,21 @@ async fn what_is_suspended_stays_until_it_is_resumed_and_a_sync_can_be_asked_for
     done(&say(&sync, &["suspend", &sync.clusters[1]]));
     let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
     assert_eq!(plan.held_by(Guard::Suspension), 2);
-    let told = plan.steps.iter().map(|step| step.reason.to_string()).collect::<Vec<_>>();
-    assert!(told.iter().any(|line| line.contains("a broken node")), "{told:?}");
+    let reported = plan.steps.iter().map(|step| step.reason.to_string()).collect::<Vec<_>>();
+    assert!(reported.iter().any(|line| line.contains("a broken node")), "{reported:?}");
 
-    // The daemon is told of the commit by nothing but the command.
+    // Only the command makes the daemon fetch this commit.
     commit("two");
     done(&say(&sync, &["reconcile"]));
     sync.until_value(0, "db", "two").await;
-    sync.until_value(0, "web", "one").await;
-    sync.until_value(1, "web", "one").await;
+    // The next commit's write shows that the pass of this one has ended.
+    commit("three");
+    running.hint();
+    sync.until_value(0, "db", "three").await;
+    for cluster in [0, 1] {
+        let web = sync.works(cluster).get("web").await.unwrap();
+        assert_eq!(value_of(&web).as_deref(), Some("one"), "{cluster}");
+    }
     // Nor is anything deleted there.
     sync.repo.commit("main", &[(&format!("clusters/{}", sync.clusters[1]), None)]);
     let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
@@ -235,7 +242,7 @@ async fn what_is_suspended_stays_until_it_is_resumed_and_a_sync_can_be_asked_for
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_work_is_handed_from_one_source_to_another_without_a_deletion() {
+async fn work_moves_between_sources_without_deletion() {
     let sync = Sync::new(1).await;
     let hub = hub().await;
     web(&sync, "one");
@@ -270,7 +277,8 @@ async fn a_work_is_handed_from_one_source_to_another_without_a_deletion() {
     sync.until_value(0, "web", "two").await;
     assert_eq!(adopt(&["--yes"]).status.code(), Some(1), "it is the heir's already");
 
-    // The first source still has it in Git: two instances, one name, and neither touches the other's.
+    // The first source still has it in Git: two instances, one name, and neither touches the
+    // other's.
     let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
     assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }) && plan.is_empty());
     // Once Git drops it there, nothing is left to delete.
@@ -281,7 +289,7 @@ async fn a_work_is_handed_from_one_source_to_another_without_a_deletion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_restored_hub_nothing_is_deleted_and_no_rewind_followed_until_confirmed() {
+async fn restored_hub_holds_deletions_and_rewinds_until_confirmed() {
     let sync = Sync::new(1).await;
     let hub = hub().await;
     let cache = sync.folder.path().join("machine");
@@ -325,15 +333,15 @@ async fn on_a_restored_hub_nothing_is_deleted_and_no_rewind_followed_until_confi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_machine_learns_from_the_status_branch_that_the_hub_was_restored() {
+async fn status_branch_reveals_a_restored_hub_to_a_new_machine() {
     let sync = Sync::new(1).await;
     let hub = hub().await;
     web(&sync, "one");
     sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "one")))]);
     let (_reached, reach) = watch::channel(Arc::default());
-    let (running, feed, config) = sync.start_told(reach);
-    let told = StatusBranchConfig { interval_seconds: 1, ..Default::default() };
-    let reporting = Reporting { status_branch: Some(told), ..Reporting::default() };
+    let (running, feed, config) = sync.start_publishing(reach);
+    let reported = StatusBranchConfig { interval_seconds: 1, ..Default::default() };
+    let reporting = Reporting { status_branch: Some(reported), ..Reporting::default() };
     let (stop, stopped) = watch::channel(false);
     let (mut reporters, metrics) = (JoinSet::new(), Arc::new(Metrics::default()));
     let prepared = reporting.prepare(&config, &metrics).unwrap();
@@ -346,8 +354,8 @@ async fn a_new_machine_learns_from_the_status_branch_that_the_hub_was_restored()
     sync.until_gone(0, "web").await;
     let moves = hub.record(&sync.id).await.unwrap().unwrap().record.moves;
     eventually("the status branch to tell of it", Duration::from_secs(60), || async {
-        let told = summary(&sync)?.moves;
-        if told == moves { Ok(()) } else { Err(format!("{told} of {moves}")) }
+        let reported = summary(&sync)?.record_generation;
+        if reported == moves { Ok(()) } else { Err(format!("{reported} of {moves}")) }
     })
     .await
     .unwrap();
@@ -359,7 +367,7 @@ async fn a_new_machine_learns_from_the_status_branch_that_the_hub_was_restored()
     let uid = backup.put_back(&sync).await;
     sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "three")))]);
     let new_machine = || async {
-        let source = sync.source().witnessed_by("gitwork-status");
+        let source = sync.source().with_checkpoint("gitwork-status");
         sync.engine(hub.clone(), source).once().await.unwrap().0
     };
     new_machine().await;
@@ -372,7 +380,7 @@ async fn a_new_machine_learns_from_the_status_branch_that_the_hub_was_restored()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_opens_its_own_window_waits_for_the_one_before_it_and_a_fix_is_let_through() {
+async fn commit_cannot_open_its_own_window_and_an_approved_fix_passes() {
     let sync = Sync::new(1).await;
     let hub = hub().await;
     let pass = || pass(&sync, &hub, RewindPolicy::Warn);
@@ -403,7 +411,7 @@ async fn a_commit_that_opens_its_own_window_waits_for_the_one_before_it_and_a_fi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_may_not_reach_a_namespace_changes_nothing_there() {
+async fn folder_outside_its_policy_changes_nothing_in_the_namespace() {
     let mut sync = Sync::new(1).await;
     let hub = hub().await;
     let rule = TenantRule { namespaces: Some(vec!["default".into()]), ..TenantRule::default() };
@@ -427,7 +435,8 @@ async fn a_folder_that_may_not_reach_a_namespace_changes_nothing_there() {
 /// What the namespace controller does at the end of a namespace's life.
 async fn finish_namespace(sync: &Sync, name: &str) {
     let body = json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []},
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
+            "spec": {"finalizers": []},
     });
     let request = http::Request::put(format!("/api/v1/namespaces/{name}/finalize"))
         .header("content-type", "application/json")
@@ -447,7 +456,7 @@ async fn finish_namespace(sync: &Sync, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_namespace_that_goes_and_comes_back_holds_up_nobody_and_is_filled_again() {
+async fn recreated_cluster_namespace_is_filled_and_blocks_no_other_cluster() {
     let sync = Sync::new(2).await;
     let hub = hub().await;
     let commit = |value: &str, more: bool| {
@@ -472,7 +481,7 @@ async fn a_cluster_namespace_that_goes_and_comes_back_holds_up_nobody_and_is_fil
     namespaces.delete(&sync.clusters[0], &DeleteParams::default()).await.unwrap();
     commit("two", true);
     running.hint();
-    // The other cluster goes on; in a namespace that goes, nothing is made.
+    // The other cluster continues; a terminating namespace gets no works.
     sync.until_value(1, "web", "two").await;
     assert!(sync.works(0).get_opt("more").await.unwrap().is_none());
     let gone = sync.works(0).delete("web", &DeleteParams::default()).await;

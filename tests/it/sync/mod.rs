@@ -2,16 +2,16 @@
 
 mod adoption;
 mod budget;
-mod canary;
 mod deletes;
 mod drift;
+mod drift_backoff;
 mod events;
-mod fights;
+mod faults;
 pub mod fixture;
 mod guards;
+mod held_changes;
 pub mod program;
+mod secrets;
 mod signatures;
-mod telling;
-mod trouble;
-mod waiting;
+mod status_reporting;
 mod writes;

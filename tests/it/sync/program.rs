@@ -65,7 +65,7 @@ fn text(output: &Output) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_just_the_rights_of_deploy_the_daemon_follows_git_until_sigterm() {
+async fn daemon_syncs_with_deploy_rbac_until_sigterm() {
     let sync = Sync::new(2).await;
     sync.commit(&[
         (0, "web/cm.yaml", Some(&config_map("web", "one"))),
@@ -86,8 +86,8 @@ async fn with_just_the_rights_of_deploy_the_daemon_follows_git_until_sigterm() {
     assert!(!log.contains("forbid"), "{log}");
 }
 
-/// Arenas that glibc's allocator has made for threads: each takes 64 MiB of addresses, on a border of as many, the rest of
-/// which nobody may touch yet.
+/// Arenas that glibc's allocator has made for threads: each takes 64 MiB of addresses, on a border
+/// of as many, the rest of which nobody may touch yet.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn arenas(process: u32) -> usize {
     const BYTES: u64 = 64 << 20;
@@ -110,7 +110,7 @@ fn arenas(process: u32) -> usize {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[tokio::test(flavor = "multi_thread")]
-async fn threads_share_their_memory() {
+async fn malloc_arenas_are_limited() {
     let sync = Sync::new(2).await;
     for value in ["one", "two", "three"] {
         let text = config_map("web", value);
@@ -121,14 +121,14 @@ async fn threads_share_their_memory() {
     sync.until_value(1, "web", "three").await;
     // The first thread has an arena that is none of these.
     let made = arenas(running.0.id());
-    let most = gitwork::limits::HEAP_ARENAS_MAX as usize - 1;
+    let most = gitwork_runtime::limits::HEAP_ARENAS_MAX as usize - 1;
     assert!((1..=most).contains(&made), "{made} arenas");
     running.signal("TERM");
     assert_eq!(running.end().await.0, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_single_pass_tells_by_its_exit_code_whether_the_hub_is_as_git_wants_it() {
+async fn single_pass_exit_code_shows_whether_hub_matches_git() {
     let sync = Sync::new(1).await;
     let kubeconfig = rights(&sync).await;
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]);
@@ -148,7 +148,7 @@ async fn a_single_pass_tells_by_its_exit_code_whether_the_hub_is_as_git_wants_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_sources_from_a_file_are_synced_and_probed() {
+async fn several_sources_are_synced_and_probed() {
     let first = Sync::new(1).await;
     let second = Sync::new(1).await;
     first.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "first")))]);
@@ -206,7 +206,7 @@ async fn several_sources_from_a_file_are_synced_and_probed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_is_synced_as_it_is_saved() {
+async fn watched_folder_is_synced_on_save() {
     let sync = Sync::new(1).await;
     let folder = sync.folder.path().join("folder");
     let save = |work: &str, text: &str| {
@@ -225,7 +225,7 @@ async fn a_folder_is_synced_as_it_is_saved() {
         .unwrap();
     let running = Running(child);
     sync.until_value(0, "web", "one").await;
-    // Nobody tells the program but the file system.
+    // Only the file system notifies the program.
     save("web", &config_map("web", "two"));
     save("db", &config_map("db", "one"));
     sync.until_value(0, "web", "two").await;

@@ -1,20 +1,22 @@
-//! Signed commits end to end: real Git servers, real keys, a real hub. What is refused changes nothing there.
+//! Signed commits end to end: real Git servers, real keys, a real hub. What is refused changes
+//! nothing there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitwork::core::name::CommitId;
-use gitwork::core::name::RepoPath;
-use gitwork::core::signature::policy::SignerKeys;
-use gitwork::core::tenancy::Tenancy;
-use gitwork::daemon::engine::Engine;
-use gitwork::daemon::metrics::Metrics;
-use gitwork::git::{Auth, Reference, Remote};
-use gitwork::hub::KubeHub;
-use gitwork::source::{Repository, Source, SourceConfig};
-use gitwork::verification::Verification;
+use gitwork_core::config::signers::SignerKeys;
+use gitwork_core::config::tenancy::Tenancy;
+use gitwork_core::model::approval::listing;
+use gitwork_core::model::name::CommitId;
+use gitwork_core::model::name::RepoPath;
+use gitwork_daemon::engine::Engine;
+use gitwork_daemon::metrics::Metrics;
+use gitwork_git::{Auth, Reference, Remote};
+use gitwork_hub::KubeHub;
+use gitwork_source::verification::Verification;
+use gitwork_source::{Source, SourceConfig, SourceLocation};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
@@ -26,7 +28,7 @@ use crate::harness::eventually;
 struct Guarded {
     sync: Sync,
     policy: Value,
-    /// Kept from one process to the next, unless a test says otherwise.
+    /// The mirror, kept from one process to the next by default.
     cache: PathBuf,
 }
 
@@ -58,7 +60,7 @@ impl Guarded {
             client_certificate: None,
             proxy: None,
         };
-        let repository = Repository::Git {
+        let repository = SourceLocation::Git {
             remote: Box::new(remote),
             reference: Reference::Branch("main".into()),
             cache: cache.to_owned(),
@@ -76,7 +78,7 @@ impl Guarded {
         let verification = Verification::new(&policy, keys).unwrap();
         let config =
             SourceConfig { id, repository, path: RepoPath::root(), tenancy: Tenancy::default() };
-        Source::open(config).unwrap().verified_by(verification).unwrap()
+        Source::open(config).unwrap().with_verification(verification).unwrap()
     }
 
     fn engine(&self, cache: &Path, metrics: Arc<Metrics>) -> Engine {
@@ -84,7 +86,7 @@ impl Guarded {
         Engine::new(hub, self.source(cache), self.sync.options(), metrics)
     }
 
-    /// One process that makes one pass; an error is what it says.
+    /// One process that makes one pass; returns its error message.
     async fn pass(&self) -> Result<(), String> {
         let engine = self.engine(&self.cache, Arc::default());
         engine.once().await.map(drop).map_err(|error| error.to_string())
@@ -126,7 +128,7 @@ fn names(refusal: &Result<(), String>, all: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsigned_commit_is_held_and_told_and_a_signed_one_goes_through() {
+async fn unsigned_commit_is_held_and_reported_and_a_signed_one_is_applied() {
     let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
     let (ann, eve) = (ssh(), ssh());
     guarded.allow(&ann.line("ann@example.com", ""), "");
@@ -134,7 +136,7 @@ async fn an_unsigned_commit_is_held_and_told_and_a_signed_one_goes_through() {
     let metrics = Arc::new(Metrics::default());
     let mut engine = guarded.engine(&guarded.cache, metrics.clone());
     let (_reached, reach) = watch::channel(Arc::default());
-    let feed = engine.listen(reach);
+    let feed = engine.publish_status(reach);
     let (hint, hints) = mpsc::channel(1);
     let (stop, stopped) = watch::channel(false);
     let running = tokio::spawn(engine.run(hints, stopped));
@@ -144,14 +146,14 @@ async fn an_unsigned_commit_is_held_and_told_and_a_signed_one_goes_through() {
         let feed = feed.clone();
         async move {
             eventually("the refusal", Duration::from_secs(60), || {
-                let told = feed.borrow().clone();
+                let reported = feed.borrow().clone();
                 let words = words.clone();
                 async move {
-                    let told = told.ok_or("nothing is told")?;
-                    let error = told.first_error.clone().unwrap_or_default();
+                    let reported = reported.ok_or("no status is published")?;
+                    let error = reported.first_error.clone().unwrap_or_default();
                     let all = words.iter().all(|word| error.contains(word.as_str()));
-                    let is_it = told.commit == Some(commit) && told.errors == 1 && all;
-                    if is_it { Ok(()) } else { Err(format!("{:?} {error}", told.commit)) }
+                    let is_it = reported.commit == Some(commit) && reported.errors == 1 && all;
+                    if is_it { Ok(()) } else { Err(format!("{:?} {error}", reported.commit)) }
                 }
             })
             .await
@@ -159,7 +161,7 @@ async fn an_unsigned_commit_is_held_and_told_and_a_signed_one_goes_through() {
         }
     };
     let refused = |value: u8| {
-        let line = format!("gitwork_refused_commit{{source=\"{}\"}} {value}\n", guarded.sync.id);
+        let line = format!("gitwork_unverified_commit{{source=\"{}\"}} {value}\n", guarded.sync.id);
         metrics.encode().contains(&line)
     };
     assert!(refused(0), "{}", metrics.encode());
@@ -205,7 +207,7 @@ async fn an_unsigned_commit_is_held_and_told_and_a_signed_one_goes_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_read_anew_and_one_that_was_removed_or_has_expired_signs_nothing_new() {
+async fn key_changes_apply_and_removed_or_expired_keys_are_rejected() {
     let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
     let (ann, bob) = (ssh(), ssh());
     let gpg = Gpg::new();
@@ -217,7 +219,8 @@ async fn keys_are_read_anew_and_one_that_was_removed_or_has_expired_signs_nothin
         guarded.has(0, value).await;
     }
 
-    // Ann leaves: what she signed before stays, what she signs now is refused. Bob's key has expired.
+    // Ann leaves: what she signed before stays, what she signs now is refused. Bob's key has
+    // expired.
     guarded.allow(&bob.line("bob", "valid-before=\"20250101Z\""), "");
     guarded.pass().await.unwrap();
     let commit = guarded.set_by(0, "4", &ann);
@@ -254,13 +257,13 @@ async fn keys_are_read_anew_and_one_that_was_removed_or_has_expired_signs_nothin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_changes_the_policy_is_judged_by_the_one_before_it() {
+async fn policy_change_is_verified_by_the_policy_before_it() {
     let guarded = Guarded::new(1, json!({})).await;
     let ann = ssh();
     guarded.allow(&ann.line("ann", ""), "");
     let repo = &guarded.sync.repo;
     let asks = "signers: {verify: commits}\n";
-    // The first start takes what it finds; from then on the repository says who signs.
+    // The first start accepts the commit as it is; from then on the repository's rules apply.
     repo.commit("main", &[("gitwork.yaml", Some(asks))]);
     let first = guarded.set(0, "one");
     guarded.pass().await.unwrap();
@@ -275,9 +278,10 @@ async fn a_commit_that_changes_the_policy_is_judged_by_the_one_before_it() {
     // So is one that makes the file unreadable, signed as it may be.
     repo.set_branch("main", first);
     repo.commit_signed("main", &[("gitwork.yaml", Some("signers: {verify: sometimes}\n"))], &ann);
-    names(&guarded.pass().await, &["gitwork.yaml", "does not say who signs"]);
+    names(&guarded.pass().await, &["gitwork.yaml", "has no usable list of signers"]);
 
-    // Signed, it goes through, and counts from then on; what came with it in one push is judged by it.
+    // Signed, it goes through, and counts from then on; what came with it in one push is judged by
+    // it.
     repo.set_branch("main", first);
     repo.commit_signed("main", &[("gitwork.yaml", None)], &ann);
     guarded.set(0, "two");
@@ -291,7 +295,7 @@ async fn a_commit_that_changes_the_policy_is_judged_by_the_one_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_needs_two_persons_who_signed_it_as_it_is() {
+async fn protected_path_needs_two_signers_of_its_current_content() {
     let guarded = Guarded::new(2, json!({})).await;
     let prod = format!("clusters/{}", guarded.sync.clusters[0]);
     let rule = json!({ "paths": [prod], "signers": ["*@release"], "required": 2 });
@@ -345,7 +349,8 @@ async fn a_path_needs_two_persons_who_signed_it_as_it_is() {
     guarded.pass().await.unwrap();
     guarded.has(0, "two").await;
 
-    // Straight to the branch: the second person signs an empty commit on top. Another change on top does not count.
+    // Straight to the branch: the second person signs an empty commit on top. Another change on top
+    // does not count.
     guarded.set_by(0, "three", &ann);
     let straight = guarded.set_by(1, "three", &bob);
     names(&guarded.pass().await, &["1 of 2 persons"]);
@@ -363,7 +368,7 @@ async fn a_path_needs_two_persons_who_signed_it_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_of_the_repository_guards_itself() {
+async fn repository_rule_protects_its_own_file() {
     let guarded = Guarded::new(1, json!({})).await;
     let (ann, bob) = (ssh(), ssh());
     guarded.allow(&(ann.line("ann", "") + &bob.line("bob", "")), "");
@@ -377,33 +382,55 @@ async fn a_rule_of_the_repository_guards_itself() {
         &guarded.pass().await,
         &[&dropping.to_string(), "gitwork.yaml has the signatures of 1 of 2"],
     );
-    // An approval is of nobody where nobody signed it.
-    let first = "0".repeat(64);
-    repo.commit("main", &[(&format!("approvals/{first}"), Some("x\n"))]);
+    // The tip that the second person signs has the change as it is, and an unsigned approval below
+    // it.
+    let approval = format!("approvals/{}", "0".repeat(64));
+    repo.commit("main", &[(&approval, Some("x\n"))]);
+    names(&guarded.pass().await, &["1 of 2"]);
     repo.commit("main", &[]);
     repo.sign("main", &bob);
     guarded.pass().await.unwrap();
-    assert!(repo.tip("main").is_some());
+    // The rule went with the file: the next commit needs no signature.
+    guarded.set(0, "two");
+    guarded.pass().await.unwrap();
+    guarded.has(0, "two").await;
 }
 
+/// The approval would release a held deletion: unsigned it is rejected, signed it is effective.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approval_in_git_comes_from_a_signed_commit() {
+async fn approval_in_git_needs_a_signed_commit() {
+    // No rule covers the works, so that only the approval needs a signature.
     let guarded = Guarded::new(1, json!({ "paths": [{ "paths": ["nothing"] }] })).await;
     let ann = ssh();
     guarded.allow(&ann.line("ann", ""), "");
-    guarded.set(0, "one");
+    let repo = &guarded.sync.repo;
+    repo.commit("main", &[("gitwork.yaml", Some("budgets: {works: 0, percent: 0}\n"))]);
+    let web = config_map("web", "one");
+    let old = config_map("old", "one");
+    guarded.sync.commit(&[(0, "web/cm.yaml", Some(&web)), (0, "old/cm.yaml", Some(&old))]);
     guarded.pass().await.unwrap();
-    let approval = format!("approvals/{}", "0".repeat(64));
-    let commit = guarded.sync.repo.commit("main", &[(&approval, Some("edge-1/web u\n"))]);
+    guarded.sync.commit(&[(0, "old", None)]);
+    let (plan, _) = guarded.engine(&guarded.cache, Arc::default()).once().await.unwrap();
+    let held = plan.held_deletions().expect("the deletion is over the budget");
+    assert_eq!(held.works.len(), 1);
+    let is_kept = || async {
+        let old = guarded.sync.works(0).get("old").await.unwrap();
+        old.metadata.deletion_timestamp.is_none()
+    };
+    assert!(is_kept().await);
+
+    let approval = format!("approvals/{}", held.hash);
+    let commit = repo.commit("main", &[(&approval, Some(&listing(&held.works)))]);
     names(&guarded.pass().await, &[&commit.to_string(), &approval, "no signature"]);
-    guarded.sync.repo.sign("main", &ann);
-    // It approves nothing here, and is a warning of the repository's: but it is verified.
-    let engine = guarded.engine(&guarded.cache, Arc::default());
-    assert!(engine.once().await.is_ok());
+    assert!(is_kept().await, "an unsigned approval releases nothing");
+    repo.sign("main", &ann);
+    guarded.pass().await.unwrap();
+    guarded.sync.until_gone(0, "old").await;
+    guarded.has(0, "one").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_merges_the_branchs_own_commits_are_signed_and_those_that_they_bring_need_not() {
+async fn merges_policy_verifies_first_parent_commits_only() {
     let guarded = Guarded::new(1, json!({ "verify": "merges" })).await;
     let ann = ssh();
     guarded.allow(&ann.line("ann", ""), "");
@@ -427,7 +454,7 @@ async fn with_merges_the_branchs_own_commits_are_signed_and_those_that_they_brin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_machine_takes_up_what_the_hub_says_was_applied() {
+async fn new_machine_resumes_from_the_commit_recorded_on_the_hub() {
     let guarded = Guarded::new(2, json!({ "verify": "commits" })).await;
     let (ann, bob) = (ssh(), ssh());
     guarded.allow(&ann.line("ann", ""), "");
@@ -439,7 +466,8 @@ async fn a_new_machine_takes_up_what_the_hub_says_was_applied() {
     guarded.pass_elsewhere().await.unwrap();
     guarded.has(0, "one").await;
 
-    // What was applied is not judged again, what is new is: also by a machine that sees all of it the first time.
+    // What was applied is not judged again, what is new is: also by a machine that sees all of it
+    // the first time.
     guarded.allow(&bob.line("bob", ""), "");
     guarded.set_by(0, "two", &bob);
     guarded.pass_elsewhere().await.unwrap();
@@ -462,14 +490,15 @@ fn run_once(guarded: &Guarded, config: &str) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_program_says_which_commit_rule_and_key_and_ends_with_an_error() {
+async fn program_names_commit_rule_and_key_and_exits_with_an_error() {
     let guarded = Guarded::new(1, json!({})).await;
     let (ann, eve) = (ssh(), ssh());
     let ca = "ca cert-authority ".to_owned() + &eve.public() + "\n";
     guarded.allow(&(ca + &ann.line("ann", "")), "");
     let config = |signers: &str| {
         format!(
-            "cache: {}\nsources:\n  - id: {}\n    repo: {}\n    branch: main\n    signers: {signers}\n    signerKeys:\n      allowedSigners: [{}]\n",
+            "cache: {}\nsources:\n  - id: {}\n    repo: {}\n    branch: main\n    signers: \
+                {signers}\n    signerKeys:\n      allowedSigners: [{}]\n",
             guarded.file("program"),
             guarded.sync.id,
             guarded.sync.server.url("fleet.git"),
@@ -481,7 +510,7 @@ async fn the_program_says_which_commit_rule_and_key_and_ends_with_an_error() {
     let done = run_once(&guarded, &config("{verify: commits}"));
     assert!(done.status.success(), "{}", text(&done));
     assert!(
-        text(&done).contains("line 1 is left out: cert-authority is not supported"),
+        text(&done).contains("line 1 is ignored: cert-authority is not supported"),
         "{}",
         text(&done)
     );

@@ -1,179 +1,181 @@
-//! Planted bugs: each makes gitwork, as the simulation runs it, do what a careless change of it would do. A checker
-//! that finds none of them would be worth nothing.
+//! Planted bugs. Each makes the simulated gitwork do what a careless change would do. A test shows
+//! that the checkers find each of them.
 
 use std::collections::BTreeSet;
 
-use gitwork::core::approval::Target;
-use gitwork::core::desired::{Desired, Frozen};
-use gitwork::core::directives::Directives;
-use gitwork::core::name::WorkKey;
-use gitwork::core::observed::ObservedWork;
-use gitwork::core::plan::Effect;
-use gitwork::core::window::ChangeWindows;
+use gitwork_core::config::Budgets;
+use gitwork_core::config::window::ChangeWindows;
+use gitwork_core::model::approval::Target;
+use gitwork_core::model::name::WorkKey;
+use gitwork_core::plan::Effect;
+use gitwork_core::plan::directives::Directives;
+use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::render::desired::{Desired, Frozen};
 
-use crate::simulation::agents::Slip;
+use crate::simulation::agents::AgentBug;
 use crate::simulation::world::SOURCE;
 
+/// A planted bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
     PreconditionDropped,
     ConflictRetriedBlindly,
     DeletedBeforeOptionIsSet,
     DeletedBeforeOrphaned,
-    HistoryNotAsked,
-    BrokenTakenForAbsent,
+    HistoryNotRead,
+    UnreadableCountedAsAbsent,
     SuspendIgnored,
-    ForeignTakenOver,
+    ForeignWorkOverwritten,
     ForeignCountedAsOurs,
     ReleasedByDeleting,
     BudgetIgnored,
-    NewcomerMarkForgotten,
-    WrittenWithoutNeed,
-    DeletionNotNoticed,
-    CutWatchNotListedAnew,
-    LostWriteTakenForDone,
-    FinalizersOverwritten,
-    UserLabelsWiped,
+    BudgetOffByOne,
+    RepositoryBudgetIgnored,
+    HoldMarkForgotten,
+    UnchangedWorkWritten,
+    DeletionEventsDropped,
+    WatchResumedWithoutList,
+    LostWriteCountedAsDone,
+    FinalizersRemoved,
+    UserLabelsRemoved,
     WindowsIgnored,
-    ClockTakenForMonotonic,
-    UnverifiedFollowed,
-    ApprovalTakenForNamesake,
+    ClockAssumedMonotonic,
+    UnverifiedCommitFollowed,
+    ApprovalUsedForRecreatedWork,
     OrphansDeletedByAgent,
-    NamesakeDeletedByAgent,
-    EmptyWorkWaitedFor,
-    ConsentToAnotherTaken,
+    RecreatedObjectDeletedByAgent,
+    EmptyWorkWaitsForAgent,
+    ConsentForOtherSourceAccepted,
 }
 
-pub const ALL: [Bug; 26] = [
-    Bug::PreconditionDropped,
-    Bug::ConflictRetriedBlindly,
-    Bug::DeletedBeforeOptionIsSet,
-    Bug::DeletedBeforeOrphaned,
-    Bug::HistoryNotAsked,
-    Bug::BrokenTakenForAbsent,
-    Bug::SuspendIgnored,
-    Bug::ForeignTakenOver,
-    Bug::ForeignCountedAsOurs,
-    Bug::ReleasedByDeleting,
-    Bug::BudgetIgnored,
-    Bug::NewcomerMarkForgotten,
-    Bug::WrittenWithoutNeed,
-    Bug::DeletionNotNoticed,
-    Bug::CutWatchNotListedAnew,
-    Bug::LostWriteTakenForDone,
-    Bug::FinalizersOverwritten,
-    Bug::UserLabelsWiped,
-    Bug::WindowsIgnored,
-    Bug::ClockTakenForMonotonic,
-    Bug::UnverifiedFollowed,
-    Bug::ApprovalTakenForNamesake,
-    Bug::OrphansDeletedByAgent,
-    Bug::NamesakeDeletedByAgent,
-    Bug::EmptyWorkWaitedFor,
-    Bug::ConsentToAnotherTaken,
+/// Every planted bug, with its row in `docs/simulation.md`.
+pub const ALL: [(Bug, &str); 28] = [
+    (
+        Bug::PreconditionDropped,
+        "a write carries the current version on the hub, not the planned one",
+    ),
+    (Bug::ConflictRetriedBlindly, "a write that conflicts is sent again with the current version"),
+    (Bug::DeletedBeforeOptionIsSet, "a work is deleted before its final `deleteOption` is written"),
+    (
+        Bug::DeletedBeforeOrphaned,
+        "gitwork assumes that the agent has applied the latest generation",
+    ),
+    (Bug::HistoryNotRead, "Git history is not read for the final state of a removed work"),
+    (Bug::UnreadableCountedAsAbsent, "unreadable files count as absent"),
+    (Bug::SuspendIgnored, "a suspended work is written"),
+    (Bug::ForeignWorkOverwritten, "a work of another owner is overwritten on a name conflict"),
+    (Bug::ForeignCountedAsOurs, "the list of works is not limited to the source's label"),
+    (Bug::ReleasedByDeleting, "a work with `prune: false` is deleted"),
+    (Bug::BudgetIgnored, "there is no deletion budget"),
+    (Bug::BudgetOffByOne, "each number of the deletion budget is too high by one"),
+    (Bug::RepositoryBudgetIgnored, "the budget in `gitwork.yaml` does not count"),
+    (Bug::HoldMarkForgotten, "a work created during a hold gets no marker"),
+    (Bug::UnchangedWorkWritten, "an unchanged work is written"),
+    (Bug::DeletionEventsDropped, "the watch drops deletion events"),
+    (Bug::WatchResumedWithoutList, "a broken watch resumes without a list"),
+    (Bug::LostWriteCountedAsDone, "a write without a response counts as done"),
+    (Bug::FinalizersRemoved, "an update removes the agent's finalizer"),
+    (Bug::UserLabelsRemoved, "an update removes the labels of other owners"),
+    (Bug::WindowsIgnored, "change windows do not count"),
+    (Bug::ClockAssumedMonotonic, "a clock that is set back counts as stopped"),
+    (Bug::UnverifiedCommitFollowed, "an unsigned commit is followed"),
+    (Bug::ApprovalUsedForRecreatedWork, "an approval counts for another work of the same name"),
+    (Bug::OrphansDeletedByAgent, "the agent deletes objects that its work does not own"),
+    (Bug::RecreatedObjectDeletedByAgent, "the agent deletes an object that a user created again"),
+    (
+        Bug::EmptyWorkWaitsForAgent,
+        "gitwork waits for the agent's status of a work without manifests",
+    ),
+    (Bug::ConsentForOtherSourceAccepted, "a consent to adoption by another source is accepted"),
 ];
 
 impl Bug {
-    /// What is wrong, for the table of `docs/simulation.md`.
-    pub fn says(self) -> &'static str {
-        match self {
-            Self::PreconditionDropped => {
-                "a write is sent with the version that the hub has now, not with the planned one"
-            }
-            Self::ConflictRetriedBlindly => {
-                "a write that was refused as stale is sent again as it was"
-            }
-            Self::DeletedBeforeOptionIsSet => {
-                "a work is deleted where its deleteOption should be set first"
-            }
-            Self::DeletedBeforeOrphaned => {
-                "the agent is taken to have applied whatever the hub has"
-            }
-            Self::HistoryNotAsked => "Git is not asked for its last word on a work that is gone",
-            Self::BrokenTakenForAbsent => "what cannot be read is taken for absent",
-            Self::SuspendIgnored => "a suspended work is written all the same",
-            Self::ForeignTakenOver => {
-                "a work whose name is taken is written over the one that has it"
-            }
-            Self::ForeignCountedAsOurs => "the list of works is not limited to the source's label",
-            Self::ReleasedByDeleting => "a work with `prune: false` is deleted",
-            Self::BudgetIgnored => "there is no deletion budget",
-            Self::NewcomerMarkForgotten => "what is made while deletions are held gets no mark",
-            Self::WrittenWithoutNeed => "a work is written though nothing has changed",
-            Self::DeletionNotNoticed => "the watch does not tell of deletions",
-            Self::CutWatchNotListedAnew => "a watch that broke goes on without a list",
-            Self::LostWriteTakenForDone => "a write without an answer is taken for done",
-            Self::FinalizersOverwritten => "an update takes the agent's finalizer off",
-            Self::UserLabelsWiped => "an update takes the labels of others off",
-            Self::WindowsIgnored => "changes are made at any hour",
-            Self::ClockTakenForMonotonic => "a clock that is set back is taken to stand still",
-            Self::UnverifiedFollowed => "a commit that is not signed is followed",
-            Self::ApprovalTakenForNamesake => {
-                "an approval is taken for another work of the same name"
-            }
-            Self::OrphansDeletedByAgent => "the agent deletes what its work does not own",
-            Self::NamesakeDeletedByAgent => {
-                "the agent deletes what somebody made anew under an object's name"
-            }
-            Self::ConsentToAnotherTaken => {
-                "the consent to a take-over by another source is taken for one's own"
-            }
-            Self::EmptyWorkWaitedFor => {
-                "of a work without manifests the agent's word is waited for, which never comes"
-            }
-        }
+    /// Its text in the table of `docs/simulation.md`.
+    pub fn description(self) -> &'static str {
+        ALL.into_iter().find(|(bug, _)| *bug == self).map_or("", |(_, text)| text)
     }
 
-    /// What an agent does wrong.
-    pub fn slip(self) -> Option<Slip> {
+    /// The bug that an agent has.
+    pub fn agent_bug(self) -> Option<AgentBug> {
         match self {
-            Self::OrphansDeletedByAgent => Some(Slip::DeletesOrphans),
-            Self::NamesakeDeletedByAgent => Some(Slip::IgnoresUids),
+            Self::OrphansDeletedByAgent => Some(AgentBug::DeletesOrphans),
+            Self::RecreatedObjectDeletedByAgent => Some(AgentBug::IgnoresUids),
             _ => None,
         }
     }
 
-    /// What operators say on the hub, which has these works.
-    pub fn spoil_directives(self, said: &mut Directives, works: &[ObservedWork]) {
-        if self != Self::ApprovalTakenForNamesake {
+    /// Changes the operators' directives from the hub, which has these works.
+    pub fn spoil_directives(self, directives: &mut Directives, works: &[ObservedWork]) {
+        if self != Self::ApprovalUsedForRecreatedWork {
             return;
         }
-        let approved = &mut said.approvals.deletions;
+        let approved = &mut directives.approvals.deletions;
         let names: BTreeSet<WorkKey> = approved.iter().map(|target| target.key.clone()).collect();
-        let namesakes = works.iter().filter(|work| names.contains(&work.key));
-        approved
-            .extend(namesakes.map(|work| Target { key: work.key.clone(), uid: work.uid.clone() }));
+        let others = works.iter().filter(|work| names.contains(&work.key));
+        approved.extend(others.map(|work| Target { key: work.key.clone(), uid: work.uid.clone() }));
     }
 
-    /// What is read from Git.
+    /// Changes the desired state.
     pub fn spoil_desired(self, desired: &mut Desired) {
         match self {
-            Self::BrokenTakenForAbsent => desired.frozen = Frozen::default(),
+            Self::UnreadableCountedAsAbsent => desired.frozen = Frozen::default(),
             Self::WindowsIgnored => desired.rules.windows = ChangeWindows::default(),
             Self::SuspendIgnored => {
                 desired.works.values_mut().for_each(|work| work.suspend = false);
             }
-            _ => {}
+            _ => desired.rules.budgets = self.spoil_budgets(&desired.rules.budgets),
         }
     }
 
-    /// What the hub tells of a work.
+    /// Changes the budgets that a commit sets.
+    pub fn spoil_budgets(self, budgets: &Budgets) -> Budgets {
+        let raise = |number: Option<u32>| number.map(|number| number + 1);
+        match self {
+            Self::BudgetOffByOne => Budgets {
+                works: raise(budgets.works),
+                percent: raise(budgets.percent),
+                cluster: raise(budgets.cluster),
+            },
+            Self::RepositoryBudgetIgnored => Budgets::default(),
+            _ => budgets.clone(),
+        }
+    }
+
+    /// Changes the budgets that the operator sets, of which `None` is the default.
+    pub fn spoil_operator_budgets(self, budgets: &Budgets) -> Budgets {
+        let all = |number: u32| Budgets {
+            works: Some(number),
+            percent: Some(number.min(100)),
+            cluster: Some(number),
+        };
+        match self {
+            Self::BudgetIgnored => all(1_000),
+            Self::BudgetOffByOne => self.spoil_budgets(&Budgets {
+                works: budgets.works.or(Some(10)),
+                percent: budgets.percent.or(Some(10)),
+                cluster: budgets.cluster.or(Some(1)),
+            }),
+            _ => budgets.clone(),
+        }
+    }
+
+    /// Changes a work as the hub returns it.
     pub fn spoil_work(self, work: &mut ObservedWork) {
         match self {
             Self::DeletedBeforeOrphaned => {
                 work.agent.applied_generation = Some(work.generation);
                 work.agent.applied = true;
             }
-            Self::ConsentToAnotherTaken => {
+            Self::ConsentForOtherSourceAccepted => {
                 work.adopt = work.adopt.as_ref().map(|_| SOURCE.into());
             }
-            Self::EmptyWorkWaitedFor => work.agent.is_empty = false,
-            Self::WrittenWithoutNeed => work.digest.0[0] ^= 1,
+            Self::EmptyWorkWaitsForAgent => work.agent.is_empty = false,
+            Self::UnchangedWorkWritten => work.digest.0[0] ^= 1,
             _ => {}
         }
     }
 
-    /// What is sent to the hub, which has `there` by now.
+    /// Replaces a write. `there` is the object on the hub at that time.
     pub fn spoil_effect(self, effect: &Effect, there: Option<&ObservedWork>) -> Option<Effect> {
         let there_uid = there.map(|work| work.uid.clone());
         let there_version = there.map(|work| work.resource_version.clone())?;
@@ -185,10 +187,10 @@ impl Bug {
             (Self::ReleasedByDeleting, Effect::Release { resource_version }) => {
                 Some(Effect::Delete { uid: there_uid?, resource_version: resource_version.clone() })
             }
-            (Self::ForeignTakenOver, Effect::Create { body }) => Some(Effect::Update {
+            (Self::ForeignWorkOverwritten, Effect::Create { body }) => Some(Effect::Update {
                 body: body.clone(),
                 resource_version: there_version,
-                metadata: gitwork::core::plan::MetadataChange {
+                metadata: gitwork_core::plan::MetadataChange {
                     labels_absent: there?.labels_absent,
                     annotations_absent: there?.annotations_absent,
                     ..Default::default()
@@ -198,17 +200,17 @@ impl Bug {
         }
     }
 
-    /// What is sent where nothing needs to be there.
+    /// Changes a write that creates or adopts a work.
     pub fn spoil_new(self, effect: &mut Effect) {
-        if let (Self::NewcomerMarkForgotten, Effect::Create { body } | Effect::Adopt { body, .. }) =
+        if let (Self::HoldMarkForgotten, Effect::Create { body } | Effect::Adopt { body, .. }) =
             (self, effect)
         {
-            std::sync::Arc::make_mut(body).newcomer = false;
+            std::sync::Arc::make_mut(body).created_during_hold = false;
         }
     }
 }
 
-/// The effect with the precondition that fits what is there.
+/// The effect with the preconditions that fit the object on the hub.
 pub fn with_version(effect: &Effect, there: &ObservedWork) -> Effect {
     let mut effect = effect.clone();
     match &mut effect {

@@ -1,85 +1,91 @@
-//! The whole of gitwork in a simulated world: the engine's real loop, renderer, planner and executor on virtual time,
-//! with Git, the hub, the agents, the network, other users and operators acting as a seed says. What must hold is
-//! checked at every write, and once all faults have stopped the world has to come to rest as Git wants it.
+//! The whole of gitwork in a simulated world. The engine's real loop, renderer, planner and
+//! executor run in virtual time. A seed chooses the actions of Git, the hub, the agents, the
+//! network, users and operators. The checker judges every write. When all faults have stopped, the
+//! world must converge to the state in Git.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-mod act;
+mod actions;
 pub mod bugs;
 mod check;
+mod connection;
+mod convergence;
 mod git;
-mod line;
-mod neighbour;
+mod machine_clock;
 mod process;
-mod rest;
 mod run;
+mod scenario;
+mod second_source;
 pub mod seeds;
-mod story;
 #[cfg(test)]
 mod tests;
-mod wall;
 
 use bugs::Bug;
 use check::Checker;
 pub use run::World;
-use story::{Deed, Step};
+use scenario::{Step, StepKind};
 
-/// How a seed failed.
+/// The failure of a seed.
 #[derive(Debug, Clone)]
 pub struct Failure {
     pub seed: u64,
     pub why: String,
-    /// What happened, the last of it last; empty where it was not asked for.
+    /// The events, oldest first; empty if no trace was requested.
     pub trace: Vec<String>,
-    /// The steps that led there.
-    story: Vec<Step>,
+    /// The steps up to the failure.
+    scenario: Vec<Step>,
 }
 
 impl Failure {
-    /// How many actions led there.
+    /// The number of actions up to the failure.
     pub fn actions(&self) -> usize {
-        self.story.iter().filter(|step| step.deed == Deed::Act).count()
+        self.scenario.iter().filter(|step| step.kind == StepKind::Act).count()
     }
 }
 
-/// What one seed came to.
+/// The totals of successful seeds.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
+pub struct Totals {
     pub writes: usize,
     pub virtual_seconds: u64,
 }
 
 /// Runs one seed. The same seed always does the same.
-pub fn run(seed: u64, bug: Option<Bug>, traced: bool) -> Result<Tally, Failure> {
-    run_story(seed, bug, traced, story::whole())
+pub fn run(seed: u64, bug: Option<Bug>, traced: bool) -> Result<Totals, Failure> {
+    run_scenario(seed, bug, traced, scenario::whole())
 }
 
-/// Runs the world of a seed with another story.
-fn run_story(
+/// Runs the world of a seed with another scenario.
+fn run_scenario(
     seed: u64,
     bug: Option<Bug>,
     traced: bool,
-    mut story: Vec<Step>,
-) -> Result<Tally, Failure> {
-    let living = AssertUnwindSafe(|| lived(seed, bug, traced, &mut story));
-    let (why, trace) = match catch_unwind(living) {
-        Ok((tally, checker)) => match checker.violation() {
-            None => return Ok(tally),
+    mut scenario: Vec<Step>,
+) -> Result<Totals, Failure> {
+    let run = AssertUnwindSafe(|| run_world(seed, bug, traced, &mut scenario));
+    let (why, trace) = match catch_unwind(run) {
+        Ok((totals, checker)) => match checker.violation() {
+            None => return Ok(totals),
             Some(why) => (why, checker.take_trace()),
         },
         Err(panic) => {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-            (format!("the world panicked: {}", said.unwrap_or_default()), Vec::new())
+            let message = panic.downcast_ref::<String>().map(String::as_str);
+            let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+            (format!("the world panicked: {}", message.unwrap_or_default()), Vec::new())
         }
     };
-    Err(Failure { seed, why, trace, story })
+    Err(Failure { seed, why, trace, scenario })
 }
 
-fn lived(seed: u64, bug: Option<Bug>, traced: bool, story: &mut Vec<Step>) -> (Tally, Checker) {
-    // The engine's own dice: the spread of its timers.
+fn run_world(
+    seed: u64,
+    bug: Option<Bug>,
+    traced: bool,
+    scenario: &mut Vec<Step>,
+) -> (Totals, Checker) {
+    // The engine's own random numbers: the jitter of its timers.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -89,23 +95,23 @@ fn lived(seed: u64, bug: Option<Bug>, traced: bool, story: &mut Vec<Step>) -> (T
     runtime.block_on(async {
         let mut world = World::new(seed, bug, traced);
         let checker = world.checker.clone();
-        (world.live(story).await, checker)
+        (world.run(scenario).await, checker)
     })
 }
 
-/// Runs many seeds on all processors; gives all that failed, in order, up to a handful.
-pub fn run_all(from: u64, count: u64, bug: Option<Bug>) -> (Vec<Failure>, Tally) {
+/// Runs many seeds on all processors. Returns the first failures in order.
+pub fn run_all(from: u64, count: u64, bug: Option<Bug>) -> (Vec<Failure>, Totals) {
     let next = AtomicU64::new(from);
     let results = on_all_processors(&|| work(&next, from + count, bug));
-    let mut tally = Tally::default();
+    let mut totals = Totals::default();
     let mut failures = Vec::new();
     for (failed, part) in results {
-        tally.writes += part.writes;
-        tally.virtual_seconds += part.virtual_seconds;
+        totals.writes += part.writes;
+        totals.virtual_seconds += part.virtual_seconds;
         failures.extend(failed);
     }
     failures.sort_by_key(|failure| failure.seed);
-    (failures, tally)
+    (failures, totals)
 }
 
 fn on_all_processors<T: Send>(work: &(dyn Fn() -> T + Sync)) -> Vec<T> {
@@ -116,27 +122,28 @@ fn on_all_processors<T: Send>(work: &(dyn Fn() -> T + Sync)) -> Vec<T> {
     })
 }
 
-/// More failures than these say nothing new.
+/// A thread stops after this many failures.
 const FAILURES_MAX: usize = 5;
 
-fn work(next: &AtomicU64, end: u64, bug: Option<Bug>) -> (Vec<Failure>, Tally) {
-    let (mut failures, mut tally) = (Vec::new(), Tally::default());
+fn work(next: &AtomicU64, end: u64, bug: Option<Bug>) -> (Vec<Failure>, Totals) {
+    let (mut failures, mut totals) = (Vec::new(), Totals::default());
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= end || failures.len() >= FAILURES_MAX {
-            return (failures, tally);
+            return (failures, totals);
         }
         match run(seed, bug, false) {
             Ok(one) => {
-                tally.writes += one.writes;
-                tally.virtual_seconds += one.virtual_seconds;
+                totals.writes += one.writes;
+                totals.virtual_seconds += one.virtual_seconds;
             }
             Err(failure) => failures.push(failure),
         }
     }
 }
 
-/// The first seed from `from` on that fails with the bug, and how many it took; `None` where none of `most` does.
+/// The number of seeds, from `from` on, until one fails with the bug, and its failure; `None` if
+/// none of `most` seeds fails.
 pub fn seeds_to_find(bug: Bug, from: u64, most: u64) -> Option<(u64, Failure)> {
     let (next, end) = (AtomicU64::new(from), AtomicU64::new(from + most));
     let first_of_one = || loop {
@@ -145,7 +152,7 @@ pub fn seeds_to_find(bug: Bug, from: u64, most: u64) -> Option<(u64, Failure)> {
             return None;
         }
         if let Err(failure) = run(seed, Some(bug), false) {
-            // What another one runs before this seed is still to be waited for.
+            // Another thread may still run an earlier seed.
             end.fetch_min(seed, Ordering::Relaxed);
             return Some(failure);
         }
@@ -155,35 +162,36 @@ pub fn seeds_to_find(bug: Bug, from: u64, most: u64) -> Option<(u64, Failure)> {
     Some((first.seed - from + 1, first))
 }
 
-/// All that happens in one seed.
+/// The trace of one seed.
 pub fn trace(seed: u64) -> Vec<String> {
-    lived(seed, None, true, &mut story::whole()).1.take_trace()
+    run_world(seed, None, true, &mut scenario::whole()).1.take_trace()
 }
 
-/// A failing story is tried so often in a shorter form, at most: some seconds.
+/// The largest number of runs to shorten a scenario: some seconds.
 const SHRINK_RUNS_MAX: usize = 200;
 
-/// The failure by a story that is as short as can be found soon, with what happens in it.
+/// The failure with the shortest scenario found, and its trace.
 pub fn shrunk(failure: Failure, bug: Option<Bug>) -> Failure {
     let seed = failure.seed;
-    let again = |story: &[Step]| run_story(seed, bug, false, story.into()).err();
-    let least = story::shrink(failure, SHRINK_RUNS_MAX, again);
-    run_story(seed, bug, true, least.story.clone()).err().unwrap_or(least)
+    let again = |scenario: &[Step]| run_scenario(seed, bug, false, scenario.into()).err();
+    let shortest = scenario::shrink(failure, SHRINK_RUNS_MAX, again);
+    run_scenario(seed, bug, true, shortest.scenario.clone()).err().unwrap_or(shortest)
 }
 
-/// A failure as people read it: what happens in the seed, cut down to what it takes to fail.
-pub fn tell(failure: &Failure) -> String {
+/// The failure as text, with the events of its shortest scenario.
+pub fn describe(failure: &Failure) -> String {
     let seed = failure.seed;
-    let least = shrunk(failure.clone(), None);
-    let mut told = format!("seed {seed} failed: {}\n", failure.why);
-    let (few, all) = (least.actions(), failure.actions());
+    let shortest = shrunk(failure.clone(), None);
+    let mut text = format!("seed {seed} failed: {}\n", failure.why);
+    let (few, all) = (shortest.actions(), failure.actions());
     let _infallible = writeln!(
-        told,
-        "what {few} of its {all} actions do, which is enough to fail ({}):\n{}\nreplay it whole: GITWORK_SEED={seed} \
-         cargo test --test it fleet::, or with `--example simulate -- --trace --from {seed}`; once it is mended, add it \
-         to tests/simulation/fleet/seeds.rs",
-        least.why,
-        least.trace.join("\n"),
+        text,
+        "{few} of its {all} actions are enough to fail ({}):\n{}\n\
+         Run the whole seed with GITWORK_SEED={seed} cargo test --test it fleet::, or with \
+         `--example simulate -- --trace --from {seed}`. After the fix, add it to \
+         tests/simulation/fleet/seeds.rs.",
+        shortest.why,
+        shortest.trace.join("\n"),
     );
-    told
+    text
 }

@@ -1,24 +1,24 @@
-//! One world from its seed: what is in it, and how its time goes by.
+//! One world from its seed: its parts, and how its time passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitwork::core::config::Budgets;
-use gitwork::core::name::{SourceId, WorkKey};
+use gitwork_core::config::Budgets;
+use gitwork_core::model::name::{SourceId, WorkKey};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::Tally;
+use super::Totals;
 use super::bugs::Bug;
-use super::check::{Allowed, Checker};
+use super::check::{Checker, OperatorPolicy};
+use super::connection::FaultRates;
 use super::git::{Git, SimulatedSource};
-use super::line::Weather;
-use super::neighbour::Neighbour;
-use super::process::{Process, Setting};
-use super::story::{Deed, Step};
-use super::wall::{Hours, Wall};
+use super::machine_clock::{DailyHours, MachineClock};
+use super::process::{Process, ProcessOptions};
+use super::scenario::{Step, StepKind};
+use super::second_source::SecondSource;
 use crate::simulation::agents::Object;
 use crate::simulation::hub::{Backup, SimulatedHub};
 use crate::simulation::world::{CLUSTERS, SOURCE};
@@ -30,25 +30,25 @@ pub struct World {
     pub(super) git: Git,
     pub(super) hub: SimulatedHub,
     pub(super) checker: Checker,
-    /// The one that leads, and one that takes itself for the leader.
+    /// The leader, and at times a process that believes it is the leader.
     pub(super) processes: Vec<Process>,
-    pub(super) weather: Weather,
+    pub(super) fault_rates: FaultRates,
     pub(super) backup: Option<Backup>,
     /// The clock of gitwork's machine, and the operator's hours for changes.
-    pub(super) wall: Wall,
-    pub(super) hours: Hours,
-    /// Windows for changes matter in this world.
+    pub(super) machine_clock: MachineClock,
+    pub(super) hours: DailyHours,
+    /// Whether this world has change windows.
     pub(super) has_hours: bool,
-    /// Commits have to be signed.
+    /// Whether commits must be signed.
     pub(super) signatures: bool,
-    /// The works of a cluster go and come back under their names.
-    pub(super) revolves: bool,
-    pub(super) neighbour: Option<Neighbour>,
-    /// What others have made on the clusters.
+    /// Whether the works of a cluster are removed and created again under the same names.
+    pub(super) replaces_works: bool,
+    pub(super) second_source: Option<SecondSource>,
+    /// Objects that other clients created on the clusters.
     pub(super) foreign: BTreeSet<Object>,
-    /// What the agents have acted on last.
-    pub(super) stepped: BTreeMap<WorkKey, String>,
-    /// The operator's own look at Git.
+    /// The version of each work that its agent acted on last.
+    pub(super) acted_on: BTreeMap<WorkKey, String>,
+    /// The operator's own reader of Git.
     pub(super) operator: SimulatedSource,
     began: Instant,
     budgets: Budgets,
@@ -57,17 +57,17 @@ pub struct World {
     bug: Option<Bug>,
 }
 
-fn weather(random: &mut fastrand::Rng) -> Weather {
+fn fault_rates(random: &mut fastrand::Rng) -> FaultRates {
     match random.u8(..4) {
-        0 => Weather::default(),
-        1 => Weather { slow: 10, stale_list: 50, ..Weather::default() },
-        2 => Weather { request_lost: 10, answer_lost: 10, slow: 5, ..Weather::default() },
-        _ => Weather {
+        0 => FaultRates::default(),
+        1 => FaultRates { slow: 10, stale_list: 50, ..FaultRates::default() },
+        2 => FaultRates { request_lost: 10, response_lost: 10, slow: 5, ..FaultRates::default() },
+        _ => FaultRates {
             request_lost: 4,
-            answer_lost: 4,
+            response_lost: 4,
             conflict: 4,
             throttled: 4,
-            refused: 4,
+            rejected: 4,
             slow: 4,
             stale_list: 20,
         },
@@ -88,20 +88,22 @@ impl World {
         let mut random = fastrand::Rng::with_seed(seed);
         let (git, hub) = (Git::new(&id), SimulatedHub::new(&CLUSTERS, seed));
         let budgets = budgets(&mut random);
-        let wall = Wall::new(random.i64(0..24));
+        let machine_clock = MachineClock::new(random.i64(0..24));
         let has_hours = random.u8(..4) == 0;
-        let hours = if has_hours { Hours::any(&mut random) } else { Hours::default() };
-        let (signatures, revolves) = (random.u8(..4) == 0, random.u8(..8) == 0);
+        let hours = if has_hours { DailyHours::any(&mut random) } else { DailyHours::default() };
+        let (signatures, replaces_works) = (random.u8(..4) == 0, random.u8(..8) == 0);
         if signatures {
             git.ask_for_signatures();
         }
-        let allowed = Allowed { budgets: budgets.clone(), hours, wall: wall.clone() };
-        let checker = Checker::new(&hub, &id, &git, allowed, traced);
-        checker.agents.lock().unwrap().slip = bug.and_then(Bug::slip);
-        let neighbour = (random.u8(..5) == 0).then(|| Neighbour::new(&checker, &mut random, &wall));
+        let operator =
+            OperatorPolicy { budgets: budgets.clone(), hours, clock: machine_clock.clone() };
+        let checker = Checker::new(&hub, &id, &git, operator, traced);
+        checker.agents.lock().unwrap().agent_bug = bug.and_then(Bug::agent_bug);
+        let second_source =
+            (random.u8(..5) == 0).then(|| SecondSource::new(&checker, &mut random, &machine_clock));
         let mut operator = git.source(&id, seed, None);
-        operator.patient = false;
-        let weather = weather(&mut random);
+        operator.has_latency = false;
+        let fault_rates = fault_rates(&mut random);
         Self {
             id,
             seed,
@@ -110,16 +112,16 @@ impl World {
             hub,
             checker,
             processes: Vec::new(),
-            weather,
+            fault_rates,
             backup: None,
-            wall,
+            machine_clock,
             hours,
             has_hours,
             signatures,
-            revolves,
-            neighbour,
+            replaces_works,
+            second_source,
             foreign: BTreeSet::new(),
-            stepped: BTreeMap::new(),
+            acted_on: BTreeMap::new(),
             operator,
             began: Instant::now(),
             budgets,
@@ -129,47 +131,49 @@ impl World {
         }
     }
 
-    /// Lives through the story, up to the first thing that must not be, and gives every step its dice.
-    pub async fn live(&mut self, story: &mut Vec<Step>) -> Tally {
+    /// Runs the scenario up to the first violation, and gives every step its seed.
+    pub async fn run(&mut self, scenario: &mut Vec<Step>) -> Totals {
         self.first_commit();
         self.start();
-        self.start_neighbour();
-        let mut lived = 0;
-        for step in story.iter_mut() {
-            let dice = step.dice.get_or_insert(self.random.get_seed());
-            self.random.seed(*dice);
-            match step.deed {
-                Deed::Act => self.act().await,
-                Deed::Wait => self.pass_time().await,
-                Deed::Rest => self.come_to_rest().await,
+        self.start_second_source();
+        let mut done = 0;
+        for step in scenario.iter_mut() {
+            let seed = step.seed.get_or_insert(self.random.get_seed());
+            self.random.seed(*seed);
+            match step.kind {
+                StepKind::Act => self.act().await,
+                StepKind::Wait => self.pass_time().await,
+                StepKind::Rest => self.converge().await,
             }
-            lived += 1;
-            if step.deed != Deed::Act && self.checker.violation().is_some() {
+            done += 1;
+            if step.kind != StepKind::Act && self.checker.violation().is_some() {
                 break;
             }
         }
-        story.truncate(lived);
+        scenario.truncate(done);
         self.processes.drain(..).for_each(Process::kill);
-        if let Some(process) = self.neighbour.take().and_then(|neighbour| neighbour.process) {
+        if let Some(process) =
+            self.second_source.take().and_then(|second_source| second_source.process)
+        {
             process.kill();
         }
-        Tally { writes: self.checker.effects(), virtual_seconds: self.began.elapsed().as_secs() }
+        Totals { writes: self.checker.effects(), virtual_seconds: self.began.elapsed().as_secs() }
     }
 
-    /// One more process.
+    /// Starts one more process.
     pub(super) fn start(&mut self) {
         self.started += 1;
         let seed = self.seed.wrapping_mul(31).wrapping_add(self.started);
-        let setting = Setting {
+        let setting = ProcessOptions {
             id: &self.id,
             hub: &self.hub,
             git: &self.git,
             checker: &self.checker,
             budgets: &self.budgets,
             crashed: &self.crashed,
-            weather: self.weather,
+            fault_rates: self.fault_rates,
             hours: self.hours,
-            wall: &self.wall,
+            machine_clock: &self.machine_clock,
             bug: self.bug,
             seed,
         };
@@ -177,7 +181,7 @@ impl World {
         self.checker.trace(|| "a process starts".into());
     }
 
-    /// The time on the clusters, which is right.
+    /// The time on the clusters. No fault affects it.
     pub(super) fn cluster_time(&self) -> Timestamp {
         let elapsed = SignedDuration::try_from(self.began.elapsed()).unwrap_or_default();
         Timestamp::UNIX_EPOCH.saturating_add(elapsed).unwrap_or_default()
@@ -193,7 +197,7 @@ impl World {
         self.wait(Duration::from_millis(milliseconds)).await;
     }
 
-    /// Lets time go by. A process that comes to the write that it is to die at is killed and started anew.
+    /// Lets time pass. Kills a process that reaches its crash point, and starts another one.
     pub(super) async fn wait(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
@@ -209,9 +213,10 @@ impl World {
             self.processes.drain(..).for_each(Process::kill);
             self.start();
         }
-        let neighbour = self.neighbour.as_ref().and_then(|neighbour| neighbour.process.as_ref());
-        if self.processes.iter().chain(neighbour).any(Process::has_ended) {
-            self.checker.fail(|| "an engine came to its end by itself".into());
+        let second_source =
+            self.second_source.as_ref().and_then(|second_source| second_source.process.as_ref());
+        if self.processes.iter().chain(second_source).any(Process::has_ended) {
+            self.checker.fail(|| "an engine ended by itself".into());
         }
     }
 }

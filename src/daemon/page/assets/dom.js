@@ -1,8 +1,8 @@
-// Making elements. All text goes in as text: nothing here or elsewhere takes markup from data.
+// Creates elements. All data is inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// An element with a class, text or children; a child that is null or false is left out.
+// An element with a class and content. Content that is null, undefined or false is left out.
 export function element(tag, className, ...content) {
   const made = document.createElement(tag);
   if (className) made.className = className;
@@ -12,7 +12,7 @@ export function element(tag, className, ...content) {
   return made;
 }
 
-// A symbol of the sprite in index.html. What it means is said in words beside it.
+// A symbol of the sprite in index.html. Text beside it gives its meaning.
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   const use = document.createElementNS(SVG, "use");
@@ -23,14 +23,14 @@ export function icon(name) {
   return svg;
 }
 
-// Text that a cluster or a repository wrote: it keeps its direction to itself.
-export function foreign(tag, className, text) {
+// Text of a cluster or a repository, with its own text direction.
+export function untrusted(tag, className, text) {
   const made = element(tag, className, text);
   made.dir = "auto";
   return made;
 }
 
-// A link to a forge, or just the text where the address is none of the web's.
+// A link to a forge, or plain text if the URL is not http or https.
 export function link(url, text, className) {
   if (!/^https?:\/\//.test(url ?? "")) return element("span", className, text);
   const made = element("a", className, text);
@@ -44,7 +44,7 @@ export function short(commit) {
   return commit ? commit.slice(0, 8) : "";
 }
 
-// A command to copy, with a button where the browser lets a page write to the clipboard.
+// A command, with a copy button if the browser allows access to the clipboard.
 export function command(text) {
   const code = element("code", "", text);
   code.tabIndex = 0;
@@ -68,7 +68,7 @@ export function command(text) {
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
-// How long ago, in its largest unit.
+// The age in its largest unit.
 export function age(time, now) {
   const seconds = Math.max(0, Math.round((now - time) / 1000));
   const [unit, size] = UNITS.find(([, size]) => seconds >= size) ?? ["s", 1];

@@ -1,4 +1,4 @@
-// The matrix of clusters and works. Only what can be seen is in the document, however many there are.
+// The matrix of clusters and works. The document holds only the visible part.
 
 import { element, icon } from "./dom.js";
 
@@ -11,9 +11,9 @@ const NARROW = 40;
 const EDGE = 4; // rows and columns beyond what can be seen
 
 export class Grid {
-  // `open` is called with the cluster and the column of a cell that was chosen.
-  constructor(root, board, open) {
-    Object.assign(this, { root, board, open });
+  // `open` is called with the cluster and the column of the chosen cell.
+  constructor(root, model, open) {
+    Object.assign(this, { root, model, open });
     this.view = { rows: [], columns: [], wanted: [] };
     this.active = { row: 0, column: 0 };
     this.drawn = new Map(); // rows in the document, by cluster
@@ -32,7 +32,7 @@ export class Grid {
   }
 
   show(view) {
-    // What is active stays so where it is still there.
+    // Keep the active cell if it is still in the view.
     const cluster = this.view.rows[this.active.row];
     const column = this.view.columns[this.active.column];
     this.view = view;
@@ -58,8 +58,8 @@ export class Grid {
     const room = Math.floor((width - name - 12) / count);
     const column = room >= FLAT ? Math.min(room, WIDEST) : NARROW;
     const flat = column >= FLAT;
-    // Two sources may have works of one name.
-    const named = flat && this.board.sources.length > 1;
+    // Two sources may have works with the same name.
+    const named = flat && this.model.sources.length > 1;
     const head = named ? HEAD.named : flat ? HEAD.flat : HEAD.upright;
     return { name, column, flat, named, words: column >= WORDS, head };
   }
@@ -78,7 +78,7 @@ export class Grid {
     const last = Math.min(rows.length, Math.ceil((scrollTop + clientHeight) / ROW) + EDGE);
     const left = Math.max(0, Math.floor(scrollLeft / size.column) - EDGE);
     const right = Math.min(columns.length, Math.ceil((scrollLeft + clientWidth - size.name) / size.column) + EDGE);
-    // Rows are kept for as long as their columns are the same ones in the same places.
+    // Rows are reused while the visible columns and their positions stay the same.
     const layout = `${size.name} ${size.column} ${size.head} ${columns.slice(left, right).join()} ${left}`;
     if (layout !== this.layout) {
       this.layout = layout;
@@ -105,12 +105,12 @@ export class Grid {
     corner.style.width = `${size.name}px`;
     const heads = [corner];
     for (let at = left; at < right; at += 1) {
-      const { source, work } = this.board.columns[this.view.columns[at]];
-      const from = this.board.sources[source].id;
+      const { source, work } = this.model.columns[this.view.columns[at]];
+      const from = this.model.sources[source].id;
       const head = element("div", "cell column", element("span", "", work), size.named && element("span", "from", from));
       head.setAttribute("role", "columnheader");
       head.setAttribute("aria-colindex", String(at + 2));
-      head.title = this.board.sources.length > 1 ? `${work} (${from})` : work;
+      head.title = this.model.sources.length > 1 ? `${work} (${from})` : work;
       head.style.left = `${size.name + at * size.column}px`;
       head.style.width = `${size.column}px`;
       heads.push(head);
@@ -120,7 +120,7 @@ export class Grid {
 
   drawRow(at, left, right) {
     const cluster = this.view.rows[at];
-    const isLost = this.board.lost.has(cluster);
+    const isLost = this.model.lost.has(cluster);
     let row = this.drawn.get(cluster);
     if (!row) {
       row = this.newRow(cluster, left, right);
@@ -163,8 +163,8 @@ export class Grid {
   }
 
   drawName(cell, cluster, isLost) {
-    const name = this.board.clusters[cluster];
-    cell.title = isLost ? `${name}: the hub has lost touch with it` : name;
+    const name = this.model.clusters[cluster];
+    cell.title = isLost ? `${name}: the hub cannot reach it` : name;
     cell.replaceChildren(
       element("span", "text", name),
       isLost ? element("span", "lost-mark", icon("lost"), element("span", "unseen", "unreachable")) : "",
@@ -172,17 +172,17 @@ export class Grid {
   }
 
   drawCell(cell, cluster, column, isLost) {
-    const number = this.board.rows[cluster].get(column);
-    const state = number === undefined ? "none" : this.board.states[number];
+    const number = this.model.rows[cluster].get(column);
+    const state = number === undefined ? "none" : this.model.states[number];
     const isDim = number !== undefined && !this.view.wanted[number];
     const key = `${state} ${isDim} ${isLost} ${this.size.words}`;
     if (cell.dataset.key === key) return;
-    // What changes under somebody's eyes is shown to have changed.
+    // Highlight a cell that changes while it is visible.
     const isNew = cell.dataset.state !== undefined && cell.dataset.state !== state;
     cell.dataset.key = key;
     cell.dataset.state = state;
-    const { work } = this.board.columns[column];
-    const name = this.board.clusters[cluster];
+    const { work } = this.model.columns[column];
+    const name = this.model.clusters[cluster];
     const word = state === "none" ? "no such work" : state;
     cell.setAttribute("aria-label", `${name}, ${work}: ${word}${isLost ? ", cluster unreachable" : ""}`);
     if (state === "none") {
@@ -222,7 +222,7 @@ export class Grid {
     this.draw();
   }
 
-  // Scrolls so far that the active cell is not hidden, not by the heads either.
+  // Scrolls until the active cell is fully visible and not covered by headers.
   reveal() {
     const { head, name, column } = this.size ?? this.measure();
     const top = this.active.row * ROW;
@@ -235,7 +235,7 @@ export class Grid {
     if (left + column > this.root.scrollLeft + width) this.root.scrollLeft = left + column - width + 6;
   }
 
-  // Makes a cell the active one, where it is shown.
+  // Makes a cell the active one if it is in the view.
   activate(cluster, column) {
     const row = this.view.rows.indexOf(cluster);
     const at = this.view.columns.indexOf(column);
@@ -274,6 +274,6 @@ export class Grid {
   choose() {
     const cluster = this.view.rows[this.active.row];
     const column = this.view.columns[this.active.column];
-    if (cluster !== undefined && this.board.rows[cluster].has(column)) this.open(cluster, column);
+    if (cluster !== undefined && this.model.rows[cluster].has(column)) this.open(cluster, column);
   }
 }

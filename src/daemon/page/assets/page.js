@@ -1,6 +1,6 @@
-// The page: it follows the daemon's events, and keeps the sources, the filter, the matrix and the panel as they say.
+// The page. It follows the daemon's events and updates sources, filter, matrix and panel.
 
-import { Board, FAILURES } from "./board.js";
+import { PageModel, FAILURES } from "./model.js";
 import { clock, element, icon } from "./dom.js";
 import { Grid } from "./grid.js";
 import { Panel } from "./panel.js";
@@ -10,7 +10,7 @@ const BEAT = 10_000; // the daemon says something at least this often
 const AGAIN = [1_000, 2_000, 5_000, 10_000]; // before each new try to connect
 
 const at = (id) => document.getElementById(id);
-const board = new Board();
+const model = new PageModel();
 const filter = { cluster: "", work: "", source: null, states: new Set(), order: "name" };
 const live = { state: "connecting", heard: null, tries: 0, events: null };
 
@@ -19,9 +19,9 @@ const panel = new Panel(at("panel"), () => {
   at("grid").focus({ preventScroll: true });
 });
 
-const grid = new Grid(at("grid"), board, (cluster, column) => {
-  const { source, work } = board.columns[column];
-  panel.open(board.sources[source].id, board.clusters[cluster], work);
+const grid = new Grid(at("grid"), model, (cluster, column) => {
+  const { source, work } = model.columns[column];
+  panel.open(model.sources[source].id, model.clusters[cluster], work);
   remember();
 });
 
@@ -32,16 +32,16 @@ function connect() {
   const events = new EventSource("/api/events");
   live.events = events;
   events.addEventListener("whole", (event) => {
-    board.takeWhole(JSON.parse(event.data));
+    model.applyWhole(JSON.parse(event.data));
     heard();
     draw();
     panel.refresh();
     openRemembered();
   });
   events.addEventListener("change", (event) => {
-    const touched = board.takeChange(JSON.parse(event.data));
+    const touched = model.applyChange(JSON.parse(event.data));
     heard();
-    // Something is missing: a new connection begins with the whole.
+    // A change is missing: a new connection starts with the whole model.
     if (touched === null) return connect();
     draw();
     refreshPanel(touched);
@@ -71,7 +71,7 @@ function setLive(state) {
 }
 
 function watchTheClock() {
-  // A connection may die without a word; a laptop may have slept.
+  // A connection may break unnoticed, for example while a laptop sleeps.
   if (live.state === "live" && Date.now() - live.heard > 2.5 * BEAT) {
     setLive("stale");
     connect();
@@ -93,15 +93,15 @@ function drawLive() {
   document.body.classList.toggle("old", isOld);
   at("old").hidden = !isOld;
   at("old").textContent = live.heard
-    ? `The daemon does not answer. What is shown is as of ${clock(live.heard)}; trying again.`
-    : "The daemon does not answer; trying again.";
+    ? `The daemon does not respond. Last update: ${clock(live.heard)}. Retrying.`
+    : "The daemon does not respond. Retrying.";
 }
 
 function refreshPanel(touched) {
   if (!panel.isOpen) return;
   const { source, cluster, work } = panel.shown;
-  const number = board.find(source, cluster, work);
-  // A hold is told in a work's panel too.
+  const number = model.find(source, cluster, work);
+  // A work panel shows holds, too.
   const isTouched = number && touched.some(([row, column]) => row === number[0] && column === number[1]);
   if (isTouched || panel.content.querySelector(".note.held, .note.lost")) panel.refresh();
 }
@@ -109,11 +109,11 @@ function refreshPanel(touched) {
 // --- drawing
 
 function draw() {
-  const view = board.view(filter);
-  at("line").replaceChildren(verdict(board.verdict), element("span", "text", board.line));
-  at("line").title = board.line;
-  document.title = `${{ success: "✓", pending: "…", failure: "✕" }[board.verdict]} ${board.line} – gitwork`;
-  drawSources(at("sources"), board);
+  const view = model.view(filter);
+  at("line").replaceChildren(verdict(model.verdict), element("span", "text", model.line));
+  at("line").title = model.line;
+  document.title = `${{ success: "✓", pending: "…", failure: "✕" }[model.verdict]} ${model.line} – gitwork`;
+  drawSources(at("sources"), model);
   drawSourceChoice();
   drawChips(view);
   grid.show(view);
@@ -128,19 +128,19 @@ function drawEmpty(view) {
   at("grid").hidden = isEmpty;
   if (!isEmpty) return;
   const isFiltered = filter.cluster || filter.work || filter.source !== null || filter.states.size > 0;
-  const title = isFiltered ? "Nothing fits the filter" : "No works yet";
+  const title = isFiltered ? "Nothing matches the filter" : "No works yet";
   const text = isFiltered
-    ? "No work has such a name and such a state."
-    : "Works are shown here once a source has been read: a folder clusters/<cluster>/<work> in Git is one.";
+    ? "No work has this name and this state."
+    : "Works appear here once a source has been read. Each folder clusters/<cluster>/<work> in Git is a work.";
   at("empty-title").textContent = title;
   at("empty-text").textContent = text;
   at("empty-clear").hidden = !isFiltered;
 }
 
-// One chip for each state that there is, and for those that are chosen.
+// One chip for each state with works, and for each selected state.
 function drawChips(view) {
   const root = at("states");
-  for (const [number, state] of board.states.entries()) {
+  for (const [number, state] of model.states.entries()) {
     let chip = at(`chip-${state}`);
     if (!chip) {
       chip = element("button", "chip", element("span", `mark s-${state}`, icon(state)), element("span", "", state), element("span", "number"));
@@ -164,8 +164,8 @@ function drawChips(view) {
 
 function drawSourceChoice() {
   const choice = at("source");
-  at("source-field").hidden = board.sources.length < 2;
-  const ids = board.sources.map((source) => source.id);
+  at("source-field").hidden = model.sources.length < 2;
+  const ids = model.sources.map((source) => source.id);
   if (choice.dataset.ids === ids.join()) return;
   choice.dataset.ids = ids.join();
   const option = (value, text) => {
@@ -209,7 +209,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// --- the address of an open work, to be sent to somebody
+// --- the URL of an open work, for sharing
 
 function remember() {
   const fragment = panel.isOpen ? `#${new URLSearchParams(panel.shown)}` : "";
@@ -220,7 +220,7 @@ function openRemembered() {
   const named = new URLSearchParams(location.hash.slice(1));
   const [source, cluster, work] = ["source", "cluster", "work"].map((name) => named.get(name));
   if (!source || !cluster || !work || panel.isOpen) return;
-  const number = board.find(source, cluster, work);
+  const number = model.find(source, cluster, work);
   if (!number) return;
   grid.activate(...number);
   panel.open(source, cluster, work);

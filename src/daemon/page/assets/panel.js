@@ -1,10 +1,10 @@
-// All that is known of one work, in a panel beside the matrix.
+// The details of one work, in a panel beside the matrix.
 
-import { age, element, foreign, icon, link, short } from "./dom.js";
+import { age, element, untrusted, icon, link, short } from "./dom.js";
 import { heldNote } from "./sources.js";
 
 export class Panel {
-  // `closed` is called once it was closed.
+  // `closed` is called after the panel was closed.
   constructor(root, closed) {
     Object.assign(this, { root, closed, shown: null, text: "" });
     this.title = root.querySelector("#panel-title");
@@ -47,17 +47,17 @@ export class Panel {
       else throw new Error(String(answer.status));
     } catch {
       if (this.shown === wanted && this.text === "") {
-        this.content.replaceChildren(element("p", "", "The daemon does not answer. It is asked again once it does."));
+        this.content.replaceChildren(element("p", "", "The daemon does not respond. Retrying when it does."));
       }
       return;
     }
     if (this.shown !== wanted || this.text === text) return;
     this.text = text;
-    if (text === "gone") this.content.replaceChildren(element("p", "", "This work is no more."));
+    if (text === "gone") this.content.replaceChildren(element("p", "", "This work no longer exists."));
     else this.content.replaceChildren(...content(JSON.parse(text)));
   }
 
-  // Ages go on while nothing changes.
+  // Updates ages while the data does not change.
   tick() {
     for (const time of this.content.querySelectorAll("time")) time.textContent = age(Date.parse(time.dateTime), Date.now());
   }
@@ -79,11 +79,11 @@ function content(work) {
       "div", "note lost",
       icon("lost"),
       element("div", "", element("strong", "", "Cluster unreachable"),
-        element("p", "", "The hub has lost touch with it. This is what it said last.")),
+        element("p", "", "The hub cannot reach it. This is its last known state.")),
     ),
     work.why && reason(work),
     work.held && heldNote(work.held, true),
-    work.message && section("What the agent says", foreign("pre", "message", work.message)),
+    work.message && section("Message of the agent", untrusted("pre", "message", work.message)),
     conditions(work.conditions),
     objects(work),
   ].filter(Boolean);
@@ -106,7 +106,7 @@ function reason(work) {
   return element(
     "div", `note ${isBad ? "bad" : "plain"}`,
     icon(work.state),
-    element("div", "", element("strong", "", "Why"), foreign("p", "", work.why)),
+    element("div", "", element("strong", "", "Why"), untrusted("p", "", work.why)),
   );
 }
 
@@ -116,20 +116,20 @@ function section(title, ...content) {
 
 const GOOD = { Progressing: "False", Degraded: "False" };
 
-function condition(told) {
-  const isGood = told.status === (GOOD[told.type] ?? "True");
+function condition(one) {
+  const isGood = one.status === (GOOD[one.type] ?? "True");
   return element(
-    "li", `condition ${told.outdated ? "outdated" : isGood ? "good" : "wrong"}`,
+    "li", `condition ${one.outdated ? "outdated" : isGood ? "good" : "wrong"}`,
     element(
       "div", "condition-head",
-      icon(told.outdated ? "pending" : isGood ? "applied" : "failed"),
-      foreign("strong", "", told.type),
-      foreign("span", "", told.status),
-      told.reason && foreign("span", "quiet", told.reason),
-      told.outdated && element("span", "tag", "of an older generation"),
-      told.since && since(told.since, ""),
+      icon(one.outdated ? "pending" : isGood ? "applied" : "failed"),
+      untrusted("strong", "", one.type),
+      untrusted("span", "", one.status),
+      one.reason && untrusted("span", "quiet", one.reason),
+      one.outdated && element("span", "tag", "of an older generation"),
+      one.since && since(one.since, ""),
     ),
-    told.message && foreign("p", "message", told.message),
+    one.message && untrusted("p", "message", one.message),
   );
 }
 
@@ -146,16 +146,16 @@ function objects(work) {
     ...work.objects.map((object) => {
       const values = element("dl", "facts feedback");
       for (const [name, value] of Object.entries(object.feedback)) {
-        values.append(foreign("dt", "", name), foreign("dd", "", value));
+        values.append(untrusted("dt", "", name), untrusted("dd", "", value));
       }
       return element(
         "div", "object",
-        foreign("h4", "", object.object),
+        untrusted("h4", "", object.object),
         values.children.length > 0 && values,
         object.conditions.length > 0 && element("ul", "plain", ...object.conditions.map(condition)),
       );
     }),
-    left > 0 && element("p", "quiet", `${left} more with something to tell are left out.`),
-    element("p", "quiet", "Objects are listed that report feedback, or that something is wrong with."),
+    left > 0 && element("p", "quiet", `${left} more are left out.`),
+    element("p", "quiet", "Only objects with feedback or with an unhealthy condition are listed."),
   );
 }

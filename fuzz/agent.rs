@@ -1,4 +1,0 @@
-//! The pure part of the agent.
-
-#[path = "../src/agent/core/mod.rs"]
-pub mod core;

@@ -1,0 +1,50 @@
+//! The `gitwork-agent` command: parses its arguments and runs the library.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use gitwork_agent::flags::{Cli, Command};
+use gitwork_agent::run::{ExitReason, run};
+use tracing::error;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let Command::Agent(flags) = Cli::parse().command;
+    let default = match flags.v {
+        0..=2 => "info",
+        3..=5 => "gitwork=debug,info",
+        _ => "gitwork=trace,debug",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = gitwork_runtime::logs::without_answers(filter);
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if flags.log_json {
+        logs.json().init();
+    } else {
+        logs.init();
+    }
+    for note in flags.without_effect.notes() {
+        tracing::warn!("{note}");
+    }
+    gitwork_kube::install_crypto();
+    // One thread: an agent waits for API servers, and each thread would cost memory of its own.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(problem) => {
+            error!(%problem, "cannot start");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(run(*flags));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    match ended {
+        Ok(ExitReason::Signal) => ExitCode::SUCCESS,
+        Ok(ExitReason::Restart | ExitReason::LostLease) => ExitCode::FAILURE,
+        Err(problem) => {
+            error!(%problem, "cannot start");
+            ExitCode::FAILURE
+        }
+    }
+}

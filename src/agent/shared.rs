@@ -1,0 +1,93 @@
+//! The state that watches and passes share, and the queue of passes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::mutex::lock;
+use super::queue::Queue;
+use super::state::WorkState;
+use super::tracking::{ObjectChange, QueueKey};
+
+/// Delay before a pass, since changes of one object often come in pairs.
+const COALESCE: Duration = Duration::from_millis(20);
+/// Minimum time between two passes over one work that its objects' changes start.
+const PASS_INTERVAL_MIN: Duration = Duration::from_millis(250);
+
+/// The works, applied works and tracked objects, and the queue of passes.
+#[derive(Default)]
+pub struct SharedState {
+    /// Guards works, applied works and tracking together: a change of one often changes another.
+    works: Mutex<WorkState>,
+    /// Guards the numbers of failures in a row of AppliedManifestWorks.
+    applied_failures: Mutex<HashMap<Arc<str>, u32>>,
+    /// The passes to run. The queue has a lock of its own.
+    pub queue: Queue<QueueKey>,
+}
+
+impl SharedState {
+    /// Locks works, applied works and tracking. Do not hold the lock over an `await`.
+    pub fn lock(&self) -> MutexGuard<'_, WorkState> {
+        lock(&self.works)
+    }
+
+    /// Locks the numbers of failures in a row of AppliedManifestWorks.
+    pub fn applied_failures(&self) -> MutexGuard<'_, HashMap<Arc<str>, u32>> {
+        lock(&self.applied_failures)
+    }
+
+    /// Marks manifests as pending after changes of their objects, and queues the passes.
+    pub fn notify(&self, changes: Vec<ObjectChange>) {
+        if changes.is_empty() {
+            return;
+        }
+        let keys = self.lock().record_changes(changes);
+        let now = Instant::now();
+        for key in keys {
+            let after_last = match &key {
+                QueueKey::Work(name) => {
+                    self.lock().works.get(name).and_then(|entry| entry.last_pass_end)
+                }
+                QueueKey::Applied(_) => None,
+            };
+            let not_before = after_last.map_or(now, |looked| looked + PASS_INTERVAL_MIN);
+            self.queue.add_at(key, not_before.max(now + COALESCE));
+        }
+    }
+
+    /// Retries failing works: a prerequisite appeared, or an API server is back.
+    pub fn retry_failed(&self) {
+        let failed: Vec<Arc<str>> = self
+            .lock()
+            .works
+            .iter()
+            .filter(|(_, entry)| entry.failures > 0)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in failed {
+            self.queue.add(QueueKey::Work(name));
+        }
+        let failed: Vec<Arc<str>> = self.applied_failures().keys().cloned().collect();
+        for name in failed {
+            self.queue.add(QueueKey::Applied(name));
+        }
+    }
+
+    /// Queues a pass over every manifest of some works. Returns the works that are gone.
+    pub fn apply_again(&self, names: impl IntoIterator<Item = Arc<str>>) -> Vec<Arc<str>> {
+        let mut gone = Vec::new();
+        let mut state = self.lock();
+        for name in names {
+            match state.works.get_mut(&name) {
+                Some(entry) => {
+                    entry.pending.everything = true;
+                    self.queue.add(QueueKey::Work(name));
+                }
+                None => gone.push(name),
+            }
+        }
+        gone
+    }
+}

@@ -1,0 +1,71 @@
+//! The error of a command, its exit code and its text: the only place where the command line
+//! renders errors.
+
+use std::error::Error;
+
+use gitwork_core::model::operation_error::{OperationError, describe, with_causes};
+
+use super::exit::Exit;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum CommandError {
+    /// The arguments contradict each other or name nothing that exists.
+    Usage(String),
+    /// An operation failed: a fetch, a verification, a call to the hub.
+    Operation(Box<dyn OperationError + Send + Sync>),
+    /// Anything else on this machine, as a file that cannot be written.
+    Local(Box<dyn Error + Send + Sync>),
+}
+
+impl CommandError {
+    /// A local error, or a message.
+    pub(crate) fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Local(error.into())
+    }
+
+    /// A wrong use of the command line.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::Usage(message.into())
+    }
+
+    /// The program's exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Operation(_) | Self::Local(_) => Exit::Failed,
+        }
+    }
+
+    /// The message with its causes and hints, on one line.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Usage(message) => message.clone(),
+            Self::Operation(error) => describe(&**error),
+            Self::Local(error) => with_causes(&**error),
+        }
+    }
+}
+
+impl<E: OperationError + Send + Sync> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        Self::Operation(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gitwork_source::SourceReadError;
+
+    use super::*;
+
+    #[test]
+    fn operation_errors_have_hints_and_exit_code_1() {
+        let error = CommandError::from(SourceReadError::NothingSigned { path: "fleet".into() });
+        assert_eq!(error.exit(), Exit::Failed);
+        let message = error.message();
+        assert!(message.starts_with("fleet is a folder on disk"), "{message}");
+        assert!(message.contains("; name its repository by a URL"), "{message}");
+        assert_eq!(CommandError::usage("--head needs --base").exit(), Exit::Usage);
+    }
+}

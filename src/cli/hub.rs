@@ -1,0 +1,22 @@
+//! The connection to the hub, and the async runtime for it.
+
+use super::error::CommandError;
+use super::source_args::HubArgs;
+use gitwork_hub::client as hub_client;
+use gitwork_hub::client::ClientError;
+
+/// A client for the hub that the arguments name.
+pub async fn connect(args: &HubArgs) -> Result<kube::Client, CommandError> {
+    Ok(client(args).await?)
+}
+
+/// As [`connect`], with the hub's own error.
+pub async fn client(args: &HubArgs) -> Result<kube::Client, ClientError> {
+    let config = hub_client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    hub_client::client(config)
+}
+
+/// The async runtime for commands that use a hub.
+pub fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::new)
+}

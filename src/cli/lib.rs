@@ -1,0 +1,160 @@
+//! The commands of `gitwork`: parse arguments, call the libraries, print text. Data goes to stdout,
+//! everything else to stderr.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+mod adopt;
+mod adoption_changes;
+mod approve;
+mod compare;
+mod daemon_file;
+mod documents;
+mod error;
+mod exit;
+mod explain;
+mod hub;
+mod limits;
+mod output;
+mod read_args;
+mod render;
+mod report_args;
+mod run;
+mod run_args;
+mod run_setup;
+mod serve;
+mod signals;
+mod signer_args;
+mod source_args;
+mod status;
+mod suspend;
+mod view;
+mod view_args;
+mod watch;
+
+pub use exit::Exit;
+
+/// Sync YAML from Git to ManifestWorks on an Open Cluster Management hub
+#[derive(Debug, Parser)]
+#[command(name = "gitwork", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gitwork validate                                  report every problem in this repository
+  gitwork render --cluster edge-7                   print the ManifestWorks of one cluster
+  gitwork plan --base origin/main                   show the changes of this branch (no cluster)
+  gitwork run --repo https://git.example/fleet.git  keep the hub in sync with Git
+  gitwork status                                    list clusters and works with their state
+  gitwork tree edge-7/web                           show one work and its objects
+  gitwork explain edge-7/web/deployment/shop/web    show where an object comes from, and its state
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 changes found, 4 changes held
+(3 and 4 with `--exit-code` only)";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Keep the hub in sync with Git
+    ///
+    /// Run several replicas with the same source id for high availability. A Lease on the hub
+    /// elects the leader, which writes; the others are on standby and take over when it stops. With
+    /// --once there is no leader election.
+    Run(Box<run_args::RunArgs>),
+    /// Print the ManifestWorks of a repository (needs no cluster)
+    Render(Box<render::RenderArgs>),
+    /// Report every error and warning in a repository (needs no cluster)
+    Validate(Box<render::ValidateArgs>),
+    /// Show what would change between two commits, or between Git and the hub
+    Plan(Box<compare::PlanArgs>),
+    /// Approve one held change
+    Approve(Box<approve::ApproveArgs>),
+    /// Suspend syncing a source, a cluster or a work
+    Suspend(suspend::SuspendArgs),
+    /// Resume syncing after a suspension
+    Resume(suspend::ResumeArgs),
+    /// Fetch and sync a source now
+    Reconcile(suspend::ReconcileArgs),
+    /// Adopt an existing ManifestWork
+    Adopt(Box<adopt::AdoptArgs>),
+    /// List the works on the hub with their state on the clusters
+    Status(Box<status::StatusArgs>),
+    /// Show works and their objects, with feedback values and conditions
+    Tree(Box<status::TreeArgs>),
+    /// Explain where a work or an object comes from, and its state on the cluster
+    Explain(Box<explain::ExplainArgs>),
+    /// Print the JSON Schema of a configuration file
+    Schema(documents::SchemaArgs),
+    /// Print the CRDs of the OCM kinds that gitwork uses
+    Crds,
+    /// Print a shell completion script
+    Completions(documents::CompletionsArgs),
+}
+
+/// Parses `arguments`, which start with the program's name, and runs the command.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut command = command(arguments.first().map(Path::new));
+    let parsed = command
+        .try_get_matches_from_mut(arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed pipe is not an error.
+            let _printed = error.print();
+            return ExitCode::from(
+                if error.use_stderr() { Exit::Usage } else { Exit::Done }.code(),
+            );
+        }
+    };
+    let result = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Render(args) => render::render(&args),
+        Command::Validate(args) => render::validate(&args),
+        Command::Plan(args) => compare::plan(&args),
+        Command::Approve(args) => approve::approve(&args),
+        Command::Suspend(args) => suspend::suspend(&args),
+        Command::Resume(args) => suspend::resume(&args),
+        Command::Reconcile(args) => suspend::reconcile(&args),
+        Command::Adopt(args) => adopt::adopt(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Tree(args) => status::tree(*args),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Schema(args) => documents::schema(&args),
+        Command::Crds => documents::crds(),
+        Command::Completions(args) => documents::completions(&args, &mut self::command(None)),
+    };
+    let exit = result.unwrap_or_else(|error| {
+        output::error(&error.message());
+        error.exit()
+    });
+    ExitCode::from(exit.code())
+}
+
+/// The definition of the command line. A binary called `kubectl-gitwork` is `kubectl gitwork`.
+pub fn command(program: Option<&Path>) -> clap::Command {
+    let stem = program.and_then(Path::file_stem).and_then(|stem| stem.to_str());
+    if stem.is_some_and(|stem| stem.starts_with("kubectl-")) {
+        Cli::command().bin_name("kubectl gitwork")
+    } else {
+        Cli::command()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_well_formed() {
+        command(None).debug_assert();
+        let plugin = command(Some(Path::new("/usr/local/bin/kubectl-gitwork")));
+        assert_eq!(plugin.get_bin_name(), Some("kubectl gitwork"));
+    }
+}

@@ -1,0 +1,8 @@
+//! The `gitwork` command: parses its arguments and runs the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gitwork_runtime::heap::share();
+    gitwork::main(std::env::args_os())
+}

@@ -1,0 +1,295 @@
+//! The daemon: one engine for each source, leader election, status reporting and the listeners.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::error::CommandError;
+use super::exit::Exit;
+use super::hub;
+use super::run_setup::{PageSetup, Setup, SourceSetup, open};
+use super::signals::Signals;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::model::operation_error::{OperationError as _, describe};
+use gitwork_core::report::page::SourceInfo;
+use gitwork_daemon::engine::{Engine, EngineError};
+use gitwork_daemon::http;
+use gitwork_daemon::http::Health;
+use gitwork_daemon::leadership::{LeaderElector, LedSources, run_while_leader};
+use gitwork_daemon::metrics::Metrics;
+use gitwork_daemon::page;
+use gitwork_daemon::page::Page;
+use gitwork_daemon::reporters;
+use gitwork_daemon::reporters::Reporting;
+use gitwork_daemon::source_report::SourceReporter;
+use gitwork_daemon::status_publisher::{Reachability, SourceError};
+use gitwork_daemon::transitions::TransitionReporter;
+use gitwork_daemon::webhook::Webhooks;
+use gitwork_forge::reporter::StatusFeed;
+use gitwork_git::watch::Watch;
+use gitwork_hub::KubeHub;
+use gitwork_hub::fleet;
+use gitwork_hub::fleet::FleetError;
+use gitwork_hub::lease::SourceLease;
+use gitwork_runtime::heap;
+use gitwork_runtime::limits;
+use gitwork_source::{SourceConfig, SourceLocation};
+
+/// A folder is read after it has been unchanged for this time: an editor or `git checkout` writes
+/// many files.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// Everything that runs for the sources.
+struct Running {
+    kube: KubeHub,
+    /// The namespace of gitwork's own objects, if it is not the default.
+    namespace: Option<String>,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    reachability: Reachability,
+    led_sources: Arc<LedSources>,
+    stop: watch::Receiver<bool>,
+    /// Leases are released after the last write.
+    release: watch::Receiver<bool>,
+    engines: JoinSet<Result<(), EngineError>>,
+    reporters: JoinSet<()>,
+    leaders: JoinSet<()>,
+    watches: Vec<Watch>,
+    /// Triggers a fetch of the engine in this process.
+    hints: BTreeMap<SourceId, mpsc::Sender<()>>,
+    /// Triggers a fetch of the source's leader, in this process or another.
+    fetch_requests: BTreeMap<SourceId, mpsc::Sender<()>>,
+}
+
+impl Running {
+    /// Starts one source; `index` is its position in the set-up.
+    fn start(
+        &mut self,
+        index: usize,
+        setup: SourceSetup,
+        page: Option<&Page>,
+    ) -> Result<(), CommandError> {
+        let SourceSetup { config, verification, options, reporting } = setup;
+        let (hint, hints) = mpsc::channel(1);
+        if let SourceLocation::Directory(folder) = &config.repository {
+            self.watches.push(watch_folder(&folder.join(config.path.as_str()), hint.clone())?);
+        }
+        let source = open(config.clone(), verification, &reporting)?;
+        let identity = source.state_files().holder(&instance());
+        let candidate = SourceLease::new(self.kube.clone(), &config.id);
+        let (led_sources, metrics) = (self.led_sources.clone(), self.metrics.clone());
+        let elector =
+            LeaderElector::new(candidate, identity, led_sources, hint.clone(), metrics.clone());
+        let leadership = elector.leadership();
+        self.hints.insert(config.id.clone(), hint);
+        let (fetch_request, fetch_requests) = mpsc::channel(1);
+        self.fetch_requests.insert(config.id.clone(), fetch_request);
+        let mut engine = Engine::new(Arc::new(self.kube.clone()), source, options, metrics.clone());
+        engine.set_leadership(leadership.clone());
+        let health = self.health.clone();
+        engine.on_ready(move || health.source_is_ready());
+        let feed = engine.publish_status(self.reachability.clone());
+        let stop = || self.stop.clone();
+        if let Some(page) = page {
+            let reported = (feed.clone(), engine.source_error(), leadership.watch());
+            self.reporters.spawn(page.clone().follow(index, reported, stop()));
+        }
+        let info = page::source_info(&config, &reporting, self.namespace.as_deref());
+        let reports = StatusReports {
+            kube: self.kube.clone(),
+            info,
+            config,
+            reporting,
+            feed,
+            source_error: engine.source_error(),
+        };
+        let start = reports.starter(metrics)?;
+        self.reporters.spawn(run_while_leader(leadership.watch(), stop(), start));
+        self.engines.spawn(engine.run(hints, stop()));
+        self.leaders.spawn(elector.run(fetch_requests, self.release.clone()));
+        Ok(())
+    }
+
+    /// Waits for all tasks to end, and then releases the Leases.
+    async fn end(mut self, releasing: &watch::Sender<bool>) {
+        let rest = async {
+            while self.engines.join_next().await.is_some() {}
+            while self.reporters.join_next().await.is_some() {}
+        };
+        if tokio::time::timeout(limits::SHUTDOWN, rest).await.is_err() {
+            tracing::warn!("stopped without waiting for running tasks");
+            self.engines.shutdown().await;
+        }
+        releasing.send_replace(true);
+        let released = async { while self.leaders.join_next().await.is_some() {} };
+        if tokio::time::timeout(gitwork_daemon::limits::LEASE_RELEASE, released).await.is_err() {
+            tracing::warn!(
+                "stopped without releasing the Leases; other replicas take over after they expire"
+            );
+        }
+    }
+}
+
+/// Runs the daemon until SIGTERM or SIGINT, or until an engine fails.
+pub(super) async fn serve(
+    mut setup: Setup,
+    kube: KubeHub,
+    metrics: Arc<Metrics>,
+) -> Result<Exit, CommandError> {
+    // First of all: a signal without a handler ends the program at once.
+    let signals = Signals::install().map_err(CommandError::new)?;
+    let (stopping, stop) = watch::channel(false);
+    let (releasing, release) = watch::channel(false);
+    let mut reporters = JoinSet::new();
+    let mut running = Running {
+        kube,
+        namespace: setup.hub.namespace.clone(),
+        metrics: metrics.clone(),
+        health: Arc::new(Health::new(setup.sources.len())),
+        reachability: watch_reachability(&setup, &stop, &mut reporters),
+        led_sources: Arc::new(LedSources::new(setup.sources.len())),
+        stop: stop.clone(),
+        release,
+        engines: JoinSet::new(),
+        reporters,
+        leaders: JoinSet::new(),
+        watches: Vec::new(),
+        hints: BTreeMap::new(),
+        fetch_requests: BTreeMap::new(),
+    };
+    let page = new_page(&setup);
+    for (index, source) in std::mem::take(&mut setup.sources).into_iter().enumerate() {
+        running.start(index, source, page.as_ref().map(|(_, page)| page))?;
+    }
+    if let Some((address, page)) = page {
+        let listener = listen(address, "listening for browsers: the status page").await?;
+        running.reporters.spawn(page.serve(listener, stop.clone()).map(drop));
+    }
+    if let Some(webhook) = setup.webhook {
+        let listener = listen(webhook.listen, "listening for webhooks").await?;
+        let webhooks =
+            Webhooks::new(webhook.secret_file, running.fetch_requests.clone(), metrics.clone());
+        tokio::spawn(webhooks.serve(listener, stop.clone()));
+    }
+    if let Some(address) = setup.listen {
+        let listener = listen(address, "listening for probes and scrapes").await?;
+        tokio::spawn(http::serve(listener, metrics, running.health.clone(), stop));
+    }
+    tokio::spawn(heap::give_back(limits::HEAP_GIVEN_BACK));
+    let ended = tokio::select! {
+        ended = running.engines.join_next() => Some(ended),
+        () = signals.until_end(&running.hints) => None,
+    };
+    stopping.send_replace(true);
+    running.end(&releasing).await;
+    match ended {
+        None => Ok(Exit::Done),
+        Some(Some(Ok(Err(error)))) => Err(error.into()),
+        Some(_) => Err(CommandError::new("an engine ended on its own; this is a bug in gitwork")),
+    }
+}
+
+/// Triggers a read after the folder has changed and become quiet.
+fn watch_folder(folder: &Path, hint: mpsc::Sender<()>) -> Result<Watch, CommandError> {
+    // A full channel means that a hint is already waiting.
+    let hint = move || {
+        let _sent = hint.try_send(());
+    };
+    Watch::start(folder, QUIET, hint).map_err(CommandError::new)
+}
+
+/// The status reports of one source: to its forge, its status branch and the hub.
+struct StatusReports {
+    kube: KubeHub,
+    info: SourceInfo,
+    config: SourceConfig,
+    reporting: Reporting,
+    feed: StatusFeed,
+    source_error: SourceError,
+}
+
+impl StatusReports {
+    /// The function that starts all reporters, called each time this process becomes the leader.
+    ///
+    /// # Errors
+    /// The reporting cannot be used as configured; this shows at the start, on every replica.
+    fn starter(
+        self,
+        metrics: Arc<Metrics>,
+    ) -> Result<impl FnMut(&watch::Receiver<bool>, &mut JoinSet<()>), CommandError> {
+        let mut first = Some(self.reporting.prepare(&self.config, &metrics)?);
+        Ok(move |ended: &watch::Receiver<bool>, tasks: &mut JoinSet<()>| {
+            let prepare = || self.reporting.prepare(&self.config, &metrics);
+            match first.take().map_or_else(prepare, Ok) {
+                Ok(reporters) => reporters.start(&self.feed, ended, tasks),
+                Err(error) => tracing::error!(
+                    source = %self.config.id,
+                    reason = error.reason(),
+                    error = describe(&error),
+                    "status reporting for this source is off until restart"
+                ),
+            }
+            let report = SourceReporter::new(self.kube.clone(), self.info.clone());
+            tasks.spawn(report.run(self.feed.clone(), self.source_error.clone(), ended.clone()));
+            let transitions = TransitionReporter::new(self.kube.clone(), instance());
+            tasks.spawn(transitions.run(self.feed.clone(), ended.clone()));
+        })
+    }
+}
+
+/// Listens on an address, and logs it with `message`.
+async fn listen(address: SocketAddr, message: &'static str) -> Result<TcpListener, CommandError> {
+    let listener = http::bind(address)
+        .await
+        .map_err(|why| CommandError::new(format!("cannot listen on {address}: {why}")))?;
+    tracing::info!(address = %listener.local_addr().map_err(CommandError::new)?, "{message}");
+    Ok(listener)
+}
+
+/// The name of this replica: in a pod, the pod's name.
+fn instance() -> String {
+    let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    name.map_or_else(|| "gitwork".into(), |name| name.chars().take(128).collect())
+}
+
+/// The status page and its address, if it is configured.
+fn new_page(setup: &Setup) -> Option<(SocketAddr, Page)> {
+    let PageSetup { bind, hosts } = setup.page.as_ref()?;
+    let namespace = setup.hub.namespace.as_deref();
+    let sources = setup.sources.iter();
+    let sources =
+        sources.map(|source| page::source_info(&source.config, &source.reporting, namespace));
+    Some((*bind, Page::new(sources.collect(), hosts.clone())))
+}
+
+/// Watches whether the clusters are reachable, if anything reports it.
+fn watch_reachability(
+    setup: &Setup,
+    stop: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Reachability {
+    let (sender, reachability) = watch::channel(Arc::default());
+    let is_reported = setup.sources.iter().any(|source| !source.reporting.is_empty());
+    if is_reported || setup.listen.is_some() || setup.page.is_some() {
+        let args = setup.hub.clone();
+        let read = move || {
+            let args = args.clone();
+            async move {
+                let client = hub::client(&args)
+                    .await
+                    .map_err(|error| FleetError::NoHub(describe(&error)))?;
+                fleet::unreachable(&client).await
+            }
+            .boxed()
+        };
+        tasks.spawn(reporters::watch_reach(read, sender, stop.clone()));
+    }
+    reachability
+}

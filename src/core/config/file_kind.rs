@@ -1,0 +1,64 @@
+//! The kinds of configuration files, and their JSON Schemas.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::daemon_file::DaemonFile;
+use super::repository_files::{ClusterFile, ManifestFile, SourceFile, WorkFile};
+
+/// The configuration files that gitwork reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileKind {
+    /// `gitwork.yaml`.
+    Source,
+    /// `cluster.yaml`.
+    Cluster,
+    /// `work.yaml`.
+    Work,
+    /// `<file>.config.yaml`.
+    Manifest,
+    /// The file of `gitwork run --config`.
+    Daemon,
+}
+
+impl FileKind {
+    /// Every kind.
+    pub const ALL: [FileKind; 5] =
+        [FileKind::Source, FileKind::Cluster, FileKind::Work, FileKind::Manifest, FileKind::Daemon];
+
+    /// The name of its schema, as `gitwork schema` takes it.
+    pub fn schema_name(self) -> &'static str {
+        match self {
+            FileKind::Source => "gitwork",
+            FileKind::Cluster => "cluster",
+            FileKind::Work => "work",
+            FileKind::Manifest => "manifest-config",
+            FileKind::Daemon => "daemon",
+        }
+    }
+
+    /// The schema, generated once.
+    pub(super) fn cached_schema(self) -> &'static Value {
+        static SCHEMAS: LazyLock<BTreeMap<FileKind, Value>> =
+            LazyLock::new(|| FileKind::ALL.map(|kind| (kind, kind.schema())).into());
+        // The table has every kind.
+        SCHEMAS.get(&self).unwrap_or(&Value::Null)
+    }
+
+    /// The JSON Schema (draft 2020-12) of the file.
+    pub fn schema(self) -> Value {
+        let settings =
+            schemars::generate::SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
+        let generator = settings.into_generator();
+        let schema = match self {
+            FileKind::Source => generator.into_root_schema_for::<SourceFile>(),
+            FileKind::Cluster => generator.into_root_schema_for::<ClusterFile>(),
+            FileKind::Work => generator.into_root_schema_for::<WorkFile>(),
+            FileKind::Manifest => generator.into_root_schema_for::<ManifestFile>(),
+            FileKind::Daemon => generator.into_root_schema_for::<DaemonFile>(),
+        };
+        schema.to_value()
+    }
+}

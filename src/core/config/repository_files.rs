@@ -1,0 +1,222 @@
+//! The configuration files of a repository as types: `gitwork.yaml`, `cluster.yaml`, `work.yaml`
+//! and the manifest sidecars `<file>.config.yaml`.
+//!
+//! The documentation comments of the fields are the descriptions in the JSON Schemas.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::signers::SignerPolicy;
+use super::window::ChangeWindows;
+
+/// `gitwork.yaml` at the source's path: settings for all works of the source.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SourceFile {
+    /// Defaults for all works. `cluster.yaml` and `work.yaml` override them.
+    pub defaults: WorkSettings,
+    /// Files and folders to ignore: patterns in .gitignore syntax, relative to the source's path.
+    pub ignore: Vec<String>,
+    /// How to treat a Secret with plain-text data in Git.
+    pub secrets: SecretPolicy,
+    /// How much of the source one plan may delete without an approval.
+    pub budgets: Budgets,
+    /// When changes may be made. The operator's windows apply as well.
+    pub windows: ChangeWindows,
+    /// `true`: suspend the source. gitwork writes and deletes nothing of it.
+    pub suspend: bool,
+    /// Which commits and files need signatures. The operator's policy applies as well.
+    pub signers: SignerPolicy,
+}
+
+/// The deletion budget. A plan that deletes more is held until it is approved. If the operator and
+/// the repository both set a value, the lower one applies.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Budgets {
+    /// Number of works that a plan may always delete. Default: 10.
+    pub works: Option<u32>,
+    /// Percentage of the source's works that a plan may delete, if that is more than `works`.
+    /// Default: 10.
+    #[schemars(range(max = 100))]
+    pub percent: Option<u32>,
+    /// A plan may delete all works of a cluster that has at most this many. Default: 1.
+    pub cluster: Option<u32>,
+}
+
+/// How to treat a Secret with plain-text data in Git.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretPolicy {
+    /// Accept it.
+    Allow,
+    /// Accept it with a warning.
+    #[default]
+    Warn,
+    /// Report an error, which freezes the work.
+    Refuse,
+}
+
+/// `clusters/<cluster>/cluster.yaml`: settings for one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ClusterFile {
+    /// Labels of the cluster.
+    pub labels: BTreeMap<String, String>,
+    /// Values for `${NAME}` in the manifests of works with `substitute: true`.
+    pub values: BTreeMap<String, SubstitutionValue>,
+    /// Defaults for the works of this cluster. `work.yaml` overrides them.
+    pub defaults: WorkSettings,
+    /// `true`: suspend the cluster. gitwork writes and deletes nothing of the source there.
+    pub suspend: bool,
+}
+
+/// `work.yaml` in a work folder: settings for one ManifestWork.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct WorkFile {
+    /// Name of the ManifestWork. Default: the name of the folder.
+    pub name: Option<String>,
+    /// Labels of the ManifestWork.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the ManifestWork.
+    pub annotations: BTreeMap<String, String>,
+    /// What the agent does with the objects on the cluster when the work is deleted.
+    #[schemars(schema_with = "delete_option_schema")]
+    pub delete_option: Option<Value>,
+    /// Service account on the managed cluster whose permissions the agent uses.
+    #[schemars(schema_with = "executor_schema")]
+    pub executor: Option<Value>,
+    /// OCM's rules for single objects.
+    #[schemars(schema_with = "manifest_configs_schema")]
+    pub manifest_configs: Vec<Value>,
+    /// `false`: when Git removes the work, release it instead of deleting it. It stays on the hub
+    /// and on the cluster.
+    pub prune: Option<bool>,
+    /// `true`: suspend the work. gitwork writes nothing for it.
+    pub suspend: Option<bool>,
+    /// `true`: replace `${NAME}` in manifests by the cluster's value.
+    pub substitute: Option<bool>,
+}
+
+/// Defaults for works, in `gitwork.yaml` and `cluster.yaml`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct WorkSettings {
+    /// Labels of the ManifestWork. A lower level adds labels and overrides single ones.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the ManifestWork. A lower level adds annotations and overrides single ones.
+    pub annotations: BTreeMap<String, String>,
+    /// What the agent does with the objects on the cluster when the work is deleted.
+    #[schemars(schema_with = "delete_option_schema")]
+    pub delete_option: Option<Value>,
+    /// Service account on the managed cluster whose permissions the agent uses.
+    #[schemars(schema_with = "executor_schema")]
+    pub executor: Option<Value>,
+    /// OCM's rules for single objects. A lower level overrides single fields of a rule for the same
+    /// object.
+    #[schemars(schema_with = "manifest_configs_schema")]
+    pub manifest_configs: Vec<Value>,
+    /// `false`: when Git removes a work, release it instead of deleting it. It stays on the hub and
+    /// on the cluster.
+    pub prune: Option<bool>,
+    /// `true`: suspend the works. gitwork writes nothing for them.
+    pub suspend: Option<bool>,
+    /// `true`: replace `${NAME}` in manifests by the cluster's value.
+    pub substitute: Option<bool>,
+}
+
+/// One document of `<file>.config.yaml`: rules for the objects of `<file>`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ManifestFile {
+    /// Objects that the rules apply to. Default: all objects of the file.
+    #[serde(rename = "match")]
+    pub select: Option<ManifestMatch>,
+    /// Plural of the objects' kind. Needed for a custom kind whose CRD is not in the repository.
+    pub resource: Option<String>,
+    /// `true`: the objects stay on the cluster when the work is deleted or no longer has them.
+    pub orphan: Option<bool>,
+    /// Status values that the agent reports for the objects.
+    #[schemars(schema_with = "feedback_rules_schema")]
+    pub feedback_rules: Option<Value>,
+    /// How the agent writes the objects.
+    #[schemars(schema_with = "update_strategy_schema")]
+    pub update_strategy: Option<Value>,
+    /// Conditions that the agent computes from the objects.
+    #[schemars(schema_with = "condition_rules_schema")]
+    pub condition_rules: Option<Value>,
+    /// How the agent reads the objects for feedback: by polling or by a watch.
+    #[schemars(schema_with = "feedback_scrape_type_schema")]
+    pub feedback_scrape_type: Option<Value>,
+}
+
+/// Selects objects of a file. All given fields must match.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ManifestMatch {
+    /// The objects' apiVersion, for example `apps/v1`.
+    pub api_version: Option<String>,
+    /// The objects' kind, for example `Deployment`.
+    pub kind: Option<String>,
+    /// The objects' namespace. `*` matches any sequence of characters.
+    pub namespace: Option<String>,
+    /// The objects' name. `*` matches any sequence of characters.
+    pub name: Option<String>,
+}
+
+/// A value for `${NAME}`: text, a number or a boolean.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct SubstitutionValue(pub Value);
+
+impl JsonSchema for SubstitutionValue {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SubstitutionValue".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "number", "integer", "boolean"] })
+    }
+}
+
+fn spec_property(path: &[&str]) -> Schema {
+    let mut at = gitwork_api::work::manifest_work_spec_schema();
+    for key in path {
+        at = at.get(key).cloned().unwrap_or_default();
+    }
+    Schema::try_from(at).unwrap_or_default()
+}
+
+fn config_property(name: &str) -> Schema {
+    spec_property(&["properties", "manifestConfigs", "items", "properties", name])
+}
+
+fn delete_option_schema(_: &mut SchemaGenerator) -> Schema {
+    spec_property(&["properties", "deleteOption"])
+}
+fn executor_schema(_: &mut SchemaGenerator) -> Schema {
+    spec_property(&["properties", "executor"])
+}
+fn manifest_configs_schema(_: &mut SchemaGenerator) -> Schema {
+    spec_property(&["properties", "manifestConfigs"])
+}
+fn feedback_rules_schema(_: &mut SchemaGenerator) -> Schema {
+    config_property("feedbackRules")
+}
+fn update_strategy_schema(_: &mut SchemaGenerator) -> Schema {
+    config_property("updateStrategy")
+}
+fn condition_rules_schema(_: &mut SchemaGenerator) -> Schema {
+    config_property("conditionRules")
+}
+fn feedback_scrape_type_schema(_: &mut SchemaGenerator) -> Schema {
+    config_property("feedbackScrapeType")
+}

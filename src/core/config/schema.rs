@@ -1,0 +1,273 @@
+//! Checks a configuration file against the JSON Schema generated from its Rust type, and finds every
+//! problem at once, each with a pointer to its place.
+
+use serde_json::Value;
+
+use crate::model::diagnostic::Code;
+
+/// One problem of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// JSON pointer from the checked value to the place.
+    pub pointer: String,
+    pub code: Code,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+/// Checks `value` against `schema`, but for the places in `elsewhere` (pointers), which other rules judge.
+pub fn check(value: &Value, schema: &Value, elsewhere: &[&str]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    walk(value, schema, &mut String::new(), elsewhere, &mut problems);
+    problems
+}
+
+fn walk(
+    value: &Value,
+    schema: &Value,
+    at: &mut String,
+    elsewhere: &[&str],
+    problems: &mut Vec<Problem>,
+) {
+    if elsewhere.contains(&at.as_str()) {
+        return;
+    }
+    let allowed = types(schema);
+    if !allowed.is_empty() && !allowed.iter().any(|name| is_of_type(value, name)) {
+        let message = format!("must be {}, not {}", spoken(&allowed), describe(value));
+        problems.push(Problem { pointer: at.clone(), code: Code::WrongType, message, hint: None });
+        return;
+    }
+    if let Some(choices) = choices(schema)
+        && !value.is_null()
+        && !choices.contains(&value)
+    {
+        let names: Vec<String> =
+            choices.iter().map(|c| c.as_str().map_or(c.to_string(), str::to_owned)).collect();
+        let hint = value.as_str().and_then(|text| closest(text, names.iter().map(String::as_str)));
+        problems.push(Problem {
+            pointer: at.clone(),
+            code: Code::BadValue,
+            message: format!("must be one of {}", names.join(", ")),
+            hint: hint.map(|name| format!("did you mean {name:?}?")),
+        });
+    }
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let length = at.len();
+                at.push('/');
+                at.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                let known = schema.get("properties").and_then(|all| all.get(name));
+                match (known, schema.get("additionalProperties")) {
+                    (Some(known), _) => walk(field, known, at, elsewhere, problems),
+                    (None, Some(rest @ Value::Object(_))) => {
+                        walk(field, rest, at, elsewhere, problems);
+                    }
+                    // A CRD's schema leaves it out and still means it: the API server would drop the field.
+                    (None, Some(Value::Bool(false)) | None)
+                        if schema.get("properties").is_some()
+                            && !elsewhere.contains(&at.as_str()) =>
+                    {
+                        problems.push(unknown_field(name, schema, at));
+                    }
+                    _ => {}
+                }
+                at.truncate(length);
+            }
+            for name in schema
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+            {
+                let default = schema.pointer(&format!("/properties/{name}/default"));
+                if !fields.contains_key(name) && default.is_none() {
+                    problems.push(Problem {
+                        pointer: at.clone(),
+                        code: Code::BadValue,
+                        message: format!("{name} is missing"),
+                        hint: None,
+                    });
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(item_schema) = schema.get("items") {
+                for (index, item) in items.iter().enumerate() {
+                    let length = at.len();
+                    at.push_str(&format!("/{index}"));
+                    walk(item, item_schema, at, elsewhere, problems);
+                    at.truncate(length);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An error for a field that the schema does not have, with the nearest one that it has.
+fn unknown_field(name: &str, schema: &Value, at: &str) -> Problem {
+    let known: Vec<&str> = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(k, _)| k.as_str())
+        .collect();
+    let hint = closest(name, known.iter().copied()).map_or_else(
+        || format!("the fields here are {}", known.join(", ")),
+        |near| format!("did you mean {near:?}?"),
+    );
+    Problem {
+        pointer: at.to_owned(),
+        code: Code::UnknownField,
+        message: format!("there is no field {name:?} here"),
+        hint: Some(hint),
+    }
+}
+
+fn types(schema: &Value) -> Vec<&str> {
+    match schema.get("type") {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The values that an enum allows: schemars writes `enum`, or `oneOf` with constants where variants have docs.
+fn choices(schema: &Value) -> Option<Vec<&Value>> {
+    if let Some(Value::Array(all)) = schema.get("enum") {
+        return Some(all.iter().collect());
+    }
+    let Some(Value::Array(all)) = schema.get("oneOf") else { return None };
+    let mut found = Vec::new();
+    for one in all {
+        match (one.get("const"), one.get("enum")) {
+            (Some(constant), _) => found.push(constant),
+            (None, Some(Value::Array(some))) => found.extend(some),
+            _ => return None,
+        }
+    }
+    Some(found)
+}
+
+fn is_of_type(value: &Value, name: &str) -> bool {
+    match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64(),
+        _ => true,
+    }
+}
+
+fn describe(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "empty",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+fn spoken(types: &[&str]) -> String {
+    let words: Vec<&str> = types
+        .iter()
+        .filter(|name| **name != "null")
+        .map(|name| match *name {
+            "object" => "a mapping",
+            "array" => "a list",
+            "string" => "text",
+            "boolean" => "true or false",
+            "integer" => "a whole number",
+            "number" => "a number",
+            other => other,
+        })
+        .collect();
+    words.join(" or ")
+}
+
+/// The one of `known` that `text` was probably meant to be: at most a third of its letters differ.
+pub fn closest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (text.chars().count() / 3).max(1);
+    known
+        .map(|name| (distance(&text.to_lowercase(), &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// Levenshtein's edit distance; bounded, as both sides are names.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut last = i + 1;
+        let mut next = vec![last];
+        for (right, above) in b.iter().zip(row.iter().skip(1)) {
+            last = (diagonal + usize::from(left != right)).min(last + 1).min(above + 1);
+            diagonal = *above;
+            next.push(last);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::file_kind::FileKind;
+
+    #[test]
+    fn every_problem_of_a_file_is_found() {
+        let value = json!({"substitut": true, "prune": "no", "labels": {"a": 1}, "defaults": {}});
+        let problems = check(&value, &FileKind::Work.schema(), &[]);
+        let found: Vec<(&str, Code)> =
+            problems.iter().map(|p| (p.pointer.as_str(), p.code)).collect();
+        assert_eq!(
+            found,
+            [
+                ("/defaults", Code::UnknownField),
+                ("/labels/a", Code::WrongType),
+                ("/prune", Code::WrongType),
+                ("/substitut", Code::UnknownField)
+            ]
+        );
+        assert_eq!(problems[3].hint.as_deref(), Some("did you mean \"substitute\"?"));
+        assert_eq!(problems[1].message, "must be text, not a number");
+    }
+
+    #[test]
+    fn enums_name_their_values() {
+        let problems = check(&json!({"secrets": "refus"}), &FileKind::Source.schema(), &[]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].message, "must be one of allow, warn, refuse");
+        assert_eq!(problems[0].hint.as_deref(), Some("did you mean \"refuse\"?"));
+    }
+
+    #[test]
+    fn places_judged_elsewhere_are_left_alone() {
+        assert_eq!(check(&json!({"x": 1}), &FileKind::Work.schema(), &["/x"]), []);
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in
+            [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("abc", "abc", 0)]
+        {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+}

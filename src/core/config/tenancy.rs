@@ -1,0 +1,247 @@
+//! What the operator lets the folders of a repository do: which clusters, work names, executors,
+//! kinds and namespaces each may reach. Pure.
+//!
+//! A work needs a rule for its folder; each of its objects needs one that has the executor, the
+//! kind and the namespace together. Without any rule everything is allowed.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::config::ocm_rules::wildcard;
+use crate::model::manifest::Manifest;
+use crate::model::name::{ClusterName, RepoPath, WorkName};
+
+/// One thing that folders may do. In every pattern `*` stands for any run of characters; a field
+/// that is absent allows everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TenantRule {
+    /// The work folders that it is for, from the source's path down, as in `clusters/*/shop-*`.
+    pub paths: Option<Vec<String>>,
+    /// The clusters that they may have works on.
+    pub clusters: Option<Vec<String>>,
+    /// The names that their ManifestWorks may have.
+    pub works: Option<Vec<String>>,
+    /// The accounts that they may have their objects applied as, as in
+    /// `system:serviceaccount:shop:deployer`. With this, a work without `executor` is not allowed:
+    /// it would be applied with the agent's own rights.
+    pub executors: Option<Vec<String>>,
+    /// The kinds that they may have, as in `Deployment.apps` or `ConfigMap`.
+    pub kinds: Option<Vec<String>>,
+    /// The namespaces that they may have objects in. With this, of the objects without a namespace
+    /// only Namespaces of these names are allowed.
+    pub namespaces: Option<Vec<String>>,
+}
+
+/// All rules of one source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tenancy(Arc<[TenantRule]>);
+
+/// One work folder, as the rules look at it.
+#[derive(Debug)]
+pub struct Tenant<'a> {
+    pub path: &'a RepoPath,
+    pub cluster: &'a ClusterName,
+    pub work: &'a WorkName,
+    /// `spec.executor`.
+    pub executor: Option<&'a Value>,
+    pub manifests: &'a [Manifest],
+}
+
+/// What a work may not do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Breach {
+    /// No rule is for the folder.
+    Path,
+    /// Rules are for the folder, but not for this cluster.
+    Cluster,
+    /// Nor for a work of this name.
+    Name,
+    /// Nor for this executor; `None`: for none at all.
+    Executor(Option<String>),
+    /// No rule has the kind and the namespace of the object of this index.
+    Object(usize),
+}
+
+impl From<Vec<TenantRule>> for Tenancy {
+    fn from(rules: Vec<TenantRule>) -> Self {
+        Self(rules.into())
+    }
+}
+
+/// The account that a work's objects are applied as, in the words of Kubernetes.
+fn account(executor: Option<&Value>) -> Option<String> {
+    let account = executor?.pointer("/subject/serviceAccount")?;
+    let text = |field: &str| account.get(field).and_then(Value::as_str).unwrap_or_default();
+    Some(format!("system:serviceaccount:{}:{}", text("namespace"), text("name")))
+}
+
+fn any(patterns: Option<&Vec<String>>, text: &str) -> bool {
+    patterns.is_none_or(|patterns| patterns.iter().any(|pattern| wildcard(pattern, text)))
+}
+
+/// A kind as a rule names it.
+pub fn kind_name(manifest: &Manifest) -> String {
+    match manifest.identity.group.as_str() {
+        "" => manifest.kind.clone(),
+        group => format!("{}.{group}", manifest.kind),
+    }
+}
+
+impl TenantRule {
+    fn allows(&self, manifest: &Manifest) -> bool {
+        let namespace = match manifest.identity.namespace.as_str() {
+            "" if kind_name(manifest) == "Namespace" => &manifest.identity.name,
+            namespace => namespace,
+        };
+        any(self.kinds.as_ref(), &kind_name(manifest))
+            && (self.namespaces.is_none()
+                || (!namespace.is_empty() && any(self.namespaces.as_ref(), namespace)))
+    }
+}
+
+/// Whether a rule is for a work.
+type Fits<'a> = &'a dyn Fn(&TenantRule) -> bool;
+
+impl Tenancy {
+    /// What the work may not do; nothing where it is allowed.
+    pub fn breaches(&self, tenant: &Tenant<'_>) -> Vec<Breach> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let account = account(tenant.executor);
+        let mut rules: Vec<&TenantRule> = self.0.iter().collect();
+        let runs_as = |rule: &TenantRule| match &account {
+            Some(account) => any(rule.executors.as_ref(), account),
+            None => rule.executors.is_none(),
+        };
+        let steps: [(Fits<'_>, Breach); 4] = [
+            (&|rule| any(rule.paths.as_ref(), tenant.path.as_str()), Breach::Path),
+            (&|rule| any(rule.clusters.as_ref(), tenant.cluster.as_str()), Breach::Cluster),
+            (&|rule| any(rule.works.as_ref(), tenant.work.as_str()), Breach::Name),
+            (&runs_as, Breach::Executor(account.clone())),
+        ];
+        for (fits, breach) in steps {
+            rules.retain(|rule| fits(rule));
+            if rules.is_empty() {
+                return vec![breach];
+            }
+        }
+        let objects = tenant.manifests.iter().enumerate();
+        let refused =
+            objects.filter(|(_, manifest)| !rules.iter().any(|rule| rule.allows(manifest)));
+        refused.map(|(index, _)| Breach::Object(index)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::diagnostic::Span;
+    use crate::model::manifest::{Identity, Origin};
+
+    fn manifest(group: &str, kind: &str, namespace: &str, name: &str) -> Manifest {
+        let identity = Identity {
+            group: group.into(),
+            resource: String::new(),
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let span = Span { line: 1, column: 1, length: 1 };
+        let origin = Origin { file: RepoPath::root().join("a.yaml"), document: 1, span };
+        let api_version = if group.is_empty() { "v1".into() } else { format!("{group}/v1") };
+        Manifest { object: Value::Null, api_version, kind: kind.into(), identity, origin }
+    }
+
+    fn rules(yaml: &str) -> Tenancy {
+        serde_yaml::from_str::<Vec<TenantRule>>(yaml).unwrap().into()
+    }
+
+    /// The breaches of a work of this folder and name that is applied as `account`.
+    fn breaches(
+        tenancy: &Tenancy,
+        folder: &str,
+        name: &str,
+        account: Option<(&str, &str)>,
+        manifests: &[Manifest],
+    ) -> Vec<Breach> {
+        let executor = account.map(|(namespace, name)| {
+            json!({"subject": {"type": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": name}}})
+        });
+        let cluster = folder.split('/').nth(1).unwrap();
+        tenancy.breaches(&Tenant {
+            path: &RepoPath::parse(folder).unwrap(),
+            cluster: &ClusterName::parse(cluster).unwrap(),
+            work: &WorkName::parse(name).unwrap(),
+            executor: executor.as_ref(),
+            manifests,
+        })
+    }
+
+    #[test]
+    fn without_rules_everything_is_allowed() {
+        let all = [manifest("rbac.authorization.k8s.io", "ClusterRole", "", "admin")];
+        assert_eq!(breaches(&Tenancy::default(), "clusters/edge-1/x", "y", None, &all), []);
+    }
+
+    #[test]
+    fn a_folder_reaches_what_a_rule_for_it_names_and_nothing_else() {
+        let tenancy = rules(
+            "[{paths: [clusters/*/shop-*], clusters: [edge-*], works: [shop-*], executors: ['system:serviceaccount:shop:*'], \
+             kinds: [Deployment.apps, ConfigMap, Namespace], namespaces: [shop, shop-*]}, {paths: [clusters/edge-1/base]}]",
+        );
+        let shop = Some(("shop", "deployer"));
+        let fine = [
+            manifest("apps", "Deployment", "shop", "web"),
+            manifest("", "ConfigMap", "shop-2", "web"),
+            manifest("", "Namespace", "", "shop-2"),
+        ];
+        let at = |folder: &str, name: &str, account, manifests: &[Manifest]| {
+            breaches(&tenancy, folder, name, account, manifests)
+        };
+        assert_eq!(at("clusters/edge-1/shop-a", "shop-a", shop, &fine), []);
+        for (folder, name, account, expected) in [
+            ("clusters/edge-1/web", "web", shop, Breach::Path),
+            ("clusters/hub-1/shop-a", "shop-a", shop, Breach::Cluster),
+            ("clusters/edge-1/shop-a", "base", shop, Breach::Name),
+            ("clusters/edge-1/shop-a", "shop-a", None, Breach::Executor(None)),
+            (
+                "clusters/edge-1/shop-a",
+                "shop-a",
+                Some(("kube-system", "admin")),
+                Breach::Executor(Some("system:serviceaccount:kube-system:admin".into())),
+            ),
+        ] {
+            assert_eq!(at(folder, name, account, &fine), [expected], "{folder} {name}");
+        }
+        let worse = [
+            manifest("apps", "Deployment", "kube-system", "web"),
+            manifest("", "Secret", "shop", "web"),
+            manifest("apps", "Deployment", "shop", "web"),
+            manifest("", "Namespace", "", "kube-system"),
+            // A kind of another group that has the name of an allowed one.
+            manifest("evil.example", "ConfigMap", "shop", "web"),
+            manifest("rbac.authorization.k8s.io", "ClusterRole", "", "shop"),
+        ];
+        let refused: Vec<Breach> = [0, 1, 3, 4, 5].into_iter().map(Breach::Object).collect();
+        assert_eq!(at("clusters/edge-1/shop-a", "shop-a", shop, &worse), refused);
+        assert_eq!(at("clusters/edge-1/base", "base", None, &worse), [], "another rule's folder");
+    }
+
+    #[test]
+    fn one_rule_has_all_that_one_object_needs() {
+        let tenancy = rules("[{kinds: [ConfigMap]}, {namespaces: [shop]}, {kinds: []}]");
+        let manifests = [
+            manifest("", "ConfigMap", "any", "a"),
+            manifest("", "Secret", "shop", "b"),
+            manifest("", "Secret", "any", "c"),
+        ];
+        let found = breaches(&tenancy, "clusters/edge-1/x", "x", None, &manifests);
+        assert_eq!(found, [Breach::Object(2)]);
+    }
+}

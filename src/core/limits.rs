@@ -1,0 +1,115 @@
+//! Every bound of this crate in one place, each with its reason. Input past a bound is a
+//! diagnostic, never a crash and never a silent cut.
+
+use std::time::Duration;
+
+/// All manifest files of one work folder, before rendering.
+pub const WORK_INPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Files in one work folder.
+pub const WORK_FILES_MAX: usize = 2_000;
+/// Folder levels inside one work folder.
+pub const WORK_FOLDER_DEPTH_MAX: usize = 16;
+/// Manifests of one work. OCM's agent keeps a condition list for each in the work's status.
+pub const WORK_MANIFESTS_MAX: usize = 5_000;
+/// Sum of the manifests' JSON bytes in one work: the default of the hub's admission webhook
+/// (OCM work webhook, flag `--manifestLimit`).
+pub const WORK_BYTES_MAX: usize = 500 * 1024;
+/// Clusters of one source.
+pub const CLUSTERS_MAX: usize = 20_000;
+/// Works of one source.
+pub const WORKS_MAX: usize = 200_000;
+/// Length of a path inside a repository, in bytes.
+pub const PATH_BYTES_MAX: usize = 4_096;
+/// Diagnostics reported for one repository; past it, a last one says how many were left out.
+pub const DIAGNOSTICS_MAX: usize = 10_000;
+/// Files in `approvals`: each is for one hold, and of no use once that is carried out.
+pub const APPROVALS_MAX: usize = 200;
+/// One approval: a line of some 100 bytes for each of `WORKS_MAX` works.
+pub const APPROVAL_BYTES_MAX: usize = 24 * 1024 * 1024;
+/// A uid on the hub. Kubernetes' have 36.
+pub const UID_BYTES_MAX: usize = 128;
+/// A source's record on the hub: an annotation, of which all of an object's have 256 KiB at most.
+pub const RECORD_BYTES_MAX: usize = 200 * 1024;
+/// What the daemon tells of a source on the hub: some hundred works with their reasons. It is
+/// written whole at each change.
+pub const REPORT_BYTES_MAX: usize = 64 * 1024;
+/// Applied commits that one record says were left behind: 43 bytes each.
+pub const ABANDONED_MAX: usize = 4_000;
+/// Change windows of one file. A calendar that needs more is better kept as a list of days.
+pub const WINDOWS_MAX: usize = 50;
+/// The name of a time zone. The longest of the time zone database has 32.
+pub const TIME_ZONE_CHARS_MAX: usize = 64;
+/// ManifestWork names: OCM's AppliedManifestWork name is a 64-digit hash, a dash and this name,
+/// within 253 characters (OCM work agent).
+pub const WORK_NAME_CHARS_MAX: usize = 188;
+/// Characters kept of a message by the API server or a webhook: it ends up in logs, Events and
+/// commit statuses.
+pub const HUB_MESSAGE_CHARS_MAX: usize = 1_000;
+/// All annotations of one object, as the API server allows (Kubernetes:
+/// `TotalAnnotationSizeLimitB`). What the hub holds beyond is not read.
+pub const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
+/// Fields that a diff of one object shows. A person reads no more; past it, they are counted.
+pub const DIFF_FIELDS_MAX: usize = 200;
+/// Lines that a diff of one text shows, context included.
+pub const DIFF_LINES_MAX: usize = 200;
+/// Bytes of one value that a diff keeps.
+pub const DIFF_VALUE_BYTES_MAX: usize = 2_048;
+/// Items (or lines) that differ in one list (or text), both sides together, of which the shortest
+/// edit is searched for: it takes up to the square of this many steps.
+pub const DIFF_ITEMS_MAX: usize = 4_000;
+/// Characters of a pull-request comment: GitHub takes 65,536, and the caller may add some words.
+pub const COMMENT_CHARS_MAX: usize = 60_000;
+/// Characters kept of one text of a work's status: a person reads no more in a table or a file.
+pub const STATUS_TEXT_CHARS_MAX: usize = 300;
+/// Conditions kept of a work or an object. OCM's agent sets at most five, and condition rules add
+/// some.
+pub const STATUS_CONDITIONS_MAX: usize = 12;
+/// Feedback values kept of one object. OCM's well-known rules give at most five.
+pub const STATUS_FEEDBACK_MAX: usize = 32;
+/// What is kept of one work's status. Usual works have some hundred bytes; this is what a hostile
+/// agent can make the daemon keep for each.
+pub const STATUS_ACCOUNT_BYTES_MAX: usize = 4 * 1024;
+/// Changes of the status page that are kept for browsers which are behind: at two a second, a
+/// minute's worth.
+pub const PAGE_CHANGES_MAX: usize = 128;
+/// Bytes of those: more than the whole of 10,000 works has, which is sent instead past it.
+pub const PAGE_CHANGES_BYTES_MAX: usize = 128 * 1024;
+/// Characters of the line that sums a source up on the status page.
+pub const PAGE_LINE_CHARS_MAX: usize = 400;
+/// Errors and warnings that are shown at their lines: four requests to GitHub, and more than a
+/// person reads.
+pub const STATUS_FINDINGS_MAX: usize = 200;
+/// The text of an Event: the API server takes 1 KiB (Kubernetes: `NoteLengthLimit`).
+pub const EVENT_NOTE_BYTES_MAX: usize = 1_024;
+/// Events that are written at once over all works of a source, and how often one more may be: an
+/// API server keeps each for an hour, so that a fleet that flaps leaves some 18,000 of them there.
+pub const EVENTS_AT_ONCE: u32 = 100;
+pub const EVENT_EVERY: Duration = Duration::from_millis(200);
+/// As the two above, for one work: nobody reads more of a work that flaps.
+pub const EVENTS_OF_WORK_AT_ONCE: u32 = 5;
+pub const EVENT_OF_WORK_EVERY: Duration = Duration::from_secs(60);
+/// Works whose Events are remembered. Past it, those are forgotten whose last one no longer counts:
+/// 400 works at the most can have one within `EVENT_OF_WORK_EVERY`, and so no more than 1,600
+/// within five times that.
+pub const EVENT_WORKS_MAX: usize = 2_000;
+/// Rules for paths in one policy, and patterns in one of them.
+pub const SIGNER_RULES_MAX: usize = 100;
+/// Patterns of one list, in the syntax of .gitignore; of all of them, the bytes of so many of 64.
+/// They become one automaton, whose size grows with them.
+pub const PATTERNS_MAX: usize = 1_000;
+/// Entries of `metadata.managedFields` that are looked at for who has edited a work; a work has
+/// three or four, and the API server merges the oldest updates past ten.
+pub const MANAGED_FIELDS_ENTRIES_MAX: usize = 32;
+/// Fields of one of them, and how deep they are looked for: a ManifestWork's spec has some dozens,
+/// and its manifests are one field.
+pub const MANAGED_FIELDS_MAX: usize = 1_000;
+pub const MANAGED_FIELDS_DEPTH_MAX: usize = 16;
+/// Fields reported of a manager that edited a work, and the characters of each and of the name
+/// (Kubernetes takes 128 of it): it has to fit into an Event.
+pub const MANAGER_FIELDS_MAX: usize = 4;
+pub const MANAGER_CHARS_MAX: usize = 128;
+/// How often the directives of operators are read: approvals, suspensions, a requested sync. One
+/// request of about 100 bytes for each source.
+pub const DIRECTIVES_POLL: Duration = Duration::from_secs(10);
+/// Wait before a failed read of directives or record is repeated.
+pub const DIRECTIVES_RETRY: Duration = Duration::from_secs(2);

@@ -1,0 +1,253 @@
+//! What an operator lets through, each thing by the hash of a text that says exactly what it is.
+//! Pure.
+//!
+//! | text | lets through |
+//! |---|---|
+//! | `CLUSTER/WORK UID` lines | the deletion of just these works |
+//! | `rewind SOURCE to COMMIT`, then `from COMMIT` lines | leaving these commits for that one, and what builds on it |
+//! | `changes SOURCE`, then `CLUSTER/WORK VERSION` lines | just these writes while the change window is closed |
+//! | `restored SOURCE at MOVES` | deletions on a hub that was restored from a backup |
+
+use std::collections::BTreeSet;
+
+use crate::limits;
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
+
+/// One ManifestWork on the hub. Created again under the same name, it is another one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    pub key: WorkKey,
+    /// The work's uid; in an approval of changes, the digest of the content to be written.
+    pub uid: String,
+}
+
+/// Works whose deletion was approved. Every part of what was approved is, so that a deletion that
+/// takes several passes needs one approval.
+pub type Approved = BTreeSet<Target>;
+
+/// A source leaves commits that were applied for one that does not build on them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rewind {
+    pub source: SourceId,
+    pub from: BTreeSet<CommitId>,
+    pub to: CommitId,
+}
+
+/// One thing that somebody lets through.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Approval {
+    Deletions(Approved),
+    Rewind(Rewind),
+    /// Writes, each with what is written, while a window is closed.
+    Changes {
+        source: SourceId,
+        works: Approved,
+    },
+    /// The hub was restored from a backup, which is known and well; `moves` is the record's count
+    /// then.
+    Restored {
+        source: SourceId,
+        moves: u64,
+    },
+}
+
+/// All that is let through for one source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Approvals {
+    pub deletions: Approved,
+    pub changes: Approved,
+    pub rewinds: BTreeSet<Rewind>,
+    pub restored: BTreeSet<u64>,
+}
+
+/// Why a text approves nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApprovalError {
+    #[error("its name is not the 64 digits of a hash")]
+    Name,
+    #[error("line {line} is not of the form CLUSTER/WORK UID")]
+    Line { line: usize },
+    #[error("line {line} is none that an approval of this kind has")]
+    Form { line: usize },
+    #[error("it lists other works than those of the plan that it is named after")]
+    OtherWorks,
+}
+
+/// The works as an approval lists them: sorted, one a line.
+pub fn listing(works: &Approved) -> String {
+    works.iter().map(|Target { key, uid }| format!("{key} {uid}\n")).collect()
+}
+
+/// The hash of a plan: SHA-256 over exactly what it would delete, which is its `listing`.
+pub fn plan_hash(works: &Approved) -> Digest {
+    Digest::of(listing(works).as_bytes())
+}
+
+impl Approval {
+    /// The text that says what is let through.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Deletions(works) => listing(works),
+            Self::Rewind(Rewind { source, from, to }) => {
+                let from: String = from.iter().map(|commit| format!("from {commit}\n")).collect();
+                format!("rewind {source} to {to}\n{from}")
+            }
+            Self::Changes { source, works } => format!("changes {source}\n{}", listing(works)),
+            Self::Restored { source, moves } => format!("restored {source} at {moves}\n"),
+        }
+    }
+
+    /// What it is called: SHA-256 over its text.
+    pub fn hash(&self) -> Digest {
+        Digest::of(self.text().as_bytes())
+    }
+
+    /// Reads an approval: the text whose hash is its name. Empty lines and those that begin with
+    /// `#` say nothing.
+    pub fn read(name: &str, text: &str) -> Result<Self, ApprovalError> {
+        let hash = Digest::parse(name).ok_or(ApprovalError::Name)?;
+        let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+        let mut lines =
+            lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).peekable();
+        let first = lines.peek().copied().unwrap_or_default();
+        let words: Vec<&str> = first.1.split(' ').collect();
+        let form = ApprovalError::Form { line: first.0 };
+        let source = |text: &str| SourceId::parse(text).map_err(|_| form.clone());
+        let approval = match words.as_slice() {
+            ["rewind", id, "to", to] => {
+                let (source, to) = (source(id)?, CommitId::parse(to).ok_or(form)?);
+                let from = lines.skip(1).map(|(line, text)| {
+                    let commit = text.strip_prefix("from ").and_then(CommitId::parse);
+                    commit.ok_or(ApprovalError::Form { line })
+                });
+                Self::Rewind(Rewind { source, to, from: from.collect::<Result<_, _>>()? })
+            }
+            ["changes", id] => {
+                Self::Changes { source: source(id)?, works: read_targets(lines.skip(1))? }
+            }
+            ["restored", id, "at", moves] => {
+                let moves = moves.parse().map_err(|_| form.clone())?;
+                if let Some((line, _)) = lines.nth(1) {
+                    return Err(ApprovalError::Form { line });
+                }
+                Self::Restored { source: source(id)?, moves }
+            }
+            _ => Self::Deletions(read_targets(lines)?),
+        };
+        if approval.hash() == hash { Ok(approval) } else { Err(ApprovalError::OtherWorks) }
+    }
+}
+
+impl Approvals {
+    /// Takes an approval in; one that is for another source approves nothing here. Deletions name
+    /// works by their uid, which no other source's work has.
+    pub fn add(&mut self, source: &SourceId, approval: Approval) {
+        match approval {
+            Approval::Deletions(works) => self.deletions.extend(works),
+            Approval::Rewind(rewind) if rewind.source == *source => {
+                self.rewinds.insert(rewind);
+            }
+            Approval::Changes { source: of, works } if of == *source => self.changes.extend(works),
+            Approval::Restored { source: of, moves } if of == *source => {
+                self.restored.insert(moves);
+            }
+            Approval::Rewind(_) | Approval::Changes { .. } | Approval::Restored { .. } => {}
+        }
+    }
+}
+
+fn read_targets<'a>(
+    lines: impl Iterator<Item = (usize, &'a str)>,
+) -> Result<Approved, ApprovalError> {
+    lines.map(|(line, text)| read_target(text).ok_or(ApprovalError::Line { line })).collect()
+}
+
+fn read_target(line: &str) -> Option<Target> {
+    let (key, uid) = line.split_once(' ')?;
+    let (cluster, work) = key.split_once('/')?;
+    let key =
+        WorkKey { cluster: ClusterName::parse(cluster).ok()?, work: WorkName::parse(work).ok()? };
+    let fits = !uid.is_empty()
+        && uid.len() <= limits::UID_BYTES_MAX
+        && uid.chars().all(|c| c.is_ascii_graphic());
+    fits.then(|| Target { key, uid: uid.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(work: &str, uid: &str) -> Target {
+        let key = WorkKey {
+            cluster: ClusterName::parse("edge-1").unwrap(),
+            work: WorkName::parse(work).unwrap(),
+        };
+        Target { key, uid: uid.into() }
+    }
+
+    fn source(id: &str) -> SourceId {
+        SourceId::parse(id).unwrap()
+    }
+
+    #[test]
+    fn an_approval_is_the_list_that_its_name_is_the_hash_of() {
+        let works: Approved = [target("web", "u-2"), target("api", "u-1")].into();
+        assert_eq!(listing(&works), "edge-1/api u-1\nedge-1/web u-2\n");
+        let name = plan_hash(&works).to_string();
+        let read = |text: &str| Approval::read(&name, text);
+        let expected = Ok(Approval::Deletions(works.clone()));
+        assert_eq!(read("# by me\r\nedge-1/web u-2\r\n\r\nedge-1/api u-1"), expected);
+        assert_eq!(read("edge-1/api u-1\n"), Err(ApprovalError::OtherWorks));
+        assert_eq!(read("edge-1/api u-1\nedge-1/web u-3\n"), Err(ApprovalError::OtherWorks));
+        assert_eq!(read(""), Err(ApprovalError::OtherWorks));
+        assert_eq!(read("edge-1/api u-1\n../web x\n"), Err(ApprovalError::Line { line: 2 }));
+        assert_eq!(read("edge-1/api\n"), Err(ApprovalError::Line { line: 1 }));
+        let none = Approval::read("README", &listing(&works));
+        assert_eq!(none, Err(ApprovalError::Name));
+    }
+
+    #[test]
+    fn every_kind_reads_what_it_writes_and_counts_for_its_own_source_only() {
+        let commit = |byte| CommitId::parse(&format!("{byte:02x}").repeat(20)).unwrap();
+        let all = [
+            Approval::Deletions([target("web", "u-1")].into()),
+            Approval::Rewind(Rewind {
+                source: source("fleet"),
+                from: [commit(1), commit(2)].into(),
+                to: commit(3),
+            }),
+            Approval::Changes { source: source("fleet"), works: [target("web", "ab")].into() },
+            Approval::Restored { source: source("fleet"), moves: 7 },
+        ];
+        let (mut ours, mut others) = (Approvals::default(), Approvals::default());
+        for approval in all {
+            let text = format!("# approved by ann\n{}", approval.text());
+            let read = Approval::read(&approval.hash().to_string(), &text);
+            assert_eq!(read, Ok(approval.clone()), "{text}");
+            ours.add(&source("fleet"), approval.clone());
+            others.add(&source("other"), approval);
+        }
+        let counts = |all: &Approvals| {
+            [all.deletions.len(), all.changes.len(), all.rewinds.len(), all.restored.len()]
+        };
+        assert_eq!((counts(&ours), counts(&others)), ([1, 1, 1, 1], [1, 0, 0, 0]));
+    }
+
+    #[test]
+    fn what_does_not_say_what_it_lets_through_approves_nothing() {
+        let to = "ab".repeat(20);
+        for (text, expected) in [
+            (format!("rewind fleet to {to}\nto {to}\n"), ApprovalError::Form { line: 2 }),
+            ("rewind fleet to main\n".into(), ApprovalError::Form { line: 1 }),
+            (format!("rewind Fleet to {to}\n"), ApprovalError::Form { line: 1 }),
+            ("restored fleet at -1\n".into(), ApprovalError::Form { line: 1 }),
+            ("restored fleet at 7\nedge-1/web u-1\n".into(), ApprovalError::Form { line: 2 }),
+            ("changes fleet\nedge-1/web\n".into(), ApprovalError::Line { line: 2 }),
+            ("restored fleet at 8\n".into(), ApprovalError::OtherWorks),
+        ] {
+            let name = Digest::of(b"something else").to_string();
+            assert_eq!(Approval::read(&name, &text), Err(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Defaults of the ManifestWork CRD.
+
+use std::sync::LazyLock;
+
+use gitwork_api::work::manifest_work_spec_schema;
+use serde_json::Value;
+
+static SPEC: LazyLock<Value> = LazyLock::new(manifest_work_spec_schema);
+
+/// A `ManifestWork.spec` without the fields that have the CRD's default. Digests are computed from
+/// this form: the API server adds the defaults of its CRD version when it stores an object, so only
+/// this form is equal in Git and on the hub.
+pub fn without_defaults(mut spec: Value) -> Value {
+    strip_defaults(&mut spec, &SPEC);
+    spec
+}
+
+/// Removes every field whose value is its schema's default.
+fn strip_defaults(value: &mut Value, schema: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            for (name, property) in properties.into_iter().flatten() {
+                if let Some(field) = fields.get_mut(name) {
+                    strip_defaults(field, property);
+                }
+            }
+            fields.retain(|name, field| {
+                properties
+                    .and_then(|all| all.get(name)?.get("default"))
+                    .is_none_or(|default| default != field)
+            });
+        }
+        Value::Array(items) => {
+            if let Some(item_schema) = schema.get("items") {
+                items.iter_mut().for_each(|item| strip_defaults(item, item_schema));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_spec_is_equal_before_and_after_the_api_server_adds_defaults() {
+        let written = json!({
+            "deleteOption": {},
+            "manifestConfigs": [{
+                "resourceIdentifier": {"resource": "pods", "name": "a"},
+                "updateStrategy": {"type": "ServerSideApply", "serverSideApply": {"ignoreFields": [{}]}},
+            }, {
+                "updateStrategy": {"type": "Update"},
+            }],
+        });
+        let stored = json!({
+            "deleteOption": {"propagationPolicy": "Foreground"},
+            "manifestConfigs": [{
+                "resourceIdentifier": {"resource": "pods", "name": "a"},
+                "feedbackScrapeType": "Poll",
+                "updateStrategy": {
+                    "type": "ServerSideApply",
+                    "serverSideApply": {"fieldManager": "work-agent", "ignoreFields": [{"condition": "OnSpokePresent"}]},
+                },
+            }, {
+                "feedbackScrapeType": "Poll",
+                "updateStrategy": {"type": "Update"},
+            }],
+        });
+        assert_eq!(without_defaults(written), without_defaults(stored));
+        let changed = json!({"deleteOption": {"propagationPolicy": "Orphan"}});
+        assert_eq!(without_defaults(changed.clone()), changed, "other values stay");
+    }
+}

@@ -1,0 +1,243 @@
+//! What a kind is called in URLs and whether it is namespaced, known without asking a cluster:
+//! Kubernetes' own kinds, then CRDs found in the repository, then the usual pluralisation.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
+use serde_json::Value;
+
+/// The answer to "what is the plural of this kind?".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// One of Kubernetes' own kinds.
+    BuiltIn { resource: &'static str, namespaced: bool },
+    /// From a CRD in the repository.
+    Crd { resource: String, namespaced: bool },
+    /// By the usual pluralisation. Whether such a kind is namespaced is not known.
+    Guessed { resource: String },
+}
+
+impl Found {
+    pub fn resource(&self) -> &str {
+        match self {
+            Found::BuiltIn { resource, .. } => resource,
+            Found::Crd { resource, .. } | Found::Guessed { resource } => resource,
+        }
+    }
+    /// `None` where it is not known.
+    pub fn namespaced(&self) -> Option<bool> {
+        match self {
+            Found::BuiltIn { namespaced, .. } | Found::Crd { namespaced, .. } => Some(*namespaced),
+            Found::Guessed { .. } => None,
+        }
+    }
+}
+
+/// The names that a CRD gives its kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CrdNames {
+    pub group: String,
+    pub kind: String,
+    pub resource: String,
+    pub namespaced: bool,
+}
+
+impl CrdNames {
+    /// Reads them from a manifest, if it is a CRD.
+    pub fn of(object: &Value) -> Option<Self> {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        if text("/kind")? != "CustomResourceDefinition"
+            || !text("/apiVersion")?.starts_with("apiextensions.k8s.io/")
+        {
+            return None;
+        }
+        Some(Self {
+            group: text("/spec/group")?.to_owned(),
+            kind: text("/spec/names/kind")?.to_owned(),
+            resource: text("/spec/names/plural")?.to_owned(),
+            namespaced: text("/spec/scope")? == "Namespaced",
+        })
+    }
+}
+
+/// All kinds that are known for one repository.
+#[derive(Debug, Clone, Default)]
+pub struct KindIndex {
+    crds: BTreeMap<(String, String), (String, bool)>,
+}
+
+impl KindIndex {
+    /// Of two CRDs for one kind the first counts.
+    pub fn new<'a>(crds: impl Iterator<Item = &'a CrdNames>) -> Self {
+        let mut index = Self::default();
+        for crd in crds {
+            let names = (crd.resource.clone(), crd.namespaced);
+            index.crds.entry((crd.group.clone(), crd.kind.clone())).or_insert(names);
+        }
+        index
+    }
+
+    pub fn lookup(&self, group: &str, kind: &str) -> Found {
+        if let Some((resource, namespaced)) = built_in(group, kind) {
+            return Found::BuiltIn { resource, namespaced };
+        }
+        match self.crds.get(&(group.to_owned(), kind.to_owned())) {
+            Some((resource, namespaced)) => {
+                Found::Crd { resource: resource.clone(), namespaced: *namespaced }
+            }
+            None => Found::Guessed { resource: plural(kind) },
+        }
+    }
+}
+
+/// The plural that client-go guesses: lower case, `y` to `ies`, `s` to `ses`, otherwise an `s`.
+pub fn plural(kind: &str) -> String {
+    let lower = kind.to_lowercase();
+    if lower == "endpoints" {
+        return lower;
+    }
+    match lower.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if lower.ends_with('s') => format!("{lower}es"),
+        None => format!("{lower}s"),
+    }
+}
+
+/// Kubernetes' own words for a kind's scope, as a boolean.
+trait IsNamespaced {
+    const NAMESPACED: bool;
+}
+impl IsNamespaced for NamespaceResourceScope {
+    const NAMESPACED: bool = true;
+}
+impl IsNamespaced for ClusterResourceScope {
+    const NAMESPACED: bool = false;
+}
+
+fn row<K: Resource<Scope: IsNamespaced>>() -> (&'static str, &'static str, &'static str, bool) {
+    (K::GROUP, K::KIND, K::URL_PATH_SEGMENT, <K::Scope as IsNamespaced>::NAMESPACED)
+}
+
+macro_rules! built_ins {
+    ($($($part:ident)::+: $($kind:ident),+;)*) => {
+        /// Group, kind, plural and whether it is namespaced, from k8s-openapi's own constants.
+        fn built_ins() -> impl Iterator<Item = (&'static str, &'static str, &'static str, bool)> {
+            let mut rows = Vec::new();
+            $({
+                use k8s_openapi::$($part)::+ as version;
+                rows.extend([$(row::<version::$kind>()),+]);
+            })*
+            rows.into_iter()
+        }
+    };
+}
+
+built_ins! {
+        api::admissionregistration::v1: MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration;
+        api::admissionregistration::v1alpha1: MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding;
+        api::admissionregistration::v1beta1: ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding;
+        api::apiserverinternal::v1alpha1: StorageVersion;
+        api::apps::v1: ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet;
+        api::authentication::v1: SelfSubjectReview, TokenReview;
+        api::authorization::v1: LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview;
+        api::autoscaling::v1: HorizontalPodAutoscaler;
+        api::autoscaling::v2: HorizontalPodAutoscaler;
+        api::batch::v1: CronJob, Job;
+        api::certificates::v1: CertificateSigningRequest;
+        api::certificates::v1alpha1: ClusterTrustBundle;
+        api::certificates::v1beta1: ClusterTrustBundle;
+        api::coordination::v1: Lease;
+        api::coordination::v1alpha2: LeaseCandidate;
+        api::coordination::v1beta1: LeaseCandidate;
+        api::core::v1: Binding, ComponentStatus, ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, ReplicationController, ResourceQuota, Secret, Service, ServiceAccount;
+        api::discovery::v1: EndpointSlice;
+        api::events::v1: Event;
+        api::flowcontrol::v1: FlowSchema, PriorityLevelConfiguration;
+        api::networking::v1: IPAddress, Ingress, IngressClass, NetworkPolicy, ServiceCIDR;
+        api::networking::v1beta1: IPAddress, ServiceCIDR;
+        api::node::v1: RuntimeClass;
+        api::policy::v1: PodDisruptionBudget;
+        api::rbac::v1: ClusterRole, ClusterRoleBinding, Role, RoleBinding;
+        api::resource::v1alpha3: DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice;
+        api::resource::v1beta1: DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice;
+        api::resource::v1beta2: DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice;
+        api::scheduling::v1: PriorityClass;
+        api::storage::v1: CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment;
+        api::storage::v1alpha1: VolumeAttributesClass;
+        api::storage::v1beta1: VolumeAttributesClass;
+        api::storagemigration::v1alpha1: StorageVersionMigration;
+        apiextensions_apiserver::pkg::apis::apiextensions::v1: CustomResourceDefinition;
+        kube_aggregator::pkg::apis::apiregistration::v1: APIService;
+}
+
+/// Group and kind to plural, and whether objects of it have a namespace.
+type BuiltIns = BTreeMap<(&'static str, &'static str), (&'static str, bool)>;
+
+fn built_in(group: &str, kind: &str) -> Option<(&'static str, bool)> {
+    static TABLE: std::sync::LazyLock<BuiltIns> = std::sync::LazyLock::new(|| {
+        built_ins()
+            .map(|(group, kind, resource, namespaced)| ((group, kind), (resource, namespaced)))
+            .collect()
+    });
+    TABLE.get(&(group, kind)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn kubernetes_own_kinds() {
+        for (group, kind, resource, namespaced) in [
+            ("apps", "Deployment", "deployments", true),
+            ("", "Endpoints", "endpoints", true),
+            ("", "Namespace", "namespaces", false),
+            ("networking.k8s.io", "NetworkPolicy", "networkpolicies", true),
+            ("networking.k8s.io", "IngressClass", "ingressclasses", false),
+            ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", false),
+            (
+                "apiextensions.k8s.io",
+                "CustomResourceDefinition",
+                "customresourcedefinitions",
+                false,
+            ),
+            ("apiregistration.k8s.io", "APIService", "apiservices", false),
+        ] {
+            assert_eq!(
+                KindIndex::default().lookup(group, kind),
+                Found::BuiltIn { resource, namespaced }
+            );
+        }
+        assert!(
+            matches!(KindIndex::default().lookup("apps", "Pod"), Found::Guessed { .. }),
+            "the group counts"
+        );
+    }
+
+    /// The guess is client-go's: it is right for all of Kubernetes' own kinds.
+    #[test]
+    fn the_guess_is_right_for_all_built_in_kinds() {
+        assert!(built_ins().count() > 70);
+        for (_, kind, resource, _) in built_ins() {
+            assert_eq!(plural(kind), resource);
+        }
+    }
+
+    #[test]
+    fn a_crd_in_the_repository_tells() {
+        let crd = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "spec": {"group": "x.io", "scope": "Cluster", "names": {"kind": "Mouse", "plural": "mice"}},
+        });
+        let names = CrdNames::of(&crd).unwrap();
+        let index = KindIndex::new([&names].into_iter());
+        assert_eq!(
+            index.lookup("x.io", "Mouse"),
+            Found::Crd { resource: "mice".into(), namespaced: false }
+        );
+        assert_eq!(index.lookup("y.io", "Mouse"), Found::Guessed { resource: "mouses".into() });
+        assert_eq!(CrdNames::of(&json!({"kind": "Pod"})), None);
+    }
+}

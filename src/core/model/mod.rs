@@ -1,0 +1,15 @@
+//! The words that everything else is about: names, kinds, manifests, snapshots, diagnostics,
+//! approvals, the status of a work.
+
+pub mod approval;
+pub mod defaults;
+pub mod diagnostic;
+pub mod digest;
+pub mod kinds;
+pub mod manifest;
+pub mod name;
+pub mod operation_error;
+pub mod snapshot;
+pub mod status_view;
+pub mod work;
+pub mod work_state;

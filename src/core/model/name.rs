@@ -1,0 +1,235 @@
+//! Names as types, so that one cannot be taken for another.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use gitwork_api::names::{NameError, check_label, check_subdomain};
+
+use crate::limits;
+
+macro_rules! text_name {
+    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks and keeps the name.
+            pub fn parse(text: &str) -> Result<Self, NameError> {
+                let check: fn(&str) -> Result<(), NameError> = $check;
+                check(text)?;
+                Ok(Self(text.into()))
+            }
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+text_name! {
+    /// A ManagedCluster's name, which is also its namespace on the hub.
+    ClusterName, |text| check_label(text, 63)
+}
+text_name! {
+    /// A ManifestWork's name.
+    WorkName, |text| check_subdomain(text, limits::WORK_NAME_CHARS_MAX)
+}
+text_name! {
+    /// Which source a ManifestWork belongs to: the value of the label `gitwork.dev/source`.
+    SourceId, |text| check_label(text, 63)
+}
+
+/// One ManifestWork on the hub: cluster namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct WorkKey {
+    pub cluster: ClusterName,
+    pub work: WorkName,
+}
+
+impl fmt::Display for WorkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.cluster, self.work)
+    }
+}
+
+/// A path inside a repository: relative, `/` between parts, no `.` or `..`; empty for the root.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RepoPath(Arc<str>);
+
+impl RepoPath {
+    /// Normalises `text`; `None` for an absolute path or one with `..`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.starts_with('/') || text.split('/').any(|part| part == "..") {
+            return None;
+        }
+        let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty() && *p != ".").collect();
+        Some(Self(parts.join("/").into()))
+    }
+    pub fn root() -> Self {
+        Self::default()
+    }
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The path of `name`, one tree entry, below this path.
+    pub fn join(&self, name: &str) -> Self {
+        if self.is_root() { Self(name.into()) } else { Self(format!("{}/{name}", self.0).into()) }
+    }
+    /// The path of `path`, which is relative to here, from the root.
+    pub fn join_path(&self, path: &Self) -> Self {
+        path.parts().fold(self.clone(), |at, part| at.join(part))
+    }
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() {
+            return None;
+        }
+        Some(Self(self.0.rsplit_once('/').map_or("", |(parent, _)| parent).into()))
+    }
+    /// The last part, or the empty string for the root.
+    pub fn name(&self) -> &str {
+        self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name)
+    }
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/').filter(|part| !part.is_empty())
+    }
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Serialize for RepoPath {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(if self.is_root() { "." } else { &self.0 })
+    }
+}
+
+impl fmt::Debug for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A Git object id (SHA-1, as libgit2 reads it).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub [u8; 20]);
+
+/// The id of a commit.
+pub type CommitId = ObjectId;
+
+impl ObjectId {
+    /// Reads 40 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits: &[u8; 40] = text.as_bytes().try_into().ok()?;
+        let mut bytes = [0; 20];
+        for (index, digit) in digits.iter().enumerate() {
+            let value = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'f' => digit - b'a' + 10,
+                b'A'..=b'F' => digit - b'A' + 10,
+                _ => return None,
+            };
+            bytes[index / 2] = bytes[index / 2] << 4 | value;
+        }
+        Some(Self(bytes))
+    }
+    /// The first eight digits, for people.
+    pub fn short(&self) -> String {
+        self.to_string().chars().take(8).collect()
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ObjectId({self})")
+    }
+}
+
+impl Serialize for ObjectId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text)
+            .ok_or_else(|| serde::de::Error::custom("an id has 40 hexadecimal digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_names_are_namespace_names() {
+        assert!(ClusterName::parse("edge-7").is_ok());
+        assert_eq!(ClusterName::parse(""), Err(NameError::Empty));
+        assert_eq!(ClusterName::parse("Edge"), Err(NameError::LabelCharacter('E')));
+        assert_eq!(ClusterName::parse("a.b"), Err(NameError::LabelCharacter('.')));
+        assert_eq!(ClusterName::parse("-a"), Err(NameError::Edge));
+        assert!(ClusterName::parse(&"a".repeat(63)).is_ok());
+        assert!(ClusterName::parse(&"a".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn work_names_leave_room_for_the_hub_hash() {
+        assert!(WorkName::parse("web.v2").is_ok());
+        assert_eq!(WorkName::parse("web..v2"), Err(NameError::Edge));
+        assert!(WorkName::parse(&"a".repeat(188)).is_ok());
+        assert!(WorkName::parse(&"a".repeat(189)).is_err());
+    }
+
+    #[test]
+    fn repo_paths_are_normal_and_stay_inside() {
+        assert_eq!(RepoPath::parse("./a//b/").map(|p| p.to_string()).as_deref(), Some("a/b"));
+        assert_eq!(RepoPath::parse("a/../b"), None);
+        assert_eq!(RepoPath::parse("/a"), None);
+        assert_eq!(RepoPath::parse("").map(|p| p.is_root()), Some(true));
+        let path = RepoPath::root().join("a").join("b.yaml");
+        assert_eq!((path.name(), path.parent()), ("b.yaml", RepoPath::parse("a")));
+        let fleet = RepoPath::root().join("fleet");
+        assert_eq!(Some(fleet.join_path(&path)), RepoPath::parse("fleet/a/b.yaml"));
+        assert_eq!(fleet.join_path(&RepoPath::root()), fleet);
+        assert_eq!(RepoPath::root().join_path(&path), path);
+    }
+
+    #[test]
+    fn object_ids_read_what_they_print() {
+        let text = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(ObjectId::parse(text).map(|id| id.to_string()).as_deref(), Some(text));
+        assert_eq!(ObjectId::parse("zz"), None);
+        assert_eq!(ObjectId::parse(&"+1".repeat(20)), None, "no signs in hexadecimal");
+    }
+}

@@ -1,0 +1,178 @@
+//! One state of a repository: trees and blobs by id, whatever they were read from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::digest::Digest;
+use super::name::{CommitId, ObjectId, RepoPath};
+
+/// What a tree entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EntryKind {
+    Tree,
+    Blob,
+    Symlink,
+    /// A submodule: never followed.
+    Gitlink,
+}
+
+/// One entry of a tree. Equal ids mean equal content, all the way down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub kind: EntryKind,
+    pub id: ObjectId,
+}
+
+/// The entries of one folder by name. A name that is not UTF-8 is kept with U+FFFD in place of the
+/// bad bytes and reported by the layout rules.
+pub type Tree = BTreeMap<String, Entry>;
+
+/// Why an object could not be had. It is never taken for an absent one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectError {
+    #[error("the object {0} is missing from the repository's mirror")]
+    Missing(ObjectId),
+    #[error("the object {0} is corrupt or not of the kind expected: {1}")]
+    Corrupt(ObjectId, String),
+    #[error("the object {id} has {size} bytes; at most {limit} are read")]
+    TooLarge { id: ObjectId, size: u64, limit: usize },
+}
+
+/// A content-addressed store: the same id always gives the same answer.
+pub trait Objects {
+    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError>;
+    /// The bytes of a blob, or of a symlink's target. More than `limit` bytes are an error, found
+    /// before they are read into memory.
+    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError>;
+}
+
+/// One state of a repository.
+pub struct Snapshot<'a> {
+    /// `None` for a local directory with uncommitted changes.
+    pub commit: Option<CommitId>,
+    /// The tree at the source's path.
+    pub root: ObjectId,
+    pub objects: &'a dyn Objects,
+}
+
+impl Snapshot<'_> {
+    /// The tree or blob at a path; `None` where there is nothing.
+    pub fn entry(&self, path: &RepoPath) -> Result<Option<ObjectId>, ObjectError> {
+        let (mut at, mut kind) = (self.root, EntryKind::Tree);
+        for part in path.parts() {
+            if kind != EntryKind::Tree {
+                return Ok(None);
+            }
+            let tree = self.objects.tree(at)?;
+            let Some(entry) = tree.get(part) else { return Ok(None) };
+            (at, kind) = (entry.id, entry.kind);
+        }
+        Ok(Some(at))
+    }
+}
+
+/// Reads a tree object: `<mode in octal> <name>\0<20 bytes of id>`, again and again.
+///
+/// # Errors
+/// What is wrong with it; reads after "the tree is corrupt: ".
+pub fn read_tree(mut bytes: &[u8]) -> Result<Tree, String> {
+    let (mut tree, mut names) = (Tree::new(), BTreeSet::new());
+    while !bytes.is_empty() {
+        let space = bytes.iter().position(|b| *b == b' ').ok_or("an entry has no mode")?;
+        let (mode, rest) = bytes.split_at(space);
+        let rest = rest.get(1..).unwrap_or_default();
+        let end = rest.iter().position(|b| *b == 0).ok_or("an entry has no end of its name")?;
+        let (name, rest) = rest.split_at(end);
+        let (id, rest) =
+            rest.get(1..).and_then(|r| r.split_first_chunk::<20>()).ok_or("an id is cut")?;
+        bytes = rest;
+        let kind = match mode {
+            b"40000" | b"040000" => EntryKind::Tree,
+            b"120000" => EntryKind::Symlink,
+            b"160000" => EntryKind::Gitlink,
+            _ => EntryKind::Blob,
+        };
+        if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
+            return Err(format!("it has an entry named {:?}", String::from_utf8_lossy(name)));
+        }
+        if !names.insert(name) {
+            return Err(format!("it names {:?} twice", String::from_utf8_lossy(name)));
+        }
+        insert(&mut tree, name, Entry { kind, id: ObjectId(*id) });
+    }
+    Ok(tree)
+}
+
+/// Adds an entry of a name that the folder does not have yet. Two names that differ only in bytes
+/// that are not UTF-8 both stay: the later one has a hash of its bytes behind it. (A mark for each
+/// one before it would take a time that grows with the cube of their number, and a folder may have
+/// a million of them.)
+pub fn insert(tree: &mut Tree, name: &[u8], entry: Entry) {
+    let mut text = String::from_utf8_lossy(name).into_owned();
+    if tree.contains_key(&text) {
+        text.push_str(&format!("\u{fffd}{}", Digest::of(name)));
+    }
+    // Somebody may have named a file like this.
+    while tree.contains_key(&text) {
+        text.push('\u{fffd}');
+    }
+    tree.insert(text, entry);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(mode: &str, name: &[u8]) -> Vec<u8> {
+        [mode.as_bytes(), b" ", name, b"\0", &[7; 20]].concat()
+    }
+
+    #[test]
+    fn trees_keep_every_entry_and_its_kind() {
+        let bytes = [
+            entry("100644", b"a.yaml"),
+            entry("120000", b"link"),
+            entry("160000", b"module"),
+            entry("40000", b"web"),
+            entry("100644", b"\xff"),
+            entry("100644", b"\xfe"),
+        ]
+        .concat();
+        let tree = read_tree(&bytes).unwrap();
+        let kinds: Vec<_> = tree.values().map(|e| e.kind).collect();
+        use EntryKind::{Blob, Gitlink, Symlink, Tree};
+        assert_eq!(kinds, [Blob, Symlink, Gitlink, Tree, Blob, Blob]);
+        let marked: Vec<&String> = tree.keys().filter(|name| name.contains('\u{fffd}')).collect();
+        assert_eq!(marked, ["\u{fffd}", &format!("\u{fffd}\u{fffd}{}", Digest::of(b"\xfe"))]);
+    }
+
+    /// Each used to be compared with all before it, under names as long as their number: for hours.
+    #[test]
+    fn many_names_that_look_alike_take_no_longer_than_others() {
+        let name = |number: u32| {
+            let digits = number.to_be_bytes().into_iter().flat_map(|b| [b >> 4, b & 15]);
+            digits.map(|digit| 0xf0 | digit).collect::<Vec<u8>>()
+        };
+        let many = 20_000;
+        let bytes: Vec<u8> = (0..many).flat_map(|n| entry("100644", &name(n))).collect();
+        let tree = read_tree(&bytes).unwrap();
+        assert_eq!(tree.len(), many as usize);
+        assert!(tree.keys().all(|name| name.len() < 100));
+    }
+
+    #[test]
+    fn malformed_trees_are_errors() {
+        for bytes in [
+            b"100644".to_vec(),
+            b"100644 a".to_vec(),
+            b"100644 a\0short".to_vec(),
+            entry("100644", b".."),
+            entry("100644", b"a/b"),
+            entry("100644", b""),
+            [entry("100644", b"a"), entry("40000", b"a")].concat(),
+            [entry("100644", b"\xff"), entry("100644", b"\xff")].concat(),
+        ] {
+            assert!(read_tree(&bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

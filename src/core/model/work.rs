@@ -1,0 +1,300 @@
+//! What gitwork writes to the hub: labels, annotations and the body of one ManifestWork.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::defaults::without_defaults;
+use super::digest::{CanonicalJson, Digest};
+use super::manifest::Identity;
+use super::name::{CommitId, RepoPath, SourceId, WorkKey};
+
+/// The common label that says which tool manages an object (Kubernetes: recommended labels).
+pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Its value on our works, and the field manager of our writes.
+pub const MANAGER: &str = "gitwork";
+/// The source that a work belongs to. Without it, with our value, a work is never touched.
+pub const LABEL_SOURCE: &str = "gitwork.dev/source";
+/// Path of the work folder in the repository.
+pub const ANNOTATION_PATH: &str = "gitwork.dev/path";
+/// The commit that last changed the work.
+pub const ANNOTATION_COMMIT: &str = "gitwork.dev/commit";
+/// SHA-256 of what gitwork wrote: `WorkBody::digest`.
+pub const ANNOTATION_HASH: &str = "gitwork.dev/content-hash";
+/// `false` where the work is to stay on the hub once Git drops it.
+pub const ANNOTATION_PRUNE: &str = "gitwork.dev/prune";
+/// Which labels and annotations the user set through Git, as JSON:
+/// `{"annotations":["a"],"labels":["b"]}`. Their names have no prefix of ours, and what Git drops
+/// is to disappear on the hub, and nothing else is.
+pub const ANNOTATION_MANAGED_KEYS: &str = "gitwork.dev/managed-keys";
+/// On a work that was made while deletions of its source were held: it does not count as one that
+/// was kept. Taken off once nothing is held.
+pub const ANNOTATION_CREATED_DURING_HOLD: &str = "gitwork.dev/created-during-hold";
+/// Set by an operator on a foreign ManifestWork: the id of the source that may take it over.
+pub const ANNOTATION_ADOPT: &str = "gitwork.dev/adopt";
+/// Every label and annotation of ours starts with this.
+pub const PREFIX: &str = "gitwork.dev/";
+/// The labels that gitwork itself sets.
+pub const OWN_LABELS: [&str; 2] = [LABEL_MANAGED_BY, LABEL_SOURCE];
+/// The annotations of a `WorkBody` that gitwork itself sets: what its digest covers.
+pub const OWN_ANNOTATIONS: [&str; 3] = [ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE];
+
+/// What becomes of the objects on the cluster when their ManifestWork is deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum DeleteOption {
+    /// All are deleted first.
+    #[default]
+    Foreground,
+    /// All stay.
+    Orphan,
+    /// These stay, the others are deleted.
+    SelectivelyOrphan(Vec<Identity>),
+}
+
+impl DeleteOption {
+    /// Reads a `spec.deleteOption`. What is missing has the CRD's defaults; orphaning rules come
+    /// out sorted.
+    pub fn from_value(value: &Value) -> Self {
+        match value.get("propagationPolicy").and_then(Value::as_str) {
+            Some("Orphan") => Self::Orphan,
+            Some("SelectivelyOrphan") => {
+                let rules =
+                    value.pointer("/selectivelyOrphans/orphaningRules").and_then(Value::as_array);
+                let rules: BTreeSet<Identity> =
+                    rules.into_iter().flatten().map(orphaning_rule).collect();
+                Self::SelectivelyOrphan(rules.into_iter().collect())
+            }
+            _ => Self::Foreground,
+        }
+    }
+
+    /// As a `spec.deleteOption`. Other fields of `original` (`ttlSecondsAfterFinished`) are kept.
+    pub fn to_value(&self, original: Option<&Value>) -> Value {
+        let mut fields = original.and_then(Value::as_object).cloned().unwrap_or_default();
+        fields.remove("selectivelyOrphans");
+        if let Self::SelectivelyOrphan(rules) = self {
+            let rules: Vec<Value> = rules.iter().map(Identity::to_value).collect();
+            let rules = serde_json::json!({ "orphaningRules": rules });
+            fields.insert("selectivelyOrphans".into(), rules);
+        }
+        fields.insert("propagationPolicy".into(), self.policy().into());
+        Value::Object(fields)
+    }
+
+    /// OCM's name of the policy.
+    pub fn policy(&self) -> &'static str {
+        match self {
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+            Self::SelectivelyOrphan(_) => "SelectivelyOrphan",
+        }
+    }
+}
+
+fn orphaning_rule(rule: &Value) -> Identity {
+    let text = |field| rule.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Identity {
+        group: text("group"),
+        resource: text("resource"),
+        namespace: text("namespace"),
+        name: text("name"),
+    }
+}
+
+/// The content of one ManifestWork, as desired.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkBody {
+    /// `ManifestWork.spec`, as it is sent.
+    pub spec: CanonicalJson,
+    /// A [`WorkMetadata`] as text, an eighth of its memory: a daemon has some ten thousand of
+    /// these.
+    metadata: CanonicalJson,
+    /// It is to carry `ANNOTATION_CREATED_DURING_HOLD`, which is no content.
+    pub created_during_hold: bool,
+    /// Equal to that of what the hub has exactly where there is nothing to write.
+    pub digest: Digest,
+}
+
+/// The labels and annotations that gitwork sets on a ManifestWork.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkMetadata {
+    /// Of the user, and gitwork's own two.
+    pub labels: BTreeMap<String, String>,
+    /// Of the user, and gitwork's own but for `ANNOTATION_COMMIT` and `ANNOTATION_HASH`.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The digest of a work's content: its spec without defaults, and the labels and annotations that
+/// gitwork set.
+pub fn digest(
+    spec: Value,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Digest {
+    let mut spec = without_defaults(spec);
+    normalise_numbers(&mut spec);
+    drop_empty_metadata(&mut spec);
+    let mut all = json!({ "labels": labels, "annotations": annotations });
+    // Moved: `json!` would copy it.
+    all["spec"] = spec;
+    Digest::of_json(&all)
+}
+
+/// The API server reads the metadata of a manifest into its own type and writes back no field that
+/// is empty: `labels: {}` comes back as nothing. Only there; what is empty elsewhere in a manifest
+/// stays.
+fn drop_empty_metadata(spec: &mut Value) {
+    let manifests = spec.pointer_mut("/workload/manifests").and_then(Value::as_array_mut);
+    for manifest in manifests.into_iter().flatten() {
+        if let Some(Value::Object(metadata)) = manifest.get_mut("metadata") {
+            metadata.retain(|_, field| match field {
+                Value::Null => false,
+                Value::Object(fields) => !fields.is_empty(),
+                Value::Array(items) => !items.is_empty(),
+                Value::String(text) => !text.is_empty(),
+                _ => true,
+            });
+        }
+    }
+}
+
+/// One form for each number. The API server reads one as int64 where its text is a whole number of
+/// that range and else as float64, and writes `1.0` as `1`, so that what it stores is another text
+/// than what was sent.
+fn normalise_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if !number.is_i64() => {
+            let Some(float) = number.as_f64() else { return };
+            // 2^63: from there on, and below its negative, no float is an int64.
+            let whole = float.fract() == 0.0 && (-(2f64.powi(63))..2f64.powi(63)).contains(&float);
+            *value = if whole { Value::from(float as i64) } else { Value::from(float) };
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalise_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(normalise_numbers),
+        _ => {}
+    }
+}
+
+impl WorkBody {
+    /// Adds gitwork's own labels and annotations to those of the user.
+    pub fn new(
+        source: &SourceId,
+        path: &RepoPath,
+        spec: Value,
+        mut labels: BTreeMap<String, String>,
+        mut annotations: BTreeMap<String, String>,
+        prune: bool,
+    ) -> Self {
+        if !labels.is_empty() || !annotations.is_empty() {
+            let keys = serde_json::json!({
+                "annotations": annotations.keys().collect::<Vec<_>>(),
+                "labels": labels.keys().collect::<Vec<_>>(),
+            });
+            annotations.insert(ANNOTATION_MANAGED_KEYS.into(), keys.to_string());
+        }
+        labels.insert(LABEL_MANAGED_BY.into(), MANAGER.into());
+        labels.insert(LABEL_SOURCE.into(), source.to_string());
+        annotations.insert(ANNOTATION_PATH.into(), path.to_string());
+        if !prune {
+            annotations.insert(ANNOTATION_PRUNE.into(), "false".into());
+        }
+        let metadata = CanonicalJson::new(&json!({"labels": labels, "annotations": annotations}));
+        let text = CanonicalJson::new(&spec);
+        let digest = digest(spec, &labels, &annotations);
+        Self { spec: text, metadata, created_during_hold: false, digest }
+    }
+
+    /// What is to be set beside the content.
+    pub fn metadata(&self) -> WorkMetadata {
+        // It was made of one.
+        let mut metadata: WorkMetadata =
+            serde_json::from_str(self.metadata.as_str()).unwrap_or_default();
+        if self.created_during_hold {
+            metadata.annotations.insert(ANNOTATION_CREATED_DURING_HOLD.into(), "true".into());
+        }
+        metadata
+    }
+
+    /// The digest of a work that has this spec, and no label or annotation of gitwork's.
+    pub fn spec_digest(&self) -> Digest {
+        digest(self.spec.value(), &BTreeMap::new(), &BTreeMap::new())
+    }
+
+    /// The whole ManifestWork, as it is created.
+    pub fn to_manifest_work(&self, key: &WorkKey, commit: Option<CommitId>) -> Value {
+        let WorkMetadata { labels, mut annotations } = self.metadata();
+        annotations.insert(ANNOTATION_HASH.into(), self.digest.to_string());
+        if let Some(commit) = commit {
+            annotations.insert(ANNOTATION_COMMIT.into(), commit.to_string());
+        }
+        let mut work = json!({
+            "apiVersion": "work.open-cluster-management.io/v1",
+            "kind": "ManifestWork",
+            "metadata": {
+                "namespace": key.cluster.as_str(),
+                "name": key.work.as_str(),
+                "labels": labels,
+                "annotations": annotations,
+            },
+        });
+        // Moved: `json!` would copy it.
+        work["spec"] = self.spec.value();
+        work
+    }
+}
+
+/// One work as Git wants it.
+#[derive(Debug, Clone)]
+pub struct DesiredWork {
+    pub key: WorkKey,
+    /// The work folder.
+    pub path: RepoPath,
+    pub body: Arc<WorkBody>,
+    pub delete_option: DeleteOption,
+    /// `false`: once Git drops the work it is released, not deleted.
+    pub prune: bool,
+    /// `true`: nothing is written for this work while it is set.
+    pub suspend: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_metadata_of_a_manifest_is_none() {
+        let digest_of = |manifest: Value| {
+            let spec = json!({"workload": {"manifests": [manifest]}});
+            digest(spec, &BTreeMap::new(), &BTreeMap::new())
+        };
+        let plain = digest_of(json!({"metadata": {"name": "a"}}));
+        let empty = json!({"name": "a", "labels": {}, "finalizers": [], "creationTimestamp": null});
+        assert_eq!(digest_of(json!({"metadata": empty})), plain);
+        assert_ne!(digest_of(json!({"metadata": {"name": "a"}, "data": {}})), plain);
+        assert_ne!(digest_of(json!({"metadata": {"name": "a", "labels": {"a": ""}}})), plain);
+    }
+
+    #[test]
+    fn a_number_has_one_form_whoever_wrote_it() {
+        let digest_of = |text: &str| {
+            let spec = serde_json::from_str(text).unwrap();
+            digest(spec, &BTreeMap::new(), &BTreeMap::new())
+        };
+        for (sent, stored) in [
+            ("[1.0, {\"a\": -3.0}]", "[1, {\"a\": -3}]"),
+            ("1e3", "1000"),
+            ("-0.0", "0"),
+            ("9223372036854775808", "9.223372036854775808e18"),
+            ("0.1", "1e-1"),
+        ] {
+            assert_eq!(digest_of(sent), digest_of(stored), "{sent}");
+        }
+        for (one, other) in
+            [("1", "1.5"), ("9223372036854775807", "9223372036854775806"), ("1", "\"1\"")]
+        {
+            assert_ne!(digest_of(one), digest_of(other), "{one}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Works whose own state forbids every write: unreadable in Git, suspended there, owned by
+//! another, or being deleted.
+
+use std::collections::BTreeMap;
+
+use crate::config::AdoptionPolicy;
+use crate::model::name::WorkKey;
+use crate::model::work::DesiredWork;
+use crate::plan::inputs::{PlanInputs, is_unknown};
+use crate::plan::observed::ObservedWork;
+use crate::plan::reason::Reason;
+use crate::render::desired::Desired;
+
+/// Each blocked work with the reason.
+pub type BlockedWorks = BTreeMap<WorkKey, Reason>;
+
+/// Finds the blocked works among the desired ones and those that Git no longer has.
+pub fn blocked(inputs: PlanInputs<'_>) -> BlockedWorks {
+    let PlanInputs { desired, observed, policy, .. } = inputs;
+    let wanted = desired.works.iter().filter_map(|(key, work)| {
+        let there = observed.works.get(key);
+        Some((key.clone(), block_wanted(work, there, desired, policy.adoption)?))
+    });
+    let removed = inputs
+        .removed_works()
+        .filter_map(|(key, work)| Some((key.clone(), block_removed(work, desired)?)));
+    wanted.chain(removed).collect()
+}
+
+fn block_wanted(
+    work: &DesiredWork,
+    there: Option<&ObservedWork>,
+    desired: &Desired,
+    adoption: AdoptionPolicy,
+) -> Option<Reason> {
+    if desired.frozen.covers(&work.key) {
+        return Some(Reason::Frozen);
+    }
+    if work.suspend {
+        return Some(Reason::Suspended);
+    }
+    let there = there?;
+    if !there.is_ours(&desired.source) && consent(there, work, desired, adoption).is_none() {
+        return Some(Reason::Conflict { owner: there.source.clone(), adoption });
+    }
+    there.deleting.then_some(Reason::BeingDeleted { wanted: true })
+}
+
+fn block_removed(work: &ObservedWork, desired: &Desired) -> Option<Reason> {
+    if is_unknown(work, desired) {
+        return Some(Reason::Frozen);
+    }
+    work.deleting.then_some(Reason::BeingDeleted { wanted: false })
+}
+
+/// Why the source may adopt the work of another owner; `None` if it may not.
+pub(super) fn consent(
+    there: &ObservedWork,
+    work: &DesiredWork,
+    desired: &Desired,
+    adoption: AdoptionPolicy,
+) -> Option<Reason> {
+    let annotated = there.adopt.as_deref() == Some(desired.source.as_str());
+    match adoption {
+        AdoptionPolicy::Never => None,
+        _ if annotated => Some(Reason::AdoptionAllowed { owner: there.source.clone() }),
+        AdoptionPolicy::Unowned if there.unowned && there.digest == work.body.spec_digest() => {
+            Some(Reason::AdoptedUnowned)
+        }
+        AdoptionPolicy::Annotated | AdoptionPolicy::Unowned => None,
+    }
+}

@@ -1,0 +1,178 @@
+//! How much of what a source has on the hub one plan may delete. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::config::Budgets;
+use crate::model::name::ClusterName;
+
+/// A budget with all of its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// A plan may always delete so many works.
+    pub works: usize,
+    /// It may delete more than `works`, up to this part of the source's works, in percent.
+    pub percent: usize,
+    /// It may delete every work of a cluster that has no more than so many.
+    pub cluster: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { works: 10, percent: 10, cluster: 1 }
+    }
+}
+
+impl Budget {
+    /// What the operator (`daemon`) and the repository set, the stricter of both; the default where
+    /// neither does.
+    pub fn of(daemon: &Budgets, repository: &Budgets) -> Self {
+        let least = |a: Option<u32>, b: Option<u32>, default: usize| {
+            let least = a.into_iter().chain(b).min();
+            least.map_or(default, |set| usize::try_from(set).unwrap_or(usize::MAX))
+        };
+        let default = Self::default();
+        Self {
+            works: least(daemon.works, repository.works, default.works),
+            percent: least(daemon.percent, repository.percent, default.percent),
+            cluster: least(daemon.cluster, repository.cluster, default.cluster),
+        }
+    }
+
+    /// What both let through.
+    pub fn stricter(self, other: Self) -> Self {
+        Self {
+            works: self.works.min(other.works),
+            percent: self.percent.min(other.percent),
+            cluster: self.cluster.min(other.cluster),
+        }
+    }
+}
+
+/// The works of one cluster, as a plan leaves them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeletionCount {
+    /// They are to be deleted, and nobody has approved of it.
+    pub unapproved: usize,
+    /// They are to be deleted, as somebody has approved.
+    pub approved: usize,
+    /// They were there before the commit that is judged, and stay.
+    pub kept: usize,
+}
+
+impl DeletionCount {
+    fn deleted(self) -> usize {
+        self.unapproved + self.approved
+    }
+}
+
+/// Which bound a plan is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Excess {
+    /// Nothing that the source had on the hub would stay.
+    Everything,
+    /// Nothing that the source had on this cluster would stay.
+    Cluster(ClusterName),
+    /// More than `works` works, and more than `percent` of the source's.
+    Works { works: usize, percent: usize },
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => f.write_str("nothing that the source has on the hub would stay"),
+            Self::Cluster(cluster) => {
+                write!(f, "nothing that the source has on the cluster {cluster} would stay")
+            }
+            Self::Works { works, percent } => {
+                write!(
+                    f,
+                    "that is more than {works} works and more than {percent}% of the source's"
+                )
+            }
+        }
+    }
+}
+
+/// Whether a plan is over its budget. What is approved does not count as deleted, but does not stay
+/// either.
+pub fn excess(budget: Budget, clusters: &BTreeMap<ClusterName, DeletionCount>) -> Option<Excess> {
+    let all = clusters.values().fold(DeletionCount::default(), |all, count| DeletionCount {
+        unapproved: all.unapproved + count.unapproved,
+        approved: all.approved + count.approved,
+        kept: all.kept + count.kept,
+    });
+    if all.unapproved == 0 {
+        return None;
+    }
+    if all.kept == 0 {
+        return Some(Excess::Everything);
+    }
+    let had = all.deleted() + all.kept;
+    let over_percent = all.unapproved.saturating_mul(100) > budget.percent.saturating_mul(had);
+    if all.unapproved > budget.works && over_percent {
+        return Some(Excess::Works { works: budget.works, percent: budget.percent });
+    }
+    let emptied = clusters.iter().find(|(_, count)| {
+        count.unapproved > 0 && count.kept == 0 && count.deleted() > budget.cluster
+    });
+    emptied.map(|(cluster, _)| Excess::Cluster(cluster.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(unapproved: usize, approved: usize, kept: usize) -> DeletionCount {
+        DeletionCount { unapproved, approved, kept }
+    }
+
+    fn judged(budget: Budget, counts: &[DeletionCount]) -> Option<Excess> {
+        let name = |index| ClusterName::parse(&format!("edge-{index}")).unwrap();
+        excess(budget, &counts.iter().enumerate().map(|(i, count)| (name(i), *count)).collect())
+    }
+
+    #[test]
+    fn the_default_is_ten_works_or_a_tenth_and_no_whole_cluster() {
+        let ten = Excess::Works { works: 10, percent: 10 };
+        let second = Excess::Cluster(ClusterName::parse("edge-1").unwrap());
+        for (counts, expected) in [
+            (vec![], None),
+            (vec![count(0, 5, 0)], None),
+            (vec![count(10, 0, 1)], None),
+            (vec![count(11, 0, 99)], None),
+            (vec![count(11, 0, 98)], Some(ten.clone())),
+            (vec![count(20, 0, 180)], None),
+            (vec![count(21, 0, 179)], Some(ten.clone())),
+            (vec![count(1, 0, 0)], Some(Excess::Everything)),
+            (vec![count(1, 4, 0)], Some(Excess::Everything)),
+            (vec![count(1, 0, 0), count(0, 0, 1)], None),
+            (vec![count(0, 0, 9), count(2, 0, 0)], Some(second.clone())),
+            (vec![count(0, 0, 9), count(1, 1, 0)], Some(second)),
+            (vec![count(0, 0, 9), count(0, 2, 0)], None),
+            (vec![count(1, 30, 100)], None),
+            (vec![count(11, 30, 30)], Some(ten)),
+        ] {
+            assert_eq!(judged(Budget::default(), &counts), expected, "{counts:?}");
+        }
+        let none = Budget { works: 0, percent: 0, cluster: 0 };
+        assert_eq!(judged(none, &[count(1, 0, 500)]), Some(Excess::Works { works: 0, percent: 0 }));
+    }
+
+    #[test]
+    fn the_stricter_of_two_budgets_counts() {
+        let set = |works, percent| Budgets { works, percent, cluster: None };
+        let loose = set(Some(50), Some(50));
+        for (daemon, repository, expected) in [
+            (set(None, None), set(None, None), (10, 10)),
+            (set(None, None), loose.clone(), (50, 50)),
+            (set(Some(2), None), loose.clone(), (2, 50)),
+            (loose, set(Some(100), Some(5)), (50, 5)),
+        ] {
+            let budget = Budget::of(&daemon, &repository);
+            assert_eq!((budget.works, budget.percent, budget.cluster), (expected.0, expected.1, 1));
+        }
+        let (a, b) = (Budget { works: 1, percent: 90, cluster: 5 }, Budget::default());
+        assert_eq!(a.stricter(b), Budget { works: 1, percent: 10, cluster: 1 });
+    }
+}

@@ -1,0 +1,190 @@
+//! The change that each work needs, if nothing but the state of the work stood against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::name::{RepoPath, WorkKey};
+use crate::model::work::{
+    ANNOTATION_ADOPT, DeleteOption, DesiredWork, OWN_ANNOTATIONS, WorkBody, WorkMetadata,
+};
+use crate::plan::blocked::{BlockedWorks, consent};
+use crate::plan::effect::{Effect, MetadataChange};
+use crate::plan::inputs::{PlanInputs, is_removed, is_unknown};
+use crate::plan::last_known::LastKnownState;
+use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::reason::Reason;
+use crate::render::desired::Desired;
+use crate::render::layout;
+
+/// The change that one work needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CandidateChange {
+    /// The work.
+    pub key: WorkKey,
+    /// The work folder, if Git has or had one.
+    pub path: Option<RepoPath>,
+    /// The change; `None` if there is nothing to do now.
+    pub effect: Option<Effect>,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl CandidateChange {
+    /// Whether it deletes its work, or begins to.
+    pub fn deletes(&self) -> bool {
+        matches!(self.effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. }))
+    }
+
+    /// Whether it deletes its work, begins to, or waits for its agent before it may.
+    pub fn is_deletion(&self) -> bool {
+        self.deletes()
+            || matches!(self.reason, Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. })
+    }
+}
+
+/// A change and its reason.
+type Decision = (Option<Effect>, Reason);
+
+/// The works of this source that the hub has and Git does not, and whose history in Git the plan
+/// needs, each with its folder: the one that the hub names, or else the default one for the name.
+/// Frozen works and works that are being deleted are left out.
+pub fn removed_candidates(desired: &Desired, observed: &Observed) -> Vec<(WorkKey, RepoPath)> {
+    let removed = observed
+        .works
+        .values()
+        .filter(|work| is_removed(work, desired) && !work.deleting && !is_unknown(work, desired));
+    let folder = |work: &ObservedWork| {
+        let WorkKey { cluster, work: name } = &work.key;
+        path_on_hub(work).unwrap_or_else(|| layout::cluster_path(cluster).join(name.as_str()))
+    };
+    removed.map(|work| (work.key.clone(), folder(work))).collect()
+}
+
+/// The candidates of all works, sorted by key.
+pub fn candidates(inputs: PlanInputs<'_>, blocked: &BlockedWorks) -> Vec<CandidateChange> {
+    let PlanInputs { desired, observed, removed, .. } = inputs;
+    let mut all: Vec<CandidateChange> = Vec::with_capacity(desired.works.len());
+    let mut add = |key: &WorkKey, path: Option<RepoPath>, (effect, reason): Decision| {
+        all.push(CandidateChange { key: key.clone(), path, effect, reason });
+    };
+    let block = |key: &WorkKey| blocked.get(key).map(|reason| (None, reason.clone()));
+    for (key, work) in &desired.works {
+        let decision = block(key).unwrap_or_else(|| wanted(work, inputs));
+        add(key, Some(work.path.clone()), decision);
+    }
+    for (key, work) in inputs.removed_works() {
+        let decision = block(key).unwrap_or_else(|| remove(work, removed.get(key), observed));
+        add(key, path_on_hub(work), decision);
+    }
+    all.sort_by(|a, b| a.key.cmp(&b.key));
+    all
+}
+
+fn path_on_hub(work: &ObservedWork) -> Option<RepoPath> {
+    work.path.as_deref().and_then(RepoPath::parse)
+}
+
+/// A work that Git has.
+fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>) -> Decision {
+    let PlanInputs { desired, observed, policy, .. } = inputs;
+    let Some(there) = observed.works.get(&work.key) else {
+        return (Some(Effect::Create { body: work.body.clone() }), Reason::NewInGit);
+    };
+    if !there.is_ours(&desired.source) {
+        let Some(reason) = consent(there, work, desired, policy.adoption) else {
+            let owner = there.source.clone();
+            return (None, Reason::Conflict { owner, adoption: policy.adoption });
+        };
+        return (Some(adopt(there, work)), reason);
+    }
+    if there.digest == work.body.digest {
+        return (None, Reason::UpToDate);
+    }
+    let effect = update(there, work);
+    if observed.is_normalized(there, &effect) {
+        return (None, Reason::ChangedByServer);
+    }
+    let is_untouched = there.written == Some(there.digest) || observed.is_as_stored(there);
+    if is_untouched {
+        return (Some(effect), Reason::ChangedInGit);
+    }
+    (Some(effect), Reason::EditedOnHub { by: there.edited_by.clone() })
+}
+
+/// The write of a desired work over what the hub has.
+pub fn update(there: &ObservedWork, work: &DesiredWork) -> Effect {
+    Effect::Update {
+        body: work.body.clone(),
+        resource_version: there.resource_version.clone(),
+        metadata: metadata_change(there, &work.body),
+    }
+}
+
+fn adopt(there: &ObservedWork, work: &DesiredWork) -> Effect {
+    Effect::Adopt {
+        body: work.body.clone(),
+        resource_version: there.resource_version.clone(),
+        metadata: metadata_change(there, &work.body),
+    }
+}
+
+/// The labels and annotations to remove: those that gitwork once set and Git no longer has. An
+/// adoption uses up its consent.
+fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
+    fn gone<'a>(
+        once: impl Iterator<Item = &'a str>,
+        now: &BTreeMap<String, String>,
+    ) -> BTreeSet<String> {
+        once.filter(|key| !now.contains_key(*key)).map(str::to_owned).collect()
+    }
+    let WorkMetadata { labels, annotations } = body.metadata();
+    let users = there.owned.annotations.iter().map(String::as_str);
+    let mut remove_annotations = gone(users.chain(OWN_ANNOTATIONS), &annotations);
+    if there.adopt.is_some() {
+        remove_annotations.insert(ANNOTATION_ADOPT.into());
+    }
+    MetadataChange {
+        remove_labels: gone(there.owned.labels.iter().map(String::as_str), &labels),
+        remove_annotations,
+        labels_absent: there.labels_absent,
+        annotations_absent: there.annotations_absent,
+    }
+}
+
+/// A work of this source that Git no longer has.
+fn remove(work: &ObservedWork, last: Option<&LastKnownState>, observed: &Observed) -> Decision {
+    let by = last.and_then(|last| last.removed_by);
+    let resource_version = work.resource_version.clone();
+    if !last.map_or(work.prune, |last| last.prune) {
+        return (Some(Effect::Release { resource_version }), Reason::PruneOff { by });
+    }
+    let git = last.map_or(&work.delete_option, |last| &last.delete_option);
+    if *git != work.delete_option {
+        let effect = Effect::SetDeleteOption { delete_option: git.clone(), resource_version };
+        if observed.is_normalized(work, &effect) {
+            return (None, Reason::ChangedByServer);
+        }
+        let hub = work.delete_option.clone();
+        return (Some(effect), Reason::DeleteOptionFirst { hub, git: git.clone() });
+    }
+    if let Some(reason) = waits_for(work) {
+        return (None, reason);
+    }
+    let effect = Effect::Delete { uid: work.uid.clone(), resource_version };
+    (Some(effect), Reason::RemovedFromGit { by })
+}
+
+/// Why a work whose deleteOption on the hub is right must not be deleted yet.
+///
+/// The agent acts on the option when it applies the work, and no longer once the work is being
+/// deleted (OCM work agent, Work deletion). It orphans an object by removing its owner reference.
+/// If an object is to stay, that must have succeeded; for a Complete work the agent never does it.
+fn waits_for(work: &ObservedWork) -> Option<Reason> {
+    let generation = work.generation;
+    if !work.agent.has_settled(generation) {
+        return Some(Reason::WaitingForAgent { generation });
+    }
+    if work.delete_option != DeleteOption::Foreground && !work.agent.has_orphaned(generation) {
+        return Some(Reason::NotYetOrphaned { generation, complete: work.agent.complete });
+    }
+    None
+}

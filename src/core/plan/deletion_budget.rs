@@ -1,0 +1,99 @@
+//! Deletions over the budget: found from all candidates of a plan.
+//!
+//! A commit that removes works often adds others: a renamed folder, a wrong path. Added works must
+//! not count as kept, or the same plan would pass once they are created. So a work that is created
+//! while deletions are held carries a marker on the hub, which survives a restart, until nothing is
+//! held. And works that Git did not have before the removal do not count either, with or without a
+//! marker: the process that created them may not have known about the deletions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::Budgets;
+use crate::model::approval::{Approved, Target, plan_hash};
+use crate::model::name::{ClusterName, WorkKey};
+use crate::plan::budget::{Budget, DeletionCount, excess};
+use crate::plan::candidates::CandidateChange;
+use crate::plan::inputs::{PlanInputs, is_unknown};
+use crate::plan::last_known::LastKnownState;
+use crate::plan::observed::ObservedWork;
+use crate::plan::reason::Reason;
+use crate::render::desired::Desired;
+
+/// The deletions that are over the budget and not approved, each with the reason. All candidates
+/// count, whatever else holds them.
+pub fn over_budget(
+    inputs: PlanInputs<'_>,
+    candidates: &[CandidateChange],
+) -> BTreeMap<WorkKey, Reason> {
+    let PlanInputs { desired, observed, removed, policy } = inputs;
+    if policy.allow_delete_all {
+        return BTreeMap::new();
+    }
+    let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
+    let mut unapproved = Approved::new();
+    for candidate in candidates.iter().filter(|candidate| candidate.is_deletion()) {
+        let Some(work) = observed.works.get(&candidate.key) else { continue };
+        let target = Target { key: candidate.key.clone(), uid: work.uid.clone() };
+        let count = clusters.entry(candidate.key.cluster.clone()).or_default();
+        if policy.approved.deletions.contains(&target)
+            || desired.approved.deletions.contains(&target)
+        {
+            count.approved += 1;
+        } else {
+            count.unapproved += 1;
+            unapproved.insert(target);
+        }
+    }
+    if unapproved.is_empty() {
+        return BTreeMap::new();
+    }
+    let states = unapproved.iter().filter_map(|target| removed.get(&target.key));
+    let added = AddedWorks::since(states);
+    let kept = observed.works.values().filter(|work| was_kept(work, desired));
+    for work in kept.filter(|work| !added.contains(&work.key)) {
+        clusters.entry(work.key.cluster.clone()).or_default().kept += 1;
+    }
+    let Some(excess) = excess(budget(inputs), &clusters) else { return BTreeMap::new() };
+    let (hash, works) = (plan_hash(&unapproved), unapproved.len());
+    let held = unapproved.into_iter().map(|Target { key, uid }| {
+        (key, Reason::HeldByBudget { uid, hash, works, excess: excess.clone() })
+    });
+    held.collect()
+}
+
+/// The budget that judges the plan. No commit loosens its own.
+fn budget(inputs: PlanInputs<'_>) -> Budget {
+    let PlanInputs { desired, removed, policy, .. } = inputs;
+    let before = removed.values().filter_map(|last| last.budgets.as_ref());
+    let all: BTreeSet<&Budgets> =
+        before.chain(&policy.budgets_before).chain([&desired.rules.budgets]).collect();
+    let all = all.into_iter().map(|budgets| Budget::of(&policy.budgets, budgets));
+    all.reduce(Budget::stricter).unwrap_or_default()
+}
+
+/// Whether the work was on the hub before the commit that is judged, and stays: Git has it, or it
+/// is unknown whether Git has it. A work that is being deleted does not count, even if Git wants
+/// it again: its objects may be gone before it is created again. A work without gitwork's
+/// annotations does not count: it may be new.
+fn was_kept(work: &ObservedWork, desired: &Desired) -> bool {
+    work.is_ours(&desired.source)
+        && !work.created_during_hold
+        && work.written.is_some()
+        && !work.deleting
+        && (desired.works.contains_key(&work.key) || is_unknown(work, desired))
+}
+
+/// The works that Git has now and did not have before any of the removals.
+struct AddedWorks<'a>(BTreeMap<*const BTreeSet<WorkKey>, &'a BTreeSet<WorkKey>>);
+
+impl<'a> AddedWorks<'a> {
+    fn since(states: impl Iterator<Item = &'a LastKnownState>) -> Self {
+        // One commit usually removes many works, which share one set.
+        let known = states.filter_map(|last| last.added_since.as_deref());
+        Self(known.map(|set| (std::ptr::from_ref(set), set)).collect())
+    }
+
+    fn contains(&self, key: &WorkKey) -> bool {
+        !self.0.is_empty() && self.0.values().all(|set| set.contains(key))
+    }
+}

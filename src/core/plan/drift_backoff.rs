@@ -1,0 +1,265 @@
+//! Puts a work that another writer keeps changing back with exponential backoff. Pure:
+//! time is passed in.
+//!
+//! One edit is put back at once. If a work has to be put back several times in quick succession,
+//! two programs disagree about it. To write faster than the other loads both API servers, and
+//! changes objects back and forth on the cluster. So the wait doubles with every put-back that
+//! comes as soon as the wait allows, up to a bound. The edits of a slow writer are still put back
+//! at once, and changes in Git are always written at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::digest::Digest;
+use crate::model::name::WorkKey;
+use crate::plan::conflicting_manager::ConflictingManager;
+
+/// Up to this number of put-backs in a row count as edits by hand.
+const EDITS_BY_HAND: u32 = 4;
+/// No edit for this long ends a contention. Other tools reconcile every 3 to 5 minutes.
+pub const CALM: Duration = Duration::from_secs(600);
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait before a put-back.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// A work that another writer keeps changing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contention {
+    pub manager: Arc<ConflictingManager>,
+    /// How often it was put back.
+    pub times: u32,
+    /// How long the next put-back waits after the last one.
+    pub wait: Duration,
+    /// What gitwork wrote last.
+    pub content: Digest,
+    /// Just that is not written again yet.
+    pub waits: bool,
+}
+
+/// Contentions by work, at one time.
+pub type Contentions = BTreeMap<WorkKey, Arc<Contention>>;
+
+impl fmt::Display for Contention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { manager, times, wait, .. } = self;
+        write!(
+            f,
+            "{manager} keeps undoing what Git says: put back {times} times, and now {} s after the last time at the \
+             soonest; stop the other writer, or remove the work from Git",
+            wait.as_secs()
+        )
+    }
+}
+
+/// A write of content to the hub that has succeeded.
+#[derive(Debug, Clone)]
+pub struct Written {
+    pub content: Digest,
+    /// The write replaced an edit of gitwork's last write.
+    pub edited: bool,
+    /// The writer of the edit, if this is a put-back.
+    pub by: Arc<ConflictingManager>,
+}
+
+/// The works that were written recently. All times are since one fixed moment of the caller's
+/// choice.
+#[derive(Debug, Clone, Default)]
+pub struct DriftBackoffs {
+    works: BTreeMap<WorkKey, Last>,
+}
+
+/// The last write of a work.
+#[derive(Debug, Clone)]
+struct Last {
+    content: Digest,
+    at: Duration,
+    drift: Option<Box<Drift>>,
+}
+
+#[derive(Debug, Clone)]
+struct Drift {
+    times: u32,
+    /// One more than the number of doublings of the wait; 0 if there is no wait yet.
+    rounds: u32,
+    by: Arc<ConflictingManager>,
+}
+
+impl Drift {
+    fn wait(&self) -> Duration {
+        match self.rounds.checked_sub(1) {
+            None => Duration::ZERO,
+            Some(doublings) => {
+                FIRST_WAIT.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_WAIT)
+            }
+        }
+    }
+
+    /// Counts one more put-back, `after` the write before it.
+    fn go_on(&mut self, after: Duration, by: Arc<ConflictingManager>) {
+        self.times = self.times.saturating_add(1);
+        self.by = by;
+        // A writer that takes longer than twice the wait is slow by itself.
+        let fast = after <= self.wait().saturating_mul(2);
+        if self.times > EDITS_BY_HAND && (self.rounds == 0 || fast) {
+            self.rounds = self.rounds.saturating_add(1);
+        }
+    }
+}
+
+impl Last {
+    fn is_calm(&self, now: Duration) -> bool {
+        now.saturating_sub(self.at) >= CALM
+    }
+}
+
+impl DriftBackoffs {
+    /// Records a write. It is a put-back if gitwork wrote the same content recently, or if it
+    /// replaces an edit.
+    pub fn wrote(&mut self, key: &WorkKey, written: Written, now: Duration) {
+        let Written { content, edited, by } = written;
+        let before = self.works.remove(key).filter(|last| !last.is_calm(now));
+        let again = before.as_ref().is_some_and(|last| last.content == content);
+        let after = before.as_ref().map_or(Duration::MAX, |last| now.saturating_sub(last.at));
+        let mut drift = before.and_then(|last| last.drift);
+        if again || edited {
+            let first = || Box::new(Drift { times: 0, rounds: 0, by: by.clone() });
+            drift.get_or_insert_with(first).go_on(after, by.clone());
+        }
+        self.works.insert(key.clone(), Last { content, at: now, drift });
+    }
+
+    /// The contentions at `now`. Forgets the works without an edit for [`CALM`].
+    pub fn contentions(&mut self, now: Duration) -> Contentions {
+        self.works.retain(|_, last| !last.is_calm(now));
+        let contentions = self.works.iter().filter_map(|(key, last)| {
+            let drift = last.drift.as_ref().filter(|drift| drift.rounds > 0)?;
+            let wait = drift.wait();
+            let waits = now < last.at.saturating_add(wait);
+            let (manager, times, content) = (drift.by.clone(), drift.times, last.content);
+            Some((key.clone(), Arc::new(Contention { manager, times, wait, content, waits })))
+        });
+        contentions.collect()
+    }
+
+    /// The next time at which the contentions change without a write: a wait or a contention ends.
+    pub fn next_change(&self, now: Duration) -> Option<Duration> {
+        let ends = self.works.values().filter_map(|last| {
+            let drift = last.drift.as_ref().filter(|drift| drift.rounds > 0)?;
+            Some([last.at.saturating_add(drift.wait()), last.at.saturating_add(CALM)])
+        });
+        ends.flatten().filter(|end| *end > now).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::name::{ClusterName, WorkName};
+
+    fn key() -> WorkKey {
+        WorkKey {
+            cluster: ClusterName::parse("edge-1").unwrap(),
+            work: WorkName::parse("web").unwrap(),
+        }
+    }
+
+    fn write(content: &[u8], edited: bool) -> Written {
+        Written { content: Digest::of(content), edited, by: Arc::new(ConflictingManager::Unknown) }
+    }
+
+    const fn second(second: u64) -> Duration {
+        Duration::from_secs(second)
+    }
+
+    fn contention(backoffs: &mut DriftBackoffs, now: u64) -> Option<Contention> {
+        backoffs.contentions(second(now)).remove(&key()).map(Arc::unwrap_or_clone)
+    }
+
+    #[test]
+    fn edits_by_hand_are_put_back_at_once_and_contended_works_with_backoff() {
+        let mut backoffs = DriftBackoffs::default();
+        for now in 0..4 {
+            backoffs.wrote(&key(), write(b"git", true), second(now));
+            assert_eq!(contention(&mut backoffs, now), None, "{now}");
+        }
+        assert_eq!(backoffs.next_change(second(3)), None);
+        // From now on the other is as fast as it can be.
+        let mut now = 4;
+        let mut waits = Vec::new();
+        for times in 5..16 {
+            backoffs.wrote(&key(), write(b"git", true), second(now));
+            let found = contention(&mut backoffs, now).unwrap();
+            assert_eq!((found.times, found.waits), (times, true));
+            waits.push(found.wait.as_secs());
+            now += found.wait.as_secs();
+            assert_eq!(backoffs.next_change(second(now - 1)), Some(second(now)), "wakes in time");
+            assert!(!contention(&mut backoffs, now).unwrap().waits, "the wait is over");
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        let last = now - 300;
+        assert_eq!(backoffs.next_change(second(now)), Some(second(last + 600)));
+        assert!(contention(&mut backoffs, last + 599).is_some());
+        assert_eq!(contention(&mut backoffs, last + 600), None, "the other writer gave up");
+        assert_eq!(backoffs.next_change(second(last + 600)), None);
+        backoffs.wrote(&key(), write(b"git", true), second(last + 700));
+        assert_eq!(contention(&mut backoffs, last + 700), None, "counted again");
+    }
+
+    #[test]
+    fn a_slow_writer_is_reported_and_still_put_back_at_once() {
+        let mut backoffs = DriftBackoffs::default();
+        for n in 0..20 {
+            backoffs.wrote(&key(), write(b"git", true), second(180 * n));
+        }
+        let found = contention(&mut backoffs, 180 * 19 + 180).unwrap();
+        assert_eq!((found.times, found.wait.as_secs(), found.waits), (20, 1, false));
+    }
+
+    #[test]
+    fn changes_in_git_are_never_held_and_do_not_count_as_put_backs() {
+        let mut backoffs = DriftBackoffs::default();
+        for n in 0..50_u32 {
+            backoffs.wrote(&key(), write(&n.to_be_bytes(), false), second(u64::from(n)));
+        }
+        assert_eq!(contention(&mut backoffs, 50), None, "a busy repository is not a contention");
+        for now in 50..60 {
+            backoffs.wrote(&key(), write(b"git", true), second(now));
+        }
+        assert_eq!(contention(&mut backoffs, 60).unwrap().content, Digest::of(b"git"));
+        // Git moves on: what is held is the content that was written, and no other.
+        backoffs.wrote(&key(), write(b"fixed", false), second(61));
+        let found = contention(&mut backoffs, 61).unwrap();
+        assert_eq!((found.times, found.content), (10, Digest::of(b"fixed")));
+    }
+
+    #[test]
+    fn writing_the_same_again_is_a_put_back_even_where_nothing_looks_edited() {
+        for by in [ConflictingManager::Gitwork, ConflictingManager::Deleter] {
+            let mut backoffs = DriftBackoffs::default();
+            for now in 0..6 {
+                let by = Arc::new(by.clone());
+                backoffs.wrote(&key(), Written { by, ..write(b"git", false) }, second(now));
+            }
+            let found = contention(&mut backoffs, 5).unwrap();
+            assert_eq!((found.times, &*found.manager), (5, &by));
+        }
+    }
+
+    #[test]
+    fn the_message_names_the_writer_and_the_remedy() {
+        let by =
+            ConflictingManager::Manager { name: "x".into(), fields: vec!["spec".into()], more: 0 };
+        let mut backoffs = DriftBackoffs::default();
+        for now in 0..6 {
+            let by = Arc::new(by.clone());
+            backoffs.wrote(&key(), Written { by, ..write(b"git", true) }, second(now));
+        }
+        assert_eq!(
+            contention(&mut backoffs, 5).unwrap().to_string(),
+            "the field manager \"x\" (spec) keeps undoing what Git says: put back 6 times, and now 2 s after the last \
+             time at the soonest; stop the other writer, or remove the work from Git"
+        );
+    }
+}

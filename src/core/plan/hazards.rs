@@ -1,0 +1,189 @@
+//! What is unsafe to touch now, and why: known before a plan is made.
+//!
+//! A hazard never adds a write. It forbids some or all writes of a work, and its reason stands in
+//! the plan in their place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::approval::{Approval, Approved, Target};
+use crate::model::name::{ClusterName, WorkKey};
+use crate::plan::blocked::{BlockedWorks, blocked};
+use crate::plan::candidates::CandidateChange;
+use crate::plan::deletion_budget::over_budget;
+use crate::plan::directives::Suspensions;
+use crate::plan::drift_backoff::Contention;
+use crate::plan::effect::Effect;
+use crate::plan::inputs::PlanInputs;
+use crate::plan::observed::Observed;
+use crate::plan::reason::Reason;
+
+/// Everything that is unsafe to touch, per work and for the source. If several hazards forbid a
+/// write, the first in this order gives the reason.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Hazards {
+    /// Suspensions by operators. They forbid every write.
+    suspensions: Suspensions,
+    /// Git suspends the whole source. It forbids every write.
+    source_suspended: bool,
+    /// Clusters that Git suspends. They forbid every write.
+    clusters_suspended: Vec<ClusterName>,
+    /// Works that are frozen, suspended, foreign or being deleted. They forbid every write.
+    blocked: BlockedWorks,
+    /// Deletions over the budget. They forbid every write of the work.
+    over_budget: BTreeMap<WorkKey, Reason>,
+    /// Git's head does not build on the applied commits. It forbids every change of content except
+    /// a put-back of gitwork's last write.
+    rewind: Option<Reason>,
+    /// The hub was restored from a backup. It forbids deletions and releases.
+    restored: Option<Reason>,
+    /// Changes that wait for a change window. They forbid the change.
+    outside_window: BTreeMap<WorkKey, Reason>,
+    /// Works that another writer keeps changing. They forbid a write of the same content.
+    contended: BTreeMap<WorkKey, Arc<Contention>>,
+    /// Whether any deletion is held: works that are created meanwhile carry a marker.
+    deletions_held: bool,
+}
+
+impl Hazards {
+    /// The hazards that follow from the state of the works and the operators' policy alone.
+    pub fn observe(inputs: PlanInputs<'_>) -> Self {
+        let PlanInputs { desired, policy, .. } = inputs;
+        let rewind = policy.held_rewind.as_ref().map(|rewind| {
+            let hash = Approval::Rewind(Arc::unwrap_or_clone(rewind.clone())).hash();
+            Reason::HeldByRewind { rewind: rewind.clone(), hash }
+        });
+        let restored = policy.restored.as_ref().map(|approval| Reason::HeldByRestore {
+            approval: approval.clone(),
+            hash: approval.hash(),
+        });
+        let contended = policy.contentions.iter().filter(|(_, contention)| contention.waits);
+        Self {
+            suspensions: policy.suspensions.clone(),
+            source_suspended: desired.suspended.source,
+            clusters_suspended: desired.suspended.clusters.iter().cloned().collect(),
+            blocked: blocked(inputs),
+            rewind,
+            restored,
+            contended: contended.map(|(key, one)| (key.clone(), one.clone())).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the hazards that depend on all changes of a plan: its deletion budget, and the changes
+    /// that a closed window holds. `candidates`: the changes.
+    pub fn with_guards(mut self, inputs: PlanInputs<'_>, candidates: &[CandidateChange]) -> Self {
+        self.over_budget = over_budget(inputs, candidates);
+        self.outside_window = self.outside_window(inputs, candidates);
+        let mut deletions = candidates.iter().filter(|candidate| candidate.deletes());
+        self.deletions_held = inputs.desired.frozen.deletes
+            || !self.over_budget.is_empty()
+            || deletions.any(|one| self.forbids(one, inputs.observed).is_some());
+        self
+    }
+
+    /// The works whose own state forbids every write.
+    pub fn blocked(&self) -> &BlockedWorks {
+        &self.blocked
+    }
+
+    /// Whether any deletion of the source is held, or a part of Git could not be read.
+    pub fn deletions_held(&self) -> bool {
+        self.deletions_held
+    }
+
+    /// Why a candidate must not be carried out now; `None` if nothing forbids it.
+    pub fn forbids(&self, candidate: &CandidateChange, observed: &Observed) -> Option<Reason> {
+        let key = &candidate.key;
+        if let Some(reason) = self.suspension(key) {
+            return Some(reason);
+        }
+        if let Some(reason) = self.blocked.get(key).or_else(|| self.over_budget.get(key)) {
+            return Some(reason.clone());
+        }
+        let effect = candidate.effect.as_ref()?;
+        let puts_back = puts_back(key, effect, observed);
+        self.rewind
+            .as_ref()
+            .filter(|_| !puts_back)
+            .or_else(|| self.restored.as_ref().filter(|_| effect.removes()))
+            .or_else(|| self.outside_window.get(key))
+            .cloned()
+            .or_else(|| self.contention(key, effect))
+    }
+
+    fn suspension(&self, key: &WorkKey) -> Option<Reason> {
+        if let Some(suspension) = self.suspensions.of(key) {
+            return Some(Reason::SuspendedOnHub { suspension: suspension.clone() });
+        }
+        let in_git = self.source_suspended || self.clusters_suspended.contains(&key.cluster);
+        in_git.then_some(Reason::Suspended)
+    }
+
+    /// A contended work waits before the same content is written again. New content goes out.
+    fn contention(&self, key: &WorkKey, effect: &Effect) -> Option<Reason> {
+        let contention = self.contended.get(key)?;
+        let same = effect.body().is_some_and(|body| body.digest == contention.content);
+        same.then(|| Reason::BackedOff { contention: contention.clone() })
+    }
+
+    /// The changes that wait for a window: everything that is not approved, held otherwise, or a
+    /// put-back.
+    fn outside_window(
+        &self,
+        inputs: PlanInputs<'_>,
+        candidates: &[CandidateChange],
+    ) -> BTreeMap<WorkKey, Reason> {
+        let PlanInputs { desired, observed, policy, .. } = inputs;
+        let Some(closed) = &policy.closed else { return BTreeMap::new() };
+        let is_approved = |target: &Target| {
+            let all = [&policy.approved, &desired.approved];
+            all.iter().any(|all| all.changes.contains(target) || all.deletions.contains(target))
+        };
+        let mut held = Approved::new();
+        for candidate in candidates {
+            let Some(effect) = &candidate.effect else { continue };
+            if puts_back(&candidate.key, effect, observed)
+                || self.forbids_before_window(candidate, observed)
+            {
+                continue;
+            }
+            let version = version(&candidate.key, effect, observed);
+            let target = Target { key: candidate.key.clone(), uid: version };
+            if !is_approved(&target) {
+                held.insert(target);
+            }
+        }
+        if held.is_empty() {
+            return BTreeMap::new();
+        }
+        let approval = Approval::Changes { source: desired.source.clone(), works: held };
+        let hash = approval.hash();
+        let Approval::Changes { works, .. } = approval else { return BTreeMap::new() };
+        let reasons = works.into_iter().map(|Target { key, uid }| {
+            (key, Reason::HeldByWindow { version: uid, hash, closed: closed.clone() })
+        });
+        reasons.collect()
+    }
+
+    /// Whether a hazard other than a contention forbids the candidate, before the closed window is
+    /// known. A contended work waits for the window, too.
+    fn forbids_before_window(&self, candidate: &CandidateChange, observed: &Observed) -> bool {
+        let reason = self.forbids(candidate, observed);
+        reason.is_some_and(|reason| !matches!(reason, Reason::BackedOff { .. }))
+    }
+}
+
+/// Whether a write only puts back what gitwork wrote last, over another writer's edit.
+fn puts_back(key: &WorkKey, effect: &Effect, observed: &Observed) -> bool {
+    let Effect::Update { body, .. } = effect else { return false };
+    observed.works.get(key).is_some_and(|work| work.written == Some(body.digest))
+}
+
+/// The version in an approval of changes: the digest of the content to write, or the uid of the
+/// work to remove.
+fn version(key: &WorkKey, effect: &Effect, observed: &Observed) -> String {
+    let digest = effect.body().map(|body| body.digest);
+    let uid = || observed.works.get(key).map(|work| work.uid.clone()).unwrap_or_default();
+    digest.map_or_else(uid, |digest| digest.to_string())
+}

@@ -1,0 +1,37 @@
+//! Everything that a plan follows from.
+
+use crate::model::name::WorkKey;
+use crate::plan::last_known::RemovedWorks;
+use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::policy::PlanPolicy;
+use crate::render::desired::Desired;
+
+/// Everything that a plan follows from: equal inputs give equal plans.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanInputs<'a> {
+    /// What Git wants.
+    pub desired: &'a Desired,
+    /// What the hub has.
+    pub observed: &'a Observed,
+    /// What Git last said about works that it no longer has.
+    pub removed: &'a RemovedWorks,
+    /// What operators allow and hold.
+    pub policy: &'a PlanPolicy,
+}
+
+impl<'a> PlanInputs<'a> {
+    /// The works of this source on the hub that are not among the desired ones.
+    pub(super) fn removed_works(self) -> impl Iterator<Item = (&'a WorkKey, &'a ObservedWork)> {
+        self.observed.works.iter().filter(move |(_, work)| is_removed(work, self.desired))
+    }
+}
+
+/// Whether a work of this source is on the hub and not among the desired ones.
+pub(super) fn is_removed(work: &ObservedWork, desired: &Desired) -> bool {
+    work.is_ours(&desired.source) && !desired.works.contains_key(&work.key)
+}
+
+/// Whether it is unknown if Git still has the work, because a part of Git could not be read.
+pub(super) fn is_unknown(work: &ObservedWork, desired: &Desired) -> bool {
+    desired.frozen.holds(&work.key, work.path.as_deref())
+}

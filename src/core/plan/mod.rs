@@ -1,0 +1,58 @@
+//! `(desired, observed, removed works, policy) -> plan`: what to do on the hub, and why. Pure.
+//!
+//! A plan is a value: each step names its work, the write with its precondition, and the reason.
+//! The executor has no choice left. Planning goes through three values:
+//!
+//! 1. [`candidates`]: the change that each work needs, if nothing stood against it;
+//! 2. [`hazards`]: what is unsafe to touch now, per work or for the source, each with its reason;
+//! 3. the plan, within the hazards ([`planner`]).
+//!
+//! [`lint`] checks a plan against the rules without the planner's code. These always hold, and
+//! `tests/simulation` checks them over random worlds: no step touches a work of another source;
+//! Git asked for each deletion; to execute a plan and to plan again comes to an end.
+
+pub mod action;
+pub mod adoption;
+pub mod backoff;
+mod blocked;
+pub mod budget;
+mod candidates;
+pub mod conflicting_manager;
+mod deletion_budget;
+pub mod directives;
+pub mod drift_backoff;
+pub mod effect;
+pub mod guard;
+pub mod hazards;
+pub mod held;
+pub mod inputs;
+pub mod last_known;
+pub mod lint;
+pub mod observed;
+pub mod planner;
+pub mod policy;
+mod print;
+pub mod reason;
+pub mod record;
+pub mod removed_works;
+pub mod request;
+pub mod rewind;
+pub mod step;
+#[cfg(test)]
+mod step_tests;
+mod summary;
+
+pub use action::Action;
+pub use candidates::removed_candidates;
+pub use effect::{Effect, MetadataChange};
+pub use guard::Guard;
+pub use hazards::Hazards;
+pub use held::{HeldDeletions, Hold};
+pub use inputs::PlanInputs;
+pub use last_known::{LastKnownState, RemovedWorks};
+pub use planner::plan;
+pub use policy::PlanPolicy;
+pub use print::{Remarks, markdown, text};
+pub use reason::Reason;
+pub use step::{Plan, PlanStep};
+pub use summary::{ActionCounts, PlanSummary, StepSummary};

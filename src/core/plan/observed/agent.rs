@@ -1,0 +1,64 @@
+//! How far the cluster's work agent has come with a work.
+
+use serde_json::Value;
+
+/// OCM's agent sets it on a work before it applies any of its manifests, and removes it from a
+/// deleted work once the objects are gone from the cluster (OCM work agent, names and finalizers).
+pub const AGENT_FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
+
+/// How far the cluster's work agent has come with a work.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AgentView {
+    /// The agent's finalizer is on the work: an agent has seen it, and its objects may exist.
+    pub seen: bool,
+    /// `observedGeneration` of the work's condition `Applied`.
+    pub applied_generation: Option<i64>,
+    /// The condition `Applied` is True: every manifest of that generation was applied.
+    pub applied: bool,
+    /// The condition `Complete` is True. OCM's agent does nothing more for such a work, so it never
+    /// observes a change of the deleteOption (OCM work agent, ManifestWorkController).
+    pub complete: bool,
+    /// The work has no manifests. OCM's agent does not report `Applied` then, and deletes what the
+    /// work had before, whatever the deleteOption (OCM work agent, AppliedManifestWork
+    /// reconciler): there is nothing to wait for.
+    pub is_empty: bool,
+}
+
+impl AgentView {
+    /// Reads the agent's marks from a work's metadata and status.
+    pub(super) fn of(metadata: &Value, status: &Value, is_empty: bool) -> Self {
+        let condition = |kind: &str| {
+            let all = status.get("conditions").and_then(Value::as_array)?;
+            all.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
+        };
+        let is_true = |condition: Option<&Value>| {
+            condition.and_then(|c| c.get("status")).and_then(Value::as_str) == Some("True")
+        };
+        let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+        let applied = condition("Applied");
+        Self {
+            seen: finalizers.into_iter().flatten().any(|f| f.as_str() == Some(AGENT_FINALIZER)),
+            applied_generation: applied
+                .and_then(|c| c.get("observedGeneration"))
+                .and_then(Value::as_i64),
+            applied: is_true(applied),
+            complete: is_true(condition("Complete")),
+            is_empty,
+        }
+    }
+
+    /// Whether the agent has acted on `generation` of the work, or never will.
+    pub fn has_settled(&self, generation: i64) -> bool {
+        let has_nothing_to_do = !self.seen || self.complete || self.is_empty;
+        has_nothing_to_do || self.applied_generation == Some(generation)
+    }
+
+    /// Whether the agent has orphaned every object that the deleteOption of `generation` keeps. The
+    /// agent orphans an object by removing its owner reference when it applies the manifest (OCM
+    /// work agent, Orphan timing), so all of them must have been applied at this generation. A work
+    /// that no agent has seen has no objects.
+    pub fn has_orphaned(&self, generation: i64) -> bool {
+        let has_applied = self.applied && self.applied_generation == Some(generation);
+        !self.seen || self.is_empty || has_applied
+    }
+}

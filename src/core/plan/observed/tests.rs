@@ -1,0 +1,236 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::limits;
+use crate::model::name::SourceId;
+use crate::model::work::DeleteOption;
+use crate::plan::effect::Effect;
+
+fn work() -> Value {
+    json!({
+        "metadata": {
+            "namespace": "edge-1", "name": "web", "uid": "u", "resourceVersion": "7", "generation": 3,
+            "labels": {"gitwork.dev/source": "fleet", "app.kubernetes.io/managed-by": "gitwork", "team": "a"},
+            "annotations": {
+                "gitwork.dev/managed-keys": r#"{"labels":["team"]}"#,
+                "gitwork.dev/path": "clusters/edge-1/web",
+                "gitwork.dev/prune": "false",
+            },
+            "finalizers": [AGENT_FINALIZER],
+        },
+        "spec": {
+            "deleteOption": {"propagationPolicy": "Orphan"},
+            "workload": {"manifests": [{"kind": "ConfigMap"}]},
+        },
+        "status": {"conditions": [
+            {"type": "Available", "status": "False", "observedGeneration": 9},
+            {"type": "Applied", "status": "True", "observedGeneration": 3},
+        ]},
+    })
+}
+
+#[test]
+fn a_late_event_does_not_bring_back_an_older_state() {
+    let version = |version: &str, uid: &str| {
+        let mut work = work();
+        work["metadata"]["resourceVersion"] = version.into();
+        work["metadata"]["uid"] = uid.into();
+        read(work)
+    };
+    for (known, event, is_newer) in [
+        (version("10", "u"), version("9", "u"), false),
+        (version("10", "u"), version("11", "u"), true),
+        (version("10", "u"), version("9", "created again"), true),
+        (version("x", "u"), version("9", "u"), true),
+    ] {
+        let mut observed = Observed::default();
+        observed.record_change(known.clone());
+        observed.record_change(event.clone());
+        let expected = if is_newer { &event } else { &known };
+        assert_eq!(observed.works.get(&known.key), Some(expected));
+    }
+}
+
+#[test]
+fn a_late_answer_does_not_bring_back_a_deleted_work() {
+    let source = SourceId::parse("fleet").unwrap();
+    let mut going = work();
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let (there, going) = (read(work()), read(going));
+    let key = there.key.clone();
+    let delete = Effect::Delete { uid: "u".into(), resource_version: "7".into() };
+    // The watch, or a list, reports the end before the answer to the deletion comes.
+    for end in [Observed::record_gone as fn(&mut Observed, &_, &_), |o: &mut Observed, id, _| {
+        o.record_list(id, Vec::new());
+    }] {
+        let mut observed = Observed::default();
+        observed.record_change(there.clone());
+        end(&mut observed, &source, &key);
+        observed.record_answer(&key, &delete, Some(going.clone()));
+        observed.record_lookup(&key, Some(there.clone()));
+        assert!(observed.works.is_empty());
+        // A work that was created again under the same name is another one.
+        let recreated = ObservedWork { uid: "v".into(), ..there.clone() };
+        observed.record_lookup(&key, Some(recreated));
+        assert_eq!(observed.works.len(), 1);
+        observed.settle();
+        assert!(observed.gone.is_empty());
+    }
+}
+
+#[test]
+fn a_work_that_came_back_in_the_watch_stays() {
+    let source = SourceId::parse("fleet").unwrap();
+    let there = read(work());
+    let mut observed = Observed::default();
+    observed.record_change(there.clone());
+    // Its label was removed and set again, or a list was older than what is there.
+    observed.record_gone(&source, &there.key);
+    observed.record_change(there.clone());
+    observed.record_lookup(&there.key, Some(there.clone()));
+    assert_eq!(observed.works.len(), 1);
+    // Or the hub was restored.
+    observed.record_gone(&source, &there.key);
+    observed.record_list(&source, vec![there.clone()]);
+    observed.record_lookup(&there.key, Some(there.clone()));
+    assert_eq!(observed.works.len(), 1);
+}
+
+#[test]
+fn a_list_removes_only_works_of_the_source() {
+    let source = SourceId::parse("fleet").unwrap();
+    let mut foreign = work();
+    foreign["metadata"]["name"] = "foreign".into();
+    foreign["metadata"]["labels"]["gitwork.dev/source"] = "another".into();
+    let (ours, foreign) = (read(work()), read(foreign));
+    let mut observed = Observed::default();
+    observed.record_change(ours.clone());
+    observed.record_change(foreign.clone());
+    observed.record_list(&source, Vec::new());
+    assert_eq!(observed.works.keys().collect::<Vec<_>>(), [&foreign.key]);
+    observed.record_gone(&source, &foreign.key);
+    assert_eq!(observed.works.len(), 1, "a watch of ours knows nothing of foreign works");
+    observed.record_lookup(&foreign.key, None);
+    assert!(observed.works.is_empty());
+}
+
+fn read(work: Value) -> ObservedWork {
+    ObservedWork::from_manifest_work(work).unwrap()
+}
+
+#[test]
+fn a_work_is_read() {
+    let work = read(work());
+    assert_eq!(work.key.to_string(), "edge-1/web");
+    assert_eq!((work.generation, work.prune, work.deleting), (3, false, false));
+    assert_eq!(work.delete_option, DeleteOption::Orphan);
+    assert_eq!(work.owned.labels, ["team".to_owned()].into());
+    assert!(work.agent.seen && work.agent.has_settled(3) && work.agent.has_orphaned(3));
+    assert!(!work.agent.has_settled(4) && !work.agent.has_orphaned(4));
+}
+
+/// OCM's agent leaves `Applied` as it was for a work that has lost its manifests.
+#[test]
+fn an_empty_work_waits_for_no_agent() {
+    let mut work = work();
+    for (manifests, waits) in [(json!([{"kind": "ConfigMap"}]), true), (json!([]), false)] {
+        work["spec"]["workload"] = json!({"manifests": manifests});
+        let read = read(work.clone());
+        assert_eq!(!read.agent.has_settled(4), waits);
+        assert_eq!(!read.agent.has_orphaned(4), waits);
+    }
+}
+
+#[test]
+fn the_digest_covers_only_what_gitwork_set() {
+    let before = read(work()).digest;
+    let changed = |pointer: &str, key: &str, value: Value| {
+        let mut work = work();
+        work.pointer_mut(pointer).unwrap()[key] = value;
+        read(work).digest != before
+    };
+    for (pointer, key, expected) in [
+        ("/spec", "executor", true),
+        ("/metadata/labels", "team", true),
+        ("/metadata/labels", "app.kubernetes.io/managed-by", true),
+        ("/metadata/labels", "foreign", false),
+        ("/metadata/annotations", "foreign", false),
+        ("/metadata/annotations", "gitwork.dev/path", true),
+        ("/metadata/annotations", "gitwork.dev/managed-keys", true),
+        ("/metadata/annotations", "gitwork.dev/commit", false),
+        ("/metadata/annotations", "gitwork.dev/content-hash", false),
+        ("/metadata/annotations", "gitwork.dev/adopt", false),
+        ("/metadata", "finalizers", false),
+        ("/status", "conditions", false),
+    ] {
+        assert_eq!(changed(pointer, key, "x".into()), expected, "{pointer}/{key}");
+    }
+}
+
+#[test]
+fn a_work_without_owner_marks_is_unowned() {
+    let bare = || {
+        let mut work = work();
+        work["metadata"]["labels"] = json!({"team": "a"});
+        work["metadata"]["annotations"] = json!({"note": "b"});
+        work
+    };
+    assert!(read(bare()).unowned && !read(work()).unowned);
+    for (pointer, value) in [
+        ("labels", json!({"gitwork.dev/source": "another"})),
+        ("labels", json!({"app.kubernetes.io/managed-by": "Helm"})),
+        ("labels", json!({"work.open-cluster-management.io/manifestworkreplicaset": "a.b"})),
+        ("labels", json!({"open-cluster-management.io/addon-name": "x"})),
+        ("annotations", json!({"gitwork.dev/path": "clusters/edge-1/web"})),
+        ("ownerReferences", json!([{"kind": "ManagedClusterAddOn"}])),
+    ] {
+        let mut work = bare();
+        work["metadata"][pointer] = value;
+        assert!(!read(work.clone()).unowned, "{work}");
+    }
+}
+
+#[test]
+fn an_unreadable_work_is_an_error_that_names_the_field() {
+    for (field, value, expected) in [
+        ("namespace", json!(null), "a ManifestWork on the hub has no metadata.namespace"),
+        ("uid", json!(1), "a ManifestWork on the hub has no metadata.uid"),
+        (
+            "name",
+            json!("A"),
+            "a ManifestWork on the hub has the metadata.name \"A\", which has the character 'A'; only \
+             lower-case letters, digits, '-' and '.' are allowed",
+        ),
+    ] {
+        let mut work = work();
+        work["metadata"][field] = value;
+        let why = ObservedWork::from_manifest_work(work).unwrap_err();
+        assert_eq!(why.to_string(), expected);
+    }
+}
+
+#[test]
+fn hostile_annotations_count_as_not_set() {
+    let huge = "x".repeat(limits::ANNOTATION_BYTES_MAX + 1);
+    for (key, value) in [
+        ("gitwork.dev/managed-keys", huge.as_str()),
+        ("gitwork.dev/managed-keys", "{\"labels\": 1}"),
+        ("gitwork.dev/managed-keys", &"[".repeat(10_000)),
+        ("gitwork.dev/path", &huge),
+        ("gitwork.dev/commit", &huge),
+        ("gitwork.dev/adopt", &huge),
+        ("gitwork.dev/content-hash", &huge),
+    ] {
+        let mut work = work();
+        work["metadata"]["annotations"][key] = value.into();
+        let read = read(work);
+        let unset = match key {
+            "gitwork.dev/managed-keys" => read.owned == ManagedKeys::default(),
+            "gitwork.dev/path" => read.path.is_none(),
+            "gitwork.dev/commit" => read.commit.is_none(),
+            "gitwork.dev/adopt" => read.adopt.is_none(),
+            _ => read.written.is_none(),
+        };
+        assert!(unset, "{key}");
+    }
+}

@@ -1,0 +1,241 @@
+//! One ManifestWork as the hub has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gitwork_api::names::NameError;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::limits;
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use crate::model::status_view::StatusView;
+use crate::model::work;
+use crate::model::work::{
+    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_HASH,
+    ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeleteOption, LABEL_SOURCE,
+    OWN_ANNOTATIONS, OWN_LABELS,
+};
+use crate::plan::conflicting_manager::ConflictingManager;
+use crate::plan::observed::agent::AgentView;
+
+/// One ManifestWork on the hub.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservedWork {
+    /// Its namespace and name.
+    pub key: WorkKey,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`: opaque; the precondition of a write.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// The value of `gitwork.dev/source`; `None` for a work that no gitwork owns.
+    pub source: Option<String>,
+    /// The source that an operator allows to adopt this work (`gitwork.dev/adopt`).
+    pub adopt: Option<String>,
+    /// The digest of what the hub has now, over the same parts as `WorkBody::digest`: the spec, and
+    /// the labels and annotations that gitwork set. It equals the desired digest exactly if there
+    /// is nothing to write.
+    pub digest: Digest,
+    /// `gitwork.dev/content-hash`: the digest of gitwork's last write. It differs from `digest`
+    /// after an edit by another writer.
+    pub written: Option<Digest>,
+    /// `gitwork.dev/commit`.
+    pub commit: Option<String>,
+    /// `gitwork.dev/path`.
+    pub path: Option<String>,
+    /// `spec.deleteOption` on the hub.
+    pub delete_option: DeleteOption,
+    /// From `gitwork.dev/prune`.
+    pub prune: bool,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// Created while deletions of its source were held (`gitwork.dev/created-during-hold`).
+    pub created_during_hold: bool,
+    /// From `gitwork.dev/managed-keys`.
+    pub owned: ManagedKeys,
+    /// It seems to have no owner: no label of a source or of another tool, none of OCM's
+    /// controllers, no owner references, and no annotation of gitwork's.
+    pub unowned: bool,
+    /// The writer that edited it, if the hub does not have what gitwork wrote last.
+    pub edited_by: Option<Arc<ConflictingManager>>,
+    /// It has no `metadata.labels`: a JSON Patch has to create that first.
+    pub labels_absent: bool,
+    /// As `labels_absent`, for `metadata.annotations`.
+    pub annotations_absent: bool,
+    /// How far the agent has come.
+    pub agent: AgentView,
+    /// The status that the agent reports.
+    pub status: StatusView,
+}
+
+/// The labels and annotations that a user set through Git. Gitwork removes those that Git drops,
+/// and no others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ManagedKeys {
+    /// Keys of `metadata.labels`.
+    pub labels: BTreeSet<String>,
+    /// Keys of `metadata.annotations`.
+    pub annotations: BTreeSet<String>,
+}
+
+/// Why an object is not a ManifestWork that gitwork can name. Gitwork creates none of these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnreadableWork {
+    /// A required field of the metadata is absent or not text.
+    #[error("a ManifestWork on the hub has no {field}")]
+    Missing {
+        /// As in `metadata.uid`.
+        field: &'static str,
+    },
+    /// Its name or namespace is not valid.
+    #[error("a ManifestWork on the hub has the {field} {name:?}, which {why}")]
+    BadName {
+        /// `metadata.namespace` or `metadata.name`.
+        field: &'static str,
+        /// The value, shortened.
+        name: String,
+        /// What is wrong with it.
+        why: NameError,
+    },
+}
+
+impl ObservedWork {
+    /// Reads a ManifestWork from the API server. Users and other programs may write anything into
+    /// it: a field that cannot be read counts as not set.
+    pub fn from_manifest_work(mut object: Value) -> Result<Self, UnreadableWork> {
+        let spec = object.get_mut("spec").map(Value::take).unwrap_or_default();
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        let key = key(metadata)?;
+        let status = object.get("status").unwrap_or(&Value::Null);
+        let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or_default();
+        let manifests =
+            spec.pointer("/workload/manifests").and_then(Value::as_array).map_or(0, Vec::len);
+        let labels = texts(metadata, "labels");
+        let annotations = texts(metadata, "annotations");
+        let owned = managed_keys(&annotations);
+        let delete_option =
+            DeleteOption::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+        let digest = work::digest(
+            spec,
+            &set_by_gitwork(&labels, &OWN_LABELS, &owned.labels),
+            &set_by_gitwork(&annotations, &OWN_ANNOTATIONS, &owned.annotations),
+        );
+        let written = annotations.get(ANNOTATION_HASH).and_then(|text| Digest::parse(text));
+        let is_edited = labels.contains_key(LABEL_SOURCE) && written != Some(digest);
+        let editor =
+            || Arc::new(ConflictingManager::of(metadata, &owned.labels, &owned.annotations));
+        let edited_by = is_edited.then(editor);
+        let annotation = |key: &str, bytes_max: usize| {
+            annotations
+                .get(key)
+                .filter(|text| text.len() <= bytes_max)
+                .map(|text| (*text).to_owned())
+        };
+        Ok(Self {
+            key,
+            uid: required(metadata, "uid", "metadata.uid")?.to_owned(),
+            resource_version: required(metadata, "resourceVersion", "metadata.resourceVersion")?
+                .to_owned(),
+            generation,
+            // Any value counts: a work with a label that gitwork would not write is another's.
+            source: labels.get(LABEL_SOURCE).map(|text| (*text).to_owned()),
+            adopt: annotation(ANNOTATION_ADOPT, 63),
+            digest,
+            written,
+            commit: annotation(ANNOTATION_COMMIT, 64),
+            path: annotation(ANNOTATION_PATH, limits::PATH_BYTES_MAX),
+            delete_option,
+            prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
+            created_during_hold: annotations.contains_key(ANNOTATION_CREATED_DURING_HOLD),
+            deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
+            unowned: is_unowned(metadata, &labels, &annotations),
+            owned,
+            edited_by,
+            labels_absent: !metadata.get("labels").is_some_and(Value::is_object),
+            annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
+            agent: AgentView::of(metadata, status, manifests == 0),
+            status: StatusView::of(status, generation, manifests),
+        })
+    }
+
+    /// Whether the work belongs to this source.
+    pub fn is_ours(&self, source: &SourceId) -> bool {
+        self.source.as_deref() == Some(source.as_str())
+    }
+
+    /// Whether this is a later state of the same object. Kubernetes' resourceVersions are growing
+    /// numbers; if they are not numbers, the order is unknown.
+    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
+        let number = |work: &Self| work.resource_version.parse::<u64>().ok();
+        match (number(self), number(other)) {
+            (Some(a), Some(b)) => self.uid == other.uid && a > b,
+            _ => false,
+        }
+    }
+}
+
+/// The entries of a map that gitwork set: its own, and those that users set through Git.
+fn set_by_gitwork(
+    all: &BTreeMap<&str, &str>,
+    own: &[&str],
+    users: &BTreeSet<String>,
+) -> BTreeMap<String, String> {
+    let keys = own.iter().copied().chain(users.iter().map(String::as_str));
+    keys.filter_map(|key| Some((key.to_owned(), (*all.get(key)?).to_owned()))).collect()
+}
+
+fn required<'a>(
+    metadata: &'a Value,
+    name: &str,
+    field: &'static str,
+) -> Result<&'a str, UnreadableWork> {
+    metadata.get(name).and_then(Value::as_str).ok_or(UnreadableWork::Missing { field })
+}
+
+fn key(metadata: &Value) -> Result<WorkKey, UnreadableWork> {
+    let cluster = required(metadata, "namespace", "metadata.namespace")?;
+    let name = required(metadata, "name", "metadata.name")?;
+    let bad = |field, name: &str| {
+        let name = name.chars().take(limits::WORK_NAME_CHARS_MAX).collect();
+        move |why| UnreadableWork::BadName { field, name, why }
+    };
+    Ok(WorkKey {
+        cluster: ClusterName::parse(cluster).map_err(bad("metadata.namespace", cluster))?,
+        work: WorkName::parse(name).map_err(bad("metadata.name", name))?,
+    })
+}
+
+/// A map of texts; entries of any other type are left out.
+fn texts<'a>(metadata: &'a Value, field: &str) -> BTreeMap<&'a str, &'a str> {
+    let all = metadata.get(field).and_then(Value::as_object).into_iter().flatten();
+    all.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
+}
+
+/// OCM labels the works of its add-ons and of ManifestWorkReplicaSets in this domain.
+const OCM_DOMAIN: &str = "open-cluster-management.io/";
+
+fn is_unowned(
+    metadata: &Value,
+    labels: &BTreeMap<&str, &str>,
+    annotations: &BTreeMap<&str, &str>,
+) -> bool {
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array);
+    let is_owners = |key: &&str| OWN_LABELS.contains(key) || key.contains(OCM_DOMAIN);
+    owners.is_none_or(Vec::is_empty)
+        && !labels.keys().any(is_owners)
+        && !annotations.keys().any(|key| OWN_ANNOTATIONS.contains(key))
+}
+
+/// An annotation that gitwork did not write counts as empty. The digest differs then, so gitwork
+/// puts it back.
+fn managed_keys(annotations: &BTreeMap<&str, &str>) -> ManagedKeys {
+    annotations
+        .get(ANNOTATION_MANAGED_KEYS)
+        .filter(|text| text.len() <= limits::ANNOTATION_BYTES_MAX)
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
+}

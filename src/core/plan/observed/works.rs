@@ -1,0 +1,155 @@
+//! All ManifestWorks that concern one source.
+
+use std::collections::BTreeMap;
+
+use crate::model::digest::Digest;
+use crate::model::name::{SourceId, WorkKey};
+use crate::plan::effect::Effect;
+use crate::plan::observed::work::ObservedWork;
+
+/// How the hub stored one of gitwork's writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NormalizedWrite {
+    /// `WorkBody::digest` of the request, or the digest of the deleteOption if only that was sent.
+    pub written: Digest,
+    /// The digest of the response.
+    pub stored: Digest,
+}
+
+/// The uid of a work that is gone, and the source that it belonged to.
+pub type GoneWork = (String, Option<String>);
+
+/// Every ManifestWork of one source on the hub, and the foreign works that have a name that the
+/// source wants.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// The works.
+    pub works: BTreeMap<WorkKey, ObservedWork>,
+    /// The last writes that the hub stored differently from the request. They are not kept beyond
+    /// the process: after a restart such a work is written once more.
+    pub normalized: BTreeMap<WorkKey, NormalizedWrite>,
+    /// Works of the source that are gone since the last plan: the response to a write or a look-up
+    /// from before must not bring them back.
+    pub gone: BTreeMap<WorkKey, GoneWork>,
+    /// A complete list came since the last plan: it is unknown whether the list or the response to
+    /// a write is newer.
+    pub is_relisted: bool,
+}
+
+impl Observed {
+    /// Records the complete state of the source's works. Foreign works are not part of such a list,
+    /// and stay.
+    pub fn record_list(&mut self, source: &SourceId, works: Vec<ObservedWork>) {
+        // A map that is built at once has full nodes; one that grows in order leaves half of each
+        // empty.
+        let listed = works.into_iter().map(|work| (work.key.clone(), work));
+        let mut listed: BTreeMap<WorkKey, ObservedWork> = listed.collect();
+        for (key, work) in self.works.extract_if(.., |_, work| work.is_ours(source)) {
+            if listed.get(&key).is_none_or(|now| now.uid != work.uid) {
+                self.gone.insert(key, gone_work(&work));
+            }
+        }
+        // A listed work that was gone has come back: the hub was restored, or the list is older.
+        self.gone.retain(|key, _| !listed.contains_key(key));
+        self.works.append(&mut listed);
+        let Self { works, normalized, .. } = self;
+        normalized.retain(|key, _| works.contains_key(key));
+        self.is_relisted = true;
+    }
+
+    /// Records that no request is in flight: no response is still to come.
+    pub fn settle(&mut self) {
+        self.gone.clear();
+        self.is_relisted = false;
+    }
+
+    /// Whether the hub has to be asked about a work that was just created: a list that came since
+    /// does not have it.
+    pub fn may_have_gone(&self, key: &WorkKey) -> bool {
+        self.is_relisted && !self.works.contains_key(key)
+    }
+
+    /// Records a work from the watch. If the work was gone, it has come back: its label was set
+    /// again, or the list was older.
+    pub fn record_change(&mut self, work: ObservedWork) {
+        self.gone.remove(&work.key);
+        self.record(work);
+    }
+
+    /// Records the state of a work, unless a newer one is known: a watch may deliver a state that
+    /// is older than the response to a write.
+    fn record(&mut self, work: ObservedWork) {
+        if !self.works.get(&work.key).is_some_and(|known| known.is_newer_than(&work)) {
+            self.works.insert(work.key.clone(), work);
+        }
+    }
+
+    /// Records that a work no longer belongs to the source. The next write finds out whether the
+    /// name is free.
+    pub fn record_gone(&mut self, source: &SourceId, key: &WorkKey) {
+        if let Some(work) = self.works.get(key).filter(|work| work.is_ours(source)) {
+            self.gone.insert(key.clone(), gone_work(work));
+            self.forget(key);
+        }
+    }
+
+    /// Records the work that the hub has under a name, of any owner.
+    pub fn record_lookup(&mut self, key: &WorkKey, there: Option<ObservedWork>) {
+        match there.filter(|work| !self.is_gone(work)) {
+            Some(work) => self.record(work),
+            None => self.forget(key),
+        }
+    }
+
+    /// Whether this very work is known to be gone.
+    fn is_gone(&self, work: &ObservedWork) -> bool {
+        self.gone.get(&work.key).is_some_and(|gone| *gone == gone_work(work))
+    }
+
+    /// Records the hub's response to gitwork's own write, and whether the hub stored the write as
+    /// it was sent. Only the response to the write shows that: a later read may have an edit.
+    pub fn record_answer(&mut self, key: &WorkKey, effect: &Effect, answer: Option<ObservedWork>) {
+        let answer = answer.filter(|work| !self.is_gone(work));
+        let (Some(work), false) = (answer, matches!(effect, Effect::Release { .. })) else {
+            return self.forget(key);
+        };
+        let is_as_sent = match effect {
+            Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
+                work.digest == body.digest
+            }
+            Effect::SetDeleteOption { delete_option, .. } => work.delete_option == *delete_option,
+            Effect::Delete { .. } | Effect::Release { .. } => true,
+        };
+        match effect.written_digest().filter(|_| !is_as_sent) {
+            Some(written) => {
+                let write = NormalizedWrite { written, stored: work.digest };
+                self.normalized.insert(key.clone(), write);
+            }
+            None => drop(self.normalized.remove(key)),
+        }
+        self.record(work);
+    }
+
+    fn forget(&mut self, key: &WorkKey) {
+        self.works.remove(key);
+        self.normalized.remove(key);
+    }
+
+    /// Whether `there` is how the hub stores this effect: to write it again would change nothing.
+    pub fn is_normalized(&self, there: &ObservedWork, effect: &Effect) -> bool {
+        self.normalized.get(&there.key).is_some_and(|write| {
+            write.stored == there.digest && effect.written_digest() == Some(write.written)
+        })
+    }
+
+    /// Whether `there` is how the hub stored gitwork's last write of it.
+    pub fn is_as_stored(&self, there: &ObservedWork) -> bool {
+        self.normalized.get(&there.key).is_some_and(|write| write.stored == there.digest)
+    }
+}
+
+/// Identifies a work that is gone. Without its label a work belongs to another, and may still be
+/// there.
+fn gone_work(work: &ObservedWork) -> GoneWork {
+    (work.uid.clone(), work.source.clone())
+}

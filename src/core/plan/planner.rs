@@ -1,0 +1,83 @@
+//! Makes a plan within the hazards.
+
+use std::sync::Arc;
+
+use crate::model::work::{ANNOTATION_CREATED_DURING_HOLD, WorkBody};
+use crate::plan::candidates::{CandidateChange, candidates, update};
+use crate::plan::effect::Effect;
+use crate::plan::hazards::Hazards;
+use crate::plan::inputs::PlanInputs;
+use crate::plan::last_known::RemovedWorks;
+use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::policy::PlanPolicy;
+use crate::plan::reason::Reason;
+use crate::plan::step::{Plan, PlanStep};
+use crate::render::desired::Desired;
+
+/// Plans one pass. It reads nothing but its arguments; equal arguments give equal plans.
+pub fn plan(
+    desired: &Desired,
+    observed: &Observed,
+    removed: &RemovedWorks,
+    policy: &PlanPolicy,
+) -> Plan {
+    let inputs = PlanInputs { desired, observed, removed, policy };
+    let hazards = Hazards::observe(inputs);
+    let candidates = candidates(inputs, hazards.blocked());
+    let hazards = hazards.with_guards(inputs, &candidates);
+    let steps = candidates.into_iter().map(|candidate| step(candidate, inputs, &hazards));
+    Plan { commit: desired.commit, steps: steps.collect() }
+}
+
+/// The step of one work: its candidate, or the reason of the hazard that forbids it.
+fn step(candidate: CandidateChange, inputs: PlanInputs<'_>, hazards: &Hazards) -> PlanStep {
+    if let Some(reason) = hazards.forbids(&candidate, inputs.observed) {
+        return PlanStep { key: candidate.key, path: candidate.path, effect: None, reason };
+    }
+    let candidate = if hazards.deletions_held() {
+        mark(candidate, inputs.observed)
+    } else {
+        unmark(candidate, inputs)
+    };
+    let CandidateChange { key, path, effect, reason } = candidate;
+    PlanStep { key, path, effect, reason }
+}
+
+/// Marks a work that is created while deletions are held.
+fn mark(mut candidate: CandidateChange, observed: &Observed) -> CandidateChange {
+    let may_be_new =
+        || observed.works.get(&candidate.key).is_none_or(|work| work.written.is_none());
+    match &mut candidate.effect {
+        Some(Effect::Create { body } | Effect::Adopt { body, .. }) => mark_body(body),
+        // Another writer removed the marker, together with gitwork's other annotations.
+        Some(Effect::Update { body, .. }) if may_be_new() => mark_body(body),
+        _ => {}
+    }
+    candidate
+}
+
+/// The marker is not content: the digest stays.
+fn mark_body(body: &mut Arc<WorkBody>) {
+    Arc::make_mut(body).created_during_hold = true;
+}
+
+/// Removes the marker from a work once no deletion is held.
+fn unmark(mut candidate: CandidateChange, inputs: PlanInputs<'_>) -> CandidateChange {
+    let is_marked = |work: &&ObservedWork| work.created_during_hold;
+    let Some(there) = inputs.observed.works.get(&candidate.key).filter(is_marked) else {
+        return candidate;
+    };
+    if candidate.effect.is_none()
+        && candidate.reason == Reason::UpToDate
+        && let Some(work) = inputs.desired.works.get(&candidate.key)
+    {
+        candidate.effect = Some(update(there, work));
+        candidate.reason = Reason::DeletesNoLongerHeld;
+    }
+    if let Some(Effect::Update { metadata, .. } | Effect::Adopt { metadata, .. }) =
+        &mut candidate.effect
+    {
+        metadata.remove_annotations.insert(ANNOTATION_CREATED_DURING_HOLD.into());
+    }
+    candidate
+}

@@ -1,0 +1,349 @@
+//! Why a step is in a plan.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config::AdoptionPolicy;
+use crate::config::window::Closed;
+use crate::model::approval::{Approval, Rewind};
+use crate::model::digest::Digest;
+use crate::model::name::CommitId;
+use crate::model::work::DeleteOption;
+use crate::plan::budget::Excess;
+use crate::plan::conflicting_manager::ConflictingManager;
+use crate::plan::directives::Suspension;
+use crate::plan::drift_backoff::Contention;
+use crate::plan::guard::Guard;
+
+/// Why a step is in the plan.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reason {
+    /// Git has it, and the hub does not.
+    NewInGit,
+    /// The hub has what gitwork wrote, and Git has changed since.
+    ChangedInGit,
+    /// The hub does not have what gitwork wrote: another writer edited it.
+    EditedOnHub {
+        /// The field manager that edited it.
+        by: Option<Arc<ConflictingManager>>,
+    },
+    /// The annotation `gitwork.dev/adopt` allows the adoption.
+    AdoptionAllowed {
+        /// The source that had it; `None` if it had none.
+        owner: Option<String>,
+    },
+    /// It had no owner, its spec is what Git wants, and the operator lets the source adopt such
+    /// works.
+    AdoptedUnowned,
+    /// Git removed it.
+    RemovedFromGit {
+        /// The commit that removed it, if known.
+        by: Option<CommitId>,
+    },
+    /// Git removed it, and its final deleteOption differs from the hub's: that is written first.
+    DeleteOptionFirst {
+        /// On the hub.
+        hub: DeleteOption,
+        /// In Git's last commit that had the work.
+        git: DeleteOption,
+    },
+    /// Git removed it with `prune: false`: it is released.
+    PruneOff {
+        /// The commit that removed it, if known.
+        by: Option<CommitId>,
+    },
+    // Below here: nothing is done.
+    /// The hub has what Git wants.
+    UpToDate,
+    /// Git removed it. The agent has not yet observed the generation with its deleteOption.
+    WaitingForAgent {
+        /// `metadata.generation` of the work.
+        generation: i64,
+    },
+    /// Git removed it and keeps some of its objects, and the agent has not orphaned all of them.
+    NotYetOrphaned {
+        /// `metadata.generation` of the work.
+        generation: i64,
+        /// The work is Complete, so its agent never will. Otherwise the agent failed to apply the
+        /// generation.
+        complete: bool,
+    },
+    /// The hub is deleting it.
+    BeingDeleted {
+        /// Git has it: it is created again afterwards.
+        wanted: bool,
+    },
+    /// A work of another owner has the name.
+    Conflict {
+        /// The source that owns it; `None` if no gitwork does.
+        owner: Option<String>,
+        /// Which works the source may adopt.
+        adoption: AdoptionPolicy,
+    },
+    /// The hub changed gitwork's last write, and Git still wants the same: an older CRD drops a
+    /// field, or an admission webhook changes one. Writing it again would change nothing.
+    ChangedByServer,
+    /// Another writer changes it again after each put-back. The next one waits.
+    BackedOff {
+        /// Who, how often, and how long the wait is.
+        contention: Arc<Contention>,
+    },
+    /// Git's state of it could not be read.
+    Frozen,
+    /// Suspended in Git.
+    Suspended,
+    /// The plan would delete more than its budget, and nobody has approved it.
+    HeldByBudget {
+        /// The uid of the work: an approval is for this object, not for another of its name.
+        uid: String,
+        /// The hash of all held deletions of the plan.
+        hash: Digest,
+        /// Their number.
+        works: usize,
+        /// The bound that the plan exceeds.
+        excess: Excess,
+    },
+    /// Created and marked while deletions were held. The hold has ended; the marker is removed.
+    DeletesNoLongerHeld,
+    /// An operator has suspended it on the hub.
+    SuspendedOnHub {
+        /// Who, when and why.
+        suspension: Arc<Suspension>,
+    },
+    /// Git's head does not build on the applied commits, and nobody has approved it.
+    HeldByRewind {
+        /// The commits.
+        rewind: Arc<Rewind>,
+        /// The hash of its approval.
+        hash: Digest,
+    },
+    /// The hub was restored from a backup, and nobody has approved deletions since.
+    HeldByRestore {
+        /// The approval that allows them.
+        approval: Arc<Approval>,
+        /// Its hash.
+        hash: Digest,
+    },
+    /// No change window is open.
+    HeldByWindow {
+        /// The digest of the content to write, or the uid of the work to remove.
+        version: String,
+        /// The hash of all changes that the window holds.
+        hash: Digest,
+        /// Until when, as far as known.
+        closed: Closed,
+    },
+}
+
+impl Reason {
+    /// The code of a work that another writer keeps changing. Reports use it also while the work
+    /// is up to date.
+    pub const BACKED_OFF: &'static str = "BackedOff";
+
+    /// A stable word for machines: JSON output and metric labels.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NewInGit => "NewInGit",
+            Self::ChangedInGit => "ChangedInGit",
+            Self::EditedOnHub { .. } => "EditedOnHub",
+            Self::AdoptionAllowed { .. } => "AdoptionAllowed",
+            Self::AdoptedUnowned => "AdoptedUnowned",
+            Self::RemovedFromGit { .. } => "RemovedFromGit",
+            Self::DeleteOptionFirst { .. } => "DeleteOptionFirst",
+            Self::PruneOff { .. } => "PruneOff",
+            Self::UpToDate => "UpToDate",
+            Self::WaitingForAgent { .. } => "WaitingForAgent",
+            Self::NotYetOrphaned { .. } => "NotYetOrphaned",
+            Self::BeingDeleted { .. } => "BeingDeleted",
+            Self::Conflict { .. } => "Conflict",
+            Self::ChangedByServer => "ChangedByServer",
+            Self::BackedOff { .. } => Self::BACKED_OFF,
+            Self::Frozen => "Frozen",
+            Self::Suspended => "Suspended",
+            Self::HeldByBudget { .. } => "HeldByBudget",
+            Self::DeletesNoLongerHeld => "DeletesNoLongerHeld",
+            Self::SuspendedOnHub { .. } => "SuspendedOnHub",
+            Self::HeldByRewind { .. } => "HeldByRewind",
+            Self::HeldByRestore { .. } => "HeldByRestore",
+            Self::HeldByWindow { .. } => "HeldByWindow",
+        }
+    }
+
+    /// The guard that holds the step.
+    pub fn guard(&self) -> Option<Guard> {
+        match self {
+            Self::HeldByBudget { .. } => Some(Guard::Budget),
+            Self::HeldByRewind { .. } => Some(Guard::Rewind),
+            Self::HeldByRestore { .. } => Some(Guard::Restore),
+            Self::HeldByWindow { .. } => Some(Guard::Window),
+            Self::SuspendedOnHub { .. } | Self::Suspended => Some(Guard::Suspension),
+            _ => None,
+        }
+    }
+
+    /// Why a guard holds, without the remedy.
+    pub(super) fn cause(&self) -> Option<String> {
+        match self {
+            Self::HeldByRewind { rewind, .. } => Some(rewind_text(rewind)),
+            Self::HeldByRestore { .. } => Some(
+                "the hub was restored from a backup, so it may have works that Git once deleted"
+                    .into(),
+            ),
+            Self::HeldByWindow { closed, .. } => Some(closed.to_string()),
+            _ => None,
+        }
+    }
+}
+
+fn rewind_text(rewind: &Rewind) -> String {
+    let some: Vec<String> = rewind.from.iter().take(3).map(CommitId::short).collect();
+    let more = rewind.from.len().saturating_sub(some.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let from = some.join(", ");
+    format!("commit {} does not build on {from}{more}, which the hub has", rewind.to.short())
+}
+
+impl fmt::Display for Reason {
+    /// One line for people: the fact and, if somebody has to act, what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.guard().is_some() {
+            return self.write_held(f);
+        }
+        if self.is_about_removal() {
+            return self.write_removal(f);
+        }
+        match self {
+            Self::NewInGit => f.write_str("new in Git"),
+            Self::ChangedInGit => f.write_str("changed in Git"),
+            Self::EditedOnHub { by } => {
+                f.write_str("edited on the hub")?;
+                if let Some(by) = by.as_ref().filter(|by| ***by != ConflictingManager::Unknown) {
+                    write!(f, " by {by}")?;
+                }
+                f.write_str("; put back to what Git has")
+            }
+            Self::AdoptionAllowed { owner } => {
+                let owner = owner_text(owner);
+                write!(f, "adopted from {owner}, as its annotation gitwork.dev/adopt allows")
+            }
+            Self::AdoptedUnowned => f.write_str(
+                "adopted: it had no owner and exactly this spec, and the source has \
+                 `adopt: unowned`",
+            ),
+            Self::Conflict { owner, adoption } => write_conflict(f, owner, *adoption),
+            Self::ChangedByServer => f.write_str(
+                "the hub has changed what gitwork wrote: its ManifestWork CRD drops a field, or \
+                 an admission webhook changes one; compare the work with `gitwork render`, then \
+                 fix the hub or the work",
+            ),
+            Self::BackedOff { contention } => write!(f, "not put back yet: {contention}"),
+            Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
+            Self::DeletesNoLongerHeld => f.write_str(
+                "created while deletions were held; the hold has ended, and its marker is removed",
+            ),
+            _ => f.write_str("up to date"),
+        }
+    }
+}
+
+impl Reason {
+    fn is_about_removal(&self) -> bool {
+        matches!(
+            self,
+            Self::RemovedFromGit { .. }
+                | Self::DeleteOptionFirst { .. }
+                | Self::PruneOff { .. }
+                | Self::WaitingForAgent { .. }
+                | Self::NotYetOrphaned { .. }
+                | Self::BeingDeleted { .. }
+        )
+    }
+
+    fn write_held(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = self.cause().unwrap_or_default();
+        match self {
+            Self::HeldByBudget { hash, works, excess, .. } => write!(
+                f,
+                "removed from Git; held with all {works} deletions of this plan: {excess}; check \
+                 the source's ref and path, or approve only these deletions with \
+                 `gitwork approve {hash}`"
+            ),
+            Self::SuspendedOnHub { suspension } => {
+                write!(f, "suspended on the hub by {suspension}; `gitwork resume` ends it")
+            }
+            Self::HeldByRewind { hash, .. } | Self::HeldByRestore { hash, .. } => {
+                write!(f, "held: {cause}; if you mean it: `gitwork approve {hash}`")
+            }
+            Self::HeldByWindow { hash, .. } => write!(
+                f,
+                "held: {cause}; to approve only these changes now: `gitwork approve {hash}`"
+            ),
+            _ => f.write_str("suspended in Git"),
+        }
+    }
+
+    fn write_removal(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RemovedFromGit { by } => write!(f, "removed from Git{}", by_text(by)),
+            Self::DeleteOptionFirst { hub, git } => write!(
+                f,
+                "removed from Git with deleteOption {}, the hub has {}: the option is written \
+                 first, and the work deleted once its agent has seen it",
+                git.policy(),
+                hub.policy()
+            ),
+            Self::PruneOff { by } => write!(
+                f,
+                "removed from Git{} with `prune: false`: released, and stays on the hub",
+                by_text(by)
+            ),
+            Self::WaitingForAgent { generation } => write!(
+                f,
+                "removed from Git; deleted once the cluster's agent has seen generation \
+                 {generation} with its deleteOption"
+            ),
+            Self::NotYetOrphaned { generation, complete: false } => write!(
+                f,
+                "removed from Git; not deleted, because the agent failed to apply generation \
+                 {generation}, and objects that the deleteOption keeps could be deleted with it: \
+                 fix what the work's status reports, or delete the ManifestWork by hand"
+            ),
+            Self::NotYetOrphaned { generation, complete: true } => write!(
+                f,
+                "removed from Git; not deleted, because the work is Complete and its agent never \
+                 acts on the deleteOption of generation {generation}: objects that it keeps would \
+                 be deleted; delete the ManifestWork by hand if you mean it"
+            ),
+            Self::BeingDeleted { wanted: true } => {
+                f.write_str("being deleted on the hub; created again after that")
+            }
+            _ => f.write_str("being deleted on the hub"),
+        }
+    }
+}
+
+fn write_conflict(
+    f: &mut fmt::Formatter<'_>,
+    owner: &Option<String>,
+    adoption: AdoptionPolicy,
+) -> fmt::Result {
+    write!(f, "the name is taken by a ManifestWork of {}; rename the work", owner_text(owner))?;
+    f.write_str(match adoption {
+        AdoptionPolicy::Never => ": the source has `adopt: never`",
+        AdoptionPolicy::Annotated | AdoptionPolicy::Unowned => {
+            ", or allow the adoption: annotate that ManifestWork with \
+             gitwork.dev/adopt=<this source's id>"
+        }
+    })
+}
+
+fn by_text(commit: &Option<CommitId>) -> String {
+    commit.map_or_else(String::new, |commit| format!(" by commit {}", commit.short()))
+}
+
+fn owner_text(owner: &Option<String>) -> String {
+    owner.as_ref().map_or_else(
+        || "an owner other than gitwork".to_owned(),
+        |owner| format!("the source {owner:?}"),
+    )
+}

@@ -1,0 +1,237 @@
+//! The last known state of a work that Git no longer has: the last content of its folder, under the
+//! settings of cluster and source in the commit that removed it. Pure.
+//!
+//! OCM's agent reads a deleteOption when it applies a work, not when the work is deleted. So a
+//! commit that removes a work and changes its deleteOption has to be read this way.
+
+use std::collections::btree_map::Entry::{Occupied, Vacant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::config::file::Config;
+use crate::config::file_names::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE};
+use crate::config::{Budgets, FileKind, SourceFile};
+use crate::model::diagnostic::{Code, Scope};
+use crate::model::digest::Digest;
+use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
+use crate::plan::last_known::LastKnownState;
+use crate::render::desired::{Desired, Renderer, read_config};
+
+/// The removal of a work folder.
+pub struct FolderRemoval<'a> {
+    pub key: &'a WorkKey,
+    /// The work folder, from the source's path.
+    pub folder: &'a RepoPath,
+    pub removed_by: CommitId,
+    /// The tree at the source's path in the last commit that had the folder.
+    pub before: ObjectId,
+    /// The same in the commit that removed it; `None` where the whole path went with it.
+    pub after: Option<ObjectId>,
+    pub objects: &'a dyn Objects,
+}
+
+/// What Git last said of the work; `None` if it was not readable then; the state on the hub counts.
+pub fn last_known_state(
+    source: &SourceId,
+    removal: &FolderRemoval<'_>,
+) -> Result<Option<LastKnownState>, ObjectError> {
+    let mut just_it = Overlay::new(removal.objects);
+    let Some(root) = just_it.reduced(removal)? else { return Ok(None) };
+    let desired = render(source, root, &just_it)?;
+    let guessed = desired.diagnostics.iter().any(|found| found.code == Code::GuessedPlural);
+    let desired = if guessed {
+        // An orphaning rule names the plural, and the CRD that tells it stands elsewhere in the
+        // repository.
+        let mut whole = Overlay::new(removal.objects);
+        let root = whole.whole(removal)?;
+        render(source, root, &whole)?
+    } else {
+        desired
+    };
+    let budgets = budgets_of(removal.before, removal.objects)?;
+    Ok(desired.works.get(removal.key).map(|work| LastKnownState {
+        removed_by: Some(removal.removed_by),
+        delete_option: work.delete_option.clone(),
+        prune: work.prune,
+        budgets: Some(budgets),
+        added_since: None,
+    }))
+}
+
+/// The works that Git has now and did not have before a removal.
+pub struct AddedWorks<'a> {
+    desired: &'a Desired,
+    /// By the tree before: one commit mostly removes many works.
+    known: BTreeMap<ObjectId, Arc<BTreeSet<WorkKey>>>,
+}
+
+impl<'a> AddedWorks<'a> {
+    pub fn new(desired: &'a Desired) -> Self {
+        Self { desired, known: BTreeMap::new() }
+    }
+
+    /// Those works whose folders were not in the tree `before` at the source's path.
+    pub fn since(
+        &mut self,
+        before: ObjectId,
+        objects: &dyn Objects,
+    ) -> Result<Arc<BTreeSet<WorkKey>>, ObjectError> {
+        Ok(match self.known.entry(before) {
+            Occupied(known) => known.get().clone(),
+            Vacant(place) => {
+                place.insert(Arc::new(added_since(self.desired, before, objects)?)).clone()
+            }
+        })
+    }
+}
+
+fn added_since(
+    desired: &Desired,
+    before: ObjectId,
+    objects: &dyn Objects,
+) -> Result<BTreeSet<WorkKey>, ObjectError> {
+    let mut folders = Folders { root: before, objects, known: BTreeMap::new() };
+    let mut added = BTreeSet::new();
+    for (key, work) in &desired.works {
+        let parent = folders.read(&work.path.parent().unwrap_or_else(RepoPath::root))?;
+        let entry = parent.as_ref().and_then(|tree| tree.get(work.path.name()));
+        if entry.is_none_or(|entry| entry.kind != EntryKind::Tree) {
+            added.insert(key.clone());
+        }
+    }
+    Ok(added)
+}
+
+/// Folders below a tree, each read once.
+struct Folders<'a> {
+    root: ObjectId,
+    objects: &'a dyn Objects,
+    known: BTreeMap<RepoPath, Option<Arc<Tree>>>,
+}
+
+impl Folders<'_> {
+    /// `None` where there is no such folder.
+    fn read(&mut self, path: &RepoPath) -> Result<Option<Arc<Tree>>, ObjectError> {
+        if let Some(known) = self.known.get(path) {
+            return Ok(known.clone());
+        }
+        let id = match path.parent() {
+            None => Some(self.root),
+            Some(parent) => {
+                match self.read(&parent)?.as_ref().and_then(|tree| tree.get(path.name())) {
+                    Some(Entry { kind: EntryKind::Tree, id }) => Some(*id),
+                    _ => None,
+                }
+            }
+        };
+        let tree = id.map(|id| self.objects.tree(id)).transpose()?;
+        self.known.insert(path.clone(), tree.clone());
+        Ok(tree)
+    }
+}
+
+/// What the gitwork.yaml in the tree `root` says of budgets; nothing where it cannot be read.
+fn budgets_of(root: ObjectId, objects: &dyn Objects) -> Result<Budgets, ObjectError> {
+    let tree = objects.tree(root)?;
+    let file = tree.get(SOURCE_FILE).filter(|entry| entry.kind == EntryKind::Blob);
+    let path = RepoPath::root().join(SOURCE_FILE);
+    let blob = file.map(|file| file.id);
+    let (kind, scope) = (FileKind::Source, Scope::Source);
+    let config: Option<Config<SourceFile>> =
+        read_config(&path, blob, kind, &scope, objects, &mut Vec::new())?;
+    Ok(config.map(|config| config.value.budgets).unwrap_or_default())
+}
+
+fn render(
+    source: &SourceId,
+    root: ObjectId,
+    objects: &dyn Objects,
+) -> Result<Desired, ObjectError> {
+    Renderer::new(source.clone()).render(&Snapshot { commit: None, root, objects })
+}
+
+/// An object store with some trees of our own making before it.
+struct Overlay<'a> {
+    base: &'a dyn Objects,
+    trees: BTreeMap<ObjectId, Arc<Tree>>,
+}
+
+impl Objects for Overlay<'_> {
+    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+        self.trees.get(&id).map_or_else(|| self.base.tree(id), |tree| Ok(tree.clone()))
+    }
+    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
+        self.base.blob(id, limit)
+    }
+}
+
+impl<'a> Overlay<'a> {
+    fn new(base: &'a dyn Objects) -> Self {
+        Self { base, trees: BTreeMap::new() }
+    }
+
+    fn add(&mut self, tree: Tree) -> Entry {
+        let text: Vec<String> = tree
+            .iter()
+            .map(|(name, entry)| format!("{name}\0{:?}\0{}", entry.kind, entry.id))
+            .collect();
+        let digest = Digest::of(format!("made by an overlay\0{}", text.join("\n")).as_bytes());
+        let mut id = ObjectId([0; 20]);
+        id.0.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);
+        self.trees.insert(id, Arc::new(tree));
+        Entry { kind: EntryKind::Tree, id }
+    }
+
+    /// The folder `name` of a tree; empty where there is none.
+    fn folder(&self, tree: &Tree, name: &str) -> Result<Tree, ObjectError> {
+        match tree.get(name) {
+            Some(Entry { kind: EntryKind::Tree, id }) => Ok((*self.tree(*id)?).clone()),
+            _ => Ok(Tree::new()),
+        }
+    }
+
+    /// A repository of just that one work.
+    fn reduced(&mut self, removal: &FolderRemoval<'_>) -> Result<Option<ObjectId>, ObjectError> {
+        let before = self.tree(removal.before)?;
+        let clusters = self.folder(&before, CLUSTERS)?;
+        let cluster = self.folder(&clusters, removal.key.cluster.as_str())?;
+        let name = removal.folder.name();
+        let Some(work) = cluster.get(name) else { return Ok(None) };
+        let works = [(name.to_owned(), work.clone())].into();
+        self.judged(removal, Tree::new(), Tree::new(), works).map(Some)
+    }
+
+    /// The whole repository as it was before.
+    fn whole(&mut self, removal: &FolderRemoval<'_>) -> Result<ObjectId, ObjectError> {
+        let root = (*self.tree(removal.before)?).clone();
+        let clusters = self.folder(&root, CLUSTERS)?;
+        let cluster = self.folder(&clusters, removal.key.cluster.as_str())?;
+        self.judged(removal, root, clusters, cluster)
+    }
+
+    /// With the configuration of the commit that removed the work, or where that has none, of the
+    /// one before: a file that is removed together with the work does not change its last known
+    /// state.
+    fn judged(
+        &mut self,
+        removal: &FolderRemoval<'_>,
+        mut root: Tree,
+        mut clusters: Tree,
+        mut cluster: Tree,
+    ) -> Result<ObjectId, ObjectError> {
+        let name = removal.key.cluster.as_str();
+        for from in [Some(removal.before), removal.after].into_iter().flatten() {
+            let from = self.tree(from)?;
+            let from_cluster = self.folder(&self.folder(&from, CLUSTERS)?, name)?;
+            root.extend(from.get(SOURCE_FILE).map(|file| (SOURCE_FILE.to_owned(), file.clone())));
+            let file = from_cluster.get(CLUSTER_FILE);
+            cluster.extend(file.map(|file| (CLUSTER_FILE.to_owned(), file.clone())));
+        }
+        let cluster = self.add(cluster);
+        clusters.insert(name.to_owned(), cluster);
+        let clusters = self.add(clusters);
+        root.insert(CLUSTERS.to_owned(), clusters);
+        Ok(self.add(root).id)
+    }
+}

@@ -1,0 +1,224 @@
+//! Finds applied commits that a source leaves behind: a forced push, an older commit, another
+//! branch. Pure.
+//!
+//! Only the hub shows which commits were applied: by its record of the source, and by the commits
+//! on the works. So a new process on a new machine with an empty mirror decides as the old one did.
+//! A commit that the remote no longer has counts as left behind.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::model::approval::Rewind;
+use crate::model::name::{CommitId, SourceId};
+use crate::plan::observed::Observed;
+use crate::plan::record::Record;
+
+/// The commits that the source's works on the hub name.
+pub fn named(source: &SourceId, observed: &Observed) -> BTreeSet<CommitId> {
+    let ours = observed.works.values().filter(|work| work.is_ours(source));
+    // One at a time: thousands of works name a few commits.
+    let mut texts: BTreeSet<&str> = BTreeSet::new();
+    for commit in ours.filter_map(|work| work.commit.as_deref()) {
+        texts.insert(commit);
+    }
+    texts.into_iter().filter_map(CommitId::parse).collect()
+}
+
+/// The commits that the hub says were applied, and that nobody has given up: those that its works
+/// name, and the one of the record.
+pub fn applied<'a>(
+    named: &'a BTreeSet<CommitId>,
+    record: Option<&'a Record>,
+) -> impl Iterator<Item = CommitId> + 'a {
+    let recorded = record.and_then(|record| record.commit);
+    let recorded = recorded.filter(|commit| !named.contains(commit));
+    let given_up =
+        move |commit: &CommitId| record.is_some_and(|record| record.abandoned.contains(commit));
+    named.iter().copied().chain(recorded).filter(move |commit| !given_up(commit))
+}
+
+/// The commits that the hub showed as applied at one time.
+#[derive(Debug, Clone, Default)]
+pub struct AppliedCommits {
+    /// Those that the works named.
+    pub named: Arc<BTreeSet<CommitId>>,
+    /// The one of the record.
+    pub recorded: Option<CommitId>,
+}
+
+impl AppliedCommits {
+    pub fn has_all(&self, commits: &BTreeSet<CommitId>) -> bool {
+        let has = |commit: &CommitId| self.recorded == Some(*commit) || self.named.contains(commit);
+        commits.iter().all(has)
+    }
+}
+
+/// Git's answers about one head: the commits that it builds on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeadAncestry {
+    head: Option<CommitId>,
+    reached: BTreeSet<CommitId>,
+    unreached: BTreeSet<CommitId>,
+}
+
+impl HeadAncestry {
+    /// The commits to ask Git about, before `rewound` can tell of all of `commits`. Where the head
+    /// has moved, the old one is asked about first: what it built on, a head that builds on it
+    /// does, too.
+    pub fn to_ask(
+        &self,
+        head: CommitId,
+        commits: impl IntoIterator<Item = CommitId>,
+    ) -> BTreeSet<CommitId> {
+        let mut commits = commits.into_iter();
+        match self.head {
+            Some(at) if at == head => {
+                let known = |commit: &CommitId| {
+                    self.reached.contains(commit) || self.unreached.contains(commit)
+                };
+                commits.filter(|commit| !known(commit)).collect()
+            }
+            Some(before) if self.unreached.is_empty() => {
+                commits.next().map(|_| before).into_iter().collect()
+            }
+            _ => commits.collect(),
+        }
+    }
+
+    /// Records Git's answer: those of `asked` that `head` does not build on.
+    pub fn learn(
+        &mut self,
+        head: CommitId,
+        asked: &BTreeSet<CommitId>,
+        unreached: &BTreeSet<CommitId>,
+    ) {
+        if self.head != Some(head) {
+            let builds_on_it =
+                self.head.is_some_and(|before| asked.contains(&before)) && unreached.is_empty();
+            if !builds_on_it {
+                self.reached.clear();
+            }
+            self.unreached.clear();
+            self.head = Some(head);
+        }
+        for commit in asked {
+            let list =
+                if unreached.contains(commit) { &mut self.unreached } else { &mut self.reached };
+            list.insert(*commit);
+        }
+    }
+
+    /// The head is not known to leave anything behind.
+    pub fn is_clear(&self) -> bool {
+        self.unreached.is_empty()
+    }
+
+    /// Those of `commits` that the head leaves behind.
+    pub fn rewound(&self, commits: impl IntoIterator<Item = CommitId>) -> BTreeSet<CommitId> {
+        commits.into_iter().filter(|commit| self.unreached.contains(commit)).collect()
+    }
+
+    /// Whether one of the approvals lets the head leave all of `rewound` behind: it names them, and
+    /// the head is the commit that it names, or builds on it.
+    pub fn is_approved(&self, rewound: &BTreeSet<CommitId>, approvals: &BTreeSet<Rewind>) -> bool {
+        approvals.iter().any(|approval| {
+            let there = self.head == Some(approval.to) || self.reached.contains(&approval.to);
+            there && rewound.is_subset(&approval.from)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::name::ObjectId;
+    use crate::plan::observed::ObservedWork;
+
+    fn commit(number: u8) -> CommitId {
+        ObjectId([number; 20])
+    }
+
+    fn commits(numbers: &[u8]) -> BTreeSet<CommitId> {
+        numbers.iter().map(|number| commit(*number)).collect()
+    }
+
+    fn source() -> SourceId {
+        SourceId::parse("fleet").unwrap()
+    }
+
+    fn on_hub(name: &str, owner: &str, commit: &str) -> ObservedWork {
+        ObservedWork::from_manifest_work(json!({
+            "metadata": {
+                "namespace": "edge-1", "name": name, "uid": name, "resourceVersion": "1",
+                "labels": {"gitwork.dev/source": owner},
+                "annotations": {"gitwork.dev/commit": commit},
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_record_and_the_works_show_the_applied_commits() {
+        let mut observed = Observed::default();
+        for (name, owner, of) in [
+            ("api", "fleet", commit(1).to_string()),
+            ("db", "fleet", commit(2).to_string()),
+            ("web", "other", commit(3).to_string()),
+            ("x", "fleet", "main".into()),
+        ] {
+            let work = on_hub(name, owner, &of);
+            observed.works.insert(work.key.clone(), work);
+        }
+        assert_eq!(named(&source(), &observed), commits(&[1, 2]));
+        let record =
+            Record { commit: Some(commit(4)), abandoned: commits(&[1, 9]), ..Record::default() };
+        let named = named(&source(), &observed);
+        assert_eq!(applied(&named, Some(&record)).collect::<BTreeSet<_>>(), commits(&[2, 4]));
+    }
+
+    #[test]
+    fn git_is_asked_once_about_each_commit_and_once_when_the_head_moves_on() {
+        let mut ancestry = HeadAncestry::default();
+        let all = commits(&[1, 2, 3]);
+        assert_eq!(ancestry.to_ask(commit(4), all.clone()), all);
+        ancestry.learn(commit(4), &all, &commits(&[]));
+        assert_eq!(ancestry.to_ask(commit(4), all.clone()), commits(&[]));
+        assert_eq!(ancestry.to_ask(commit(4), commits(&[1, 7])), commits(&[7]));
+        // The head moves on: one question answers for all.
+        let asked = ancestry.to_ask(commit(5), all.clone());
+        assert_eq!(asked, commits(&[4]));
+        ancestry.learn(commit(5), &asked, &commits(&[]));
+        assert_eq!(ancestry.to_ask(commit(5), all.clone()), commits(&[]));
+        assert_eq!(ancestry.rewound(all.clone()), commits(&[]));
+        // It moves elsewhere: nothing that was known of the old one counts.
+        let asked = ancestry.to_ask(commit(6), all.clone());
+        ancestry.learn(commit(6), &asked, &asked.clone());
+        assert_eq!(ancestry.to_ask(commit(6), all.clone()), all);
+        ancestry.learn(commit(6), &all, &commits(&[3]));
+        assert_eq!(ancestry.rewound(all.clone()), commits(&[3]));
+        // And back again, while there is something left behind: all are asked again.
+        assert_eq!(ancestry.to_ask(commit(5), all.clone()), all);
+    }
+
+    #[test]
+    fn an_approval_covers_its_commit_and_commits_that_build_on_it() {
+        let rewind =
+            |from: &[u8], to| Rewind { source: source(), from: commits(from), to: commit(to) };
+        let mut ancestry = HeadAncestry::default();
+        ancestry.learn(commit(6), &commits(&[1, 3, 5]), &commits(&[3]));
+        let left = commits(&[3]);
+        for (approval, expected) in [
+            (rewind(&[3], 6), true),
+            (rewind(&[3], 5), true),
+            (rewind(&[2, 3], 6), true),
+            (rewind(&[2], 6), false),
+            (rewind(&[3], 7), false),
+            (rewind(&[], 6), false),
+        ] {
+            let all = [approval.clone()].into();
+            assert_eq!(ancestry.is_approved(&left, &all), expected, "{approval:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+use std::sync::Arc;
+
+use super::budget::Excess;
+use super::conflicting_manager::ConflictingManager;
+use super::drift_backoff::Contention;
+use super::*;
+use crate::config::AdoptionPolicy;
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, ObjectId, WorkName};
+use crate::model::name::{RepoPath, SourceId, WorkKey};
+use crate::model::work::DeleteOption;
+
+fn key(cluster: &str, work: &str) -> WorkKey {
+    WorkKey { cluster: ClusterName::parse(cluster).unwrap(), work: WorkName::parse(work).unwrap() }
+}
+
+fn step(work: &str, effect: Option<Effect>, reason: Reason) -> PlanStep {
+    PlanStep {
+        key: key("edge-1", work),
+        path: RepoPath::parse("clusters/edge-1/x"),
+        effect,
+        reason,
+    }
+}
+
+fn contention() -> Arc<Contention> {
+    let fields = vec!["spec.workload.manifests".to_owned()];
+    Arc::new(Contention {
+        manager: Arc::new(ConflictingManager::Manager {
+            name: "argocd-controller".into(),
+            fields,
+            more: 0,
+        }),
+        times: 9,
+        wait: std::time::Duration::from_secs(16),
+        content: Digest([1; 32]),
+        waits: true,
+    })
+}
+
+/// One step for each way that a plan can go.
+fn every_step() -> Vec<PlanStep> {
+    let resource_version = || "7".to_owned();
+    let by = Some(ObjectId([0xab; 20]));
+    let owner = Some("another".to_owned());
+    let set = Effect::SetDeleteOption {
+        delete_option: DeleteOption::Orphan,
+        resource_version: resource_version(),
+    };
+    let delete = Effect::Delete { uid: "u".into(), resource_version: resource_version() };
+    let first = Reason::DeleteOptionFirst {
+        hub: DeleteOption::Foreground,
+        git: DeleteOption::SelectivelyOrphan(Vec::new()),
+    };
+    let release = Effect::Release { resource_version: resource_version() };
+    vec![
+        step("a", Some(set), first),
+        step("b", Some(delete), Reason::RemovedFromGit { by }),
+        step("c", Some(release), Reason::PruneOff { by: None }),
+        step("d", None, Reason::UpToDate),
+        step("e", None, Reason::WaitingForAgent { generation: 3 }),
+        step("f", None, Reason::NotYetOrphaned { generation: 3, complete: false }),
+        step("g", None, Reason::NotYetOrphaned { generation: 3, complete: true }),
+        step("h", None, Reason::BeingDeleted { wanted: true }),
+        step("i", None, Reason::BeingDeleted { wanted: false }),
+        step(
+            "j",
+            None,
+            Reason::Conflict { owner: owner.clone(), adoption: AdoptionPolicy::Annotated },
+        ),
+        step("k", None, Reason::Conflict { owner: None, adoption: AdoptionPolicy::Never }),
+        step("l", None, Reason::ChangedByServer),
+        step("m", None, Reason::Frozen),
+        step("n", None, Reason::Suspended),
+        step(
+            "o",
+            None,
+            Reason::HeldByBudget {
+                uid: "u-o".into(),
+                hash: Digest([0xcd; 32]),
+                works: 1,
+                excess: Excess::Everything,
+            },
+        ),
+        step("p", None, Reason::BackedOff { contention: contention() }),
+    ]
+}
+
+#[test]
+fn steps_read_as_sentences() {
+    let text: String = every_step().iter().map(|step| format!("{step}\n")).collect();
+    insta::assert_snapshot!("steps", text);
+}
+
+#[test]
+fn a_summary_has_every_step_except_kept_works() {
+    let plan = Plan { commit: None, steps: every_step() };
+    assert!(!plan.is_empty() && !plan.is_settled());
+    assert_eq!(plan.effects().count(), 3);
+    assert_eq!(
+        plan.counts().to_string(),
+        "1 set-delete-option, 1 delete, 1 release, 4 wait, 8 hold, 1 keep"
+    );
+    let summary = plan.summary(&SourceId::parse("fleet").unwrap());
+    assert_eq!(summary.steps.len(), plan.steps.len() - 1);
+    let first = summary.steps.first().unwrap();
+    assert_eq!(
+        serde_json::to_value(first).unwrap(),
+        serde_json::json!({
+            "cluster": "edge-1",
+            "work": "a",
+            "path": "clusters/edge-1/x",
+            "action": "set-delete-option",
+            "reason": "DeleteOptionFirst",
+            "message": first.message,
+        })
+    );
+}
+
+#[test]
+fn an_empty_plan_says_so() {
+    let plan = Plan::default();
+    assert!(plan.is_empty() && plan.is_settled());
+    assert_eq!(plan.counts().to_string(), "nothing");
+}

@@ -1,0 +1,181 @@
+//! `(snapshot, plan, status) -> explanation`. Traces a work or an object back to its file, line and
+//! settings in Git, and forward to the reason why it is, or is not, on its cluster. Pure.
+//!
+//! - [`target`]: parses the argument of `gitwork explain`.
+//! - [`origin`]: finds the file, line and settings in Git.
+//! - [`conclusion`]: finds the reason.
+
+pub mod conclusion;
+pub mod origin;
+mod print;
+pub mod target;
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+pub use conclusion::{ClusterReachability, Conclusion, ExplainInputs};
+pub use origin::{Origins, origins};
+pub use print::text;
+pub use target::{ExplainTarget, ObjectQuery, TargetError};
+
+use super::status::tree::{ObjectStatus, WorkTree};
+use crate::model::diagnostic::Location;
+use crate::model::name::RepoPath;
+
+/// The result of `gitwork explain`, with the fields of its JSON output.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    pub cluster: String,
+    pub work: String,
+    /// The object, as in `Deployment shop/web`; absent for the whole work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    pub answer: Conclusion,
+    pub git: GitSide,
+    /// Absent if the hub could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hub: Option<HubSide>,
+    /// Why the hub could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hub_unknown: Option<String>,
+}
+
+/// A file of the repository and a line, counted from 1.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct FileLine {
+    pub file: RepoPath,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+impl FileLine {
+    pub fn of(location: &Location) -> Self {
+        Self { file: location.file.clone(), line: location.span.map(|span| span.line) }
+    }
+    fn below(&mut self, path: &RepoPath) {
+        self.file = path.join_path(&self.file);
+    }
+}
+
+impl std::fmt::Display for FileLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.file),
+            None => write!(f, "{}", self.file),
+        }
+    }
+}
+
+/// The effective value of one setting.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Setting {
+    /// The name, as in `deleteOption` or `labels.team`.
+    pub name: String,
+    pub value: Value,
+    /// The location that sets the value; absent for a default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_by: Option<FileLine>,
+    /// Locations that it overrides, lowest precedence first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<FileLine>,
+}
+
+/// An object and the location of its manifest.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ObjectLocation {
+    pub object: String,
+    #[serde(flatten)]
+    pub place: FileLine,
+}
+
+/// A commit, in short.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CommitNote {
+    pub commit: String,
+    pub author: String,
+    /// The commit time (RFC 3339).
+    pub date: String,
+    pub subject: String,
+}
+
+impl CommitNote {
+    /// Makes a note from a commit's id, author, commit time (seconds since 1970) and subject.
+    pub fn new(commit: String, author: String, seconds: i64, subject: String) -> Self {
+        let date =
+            Timestamp::from_second(seconds).map_or_else(|_| String::new(), |at| at.to_string());
+        Self { commit, author, date, subject }
+    }
+}
+
+/// The state in Git.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GitSide {
+    /// The source id.
+    pub source: String,
+    /// The commit; absent for a directory on disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The work folder; absent if Git has none for this work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<RepoPath>,
+    /// The location of the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<FileLine>,
+    /// The last commit that changed the file. For a work: its folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_change: Option<CommitNote>,
+    /// The file or folder has uncommitted changes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub uncommitted: bool,
+    /// The commit that removed the work folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed_by: Option<CommitNote>,
+    pub settings: Vec<Setting>,
+    /// The objects of the work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectLocation>,
+    /// Errors and warnings about the work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<GitProblem>,
+}
+
+/// An error or warning in the repository, in short.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GitProblem {
+    pub code: &'static str,
+    pub error: bool,
+    #[serde(flatten)]
+    pub place: FileLine,
+    pub message: String,
+}
+
+/// The state on the hub.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HubSide {
+    /// The ManifestWork without its objects; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkTree>,
+    /// The object in question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectStatus>,
+}
+
+impl Explanation {
+    /// Makes every path relative to the repository's root. `path` is the source's folder.
+    pub fn prefix_paths(&mut self, path: &RepoPath) {
+        let git = &mut self.git;
+        git.folder = git.folder.take().map(|folder| path.join_path(&folder));
+        let settings = git.settings.iter_mut();
+        let places = settings.flat_map(|one| one.set_by.iter_mut().chain(&mut one.overrides));
+        let objects = git.objects.iter_mut().map(|one| &mut one.place);
+        let problems = git.problems.iter_mut().map(|one| &mut one.place);
+        places.chain(objects).chain(problems).chain(&mut git.place).for_each(|one| one.below(path));
+    }
+}

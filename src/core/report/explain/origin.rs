@@ -1,0 +1,331 @@
+//! Finds the folder, file and line of a work and its objects, and the location that sets each
+//! setting. Reads the files of one work again, because rendering does not keep locations.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{FileLine, ObjectLocation, Setting};
+use crate::config::file;
+use crate::config::file::Config;
+use crate::config::file_names::{CLUSTER_FILE, SOURCE_FILE};
+use crate::config::path_patterns::PathPatterns;
+use crate::config::{ClusterFile, FileKind, RULE_FIELDS, SourceFile, WorkFile};
+use crate::limits;
+use crate::model::diagnostic::{Location, Scope};
+use crate::model::kinds::KindIndex;
+use crate::model::manifest::Manifest;
+use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
+use crate::model::snapshot::{ObjectError, Objects, Snapshot};
+use crate::render::layout;
+use crate::render::manifests;
+use crate::render::substitute::CLUSTER_NAME;
+use crate::render::work_folder::{Sidecar, is_about, name_resources, sidecar_fields};
+
+/// One work as Git has it.
+#[derive(Debug)]
+pub struct Origins {
+    pub folder: RepoPath,
+    /// The Git tree of the folder.
+    pub tree: ObjectId,
+    /// Settings of the whole work.
+    pub settings: Vec<Setting>,
+    /// The readable objects, in the order of application.
+    pub objects: Vec<Manifest>,
+    /// The rules of each object, in the order of `objects`.
+    rules: Vec<Vec<Setting>>,
+}
+
+impl Origins {
+    /// The settings of the work, or of the object with this index.
+    pub fn settings_of(&self, object: Option<usize>) -> &[Setting] {
+        let of_object = object.and_then(|index| self.rules.get(index));
+        of_object.map_or(&self.settings, |rules| rules)
+    }
+
+    pub fn places(&self) -> Vec<ObjectLocation> {
+        let place = |manifest: &Manifest| ObjectLocation {
+            object: name(manifest),
+            place: place_of(manifest),
+        };
+        self.objects.iter().map(place).collect()
+    }
+}
+
+/// The name, as in `Deployment shop/web`.
+pub fn name(manifest: &Manifest) -> String {
+    let slash = if manifest.identity.namespace.is_empty() { "" } else { "/" };
+    let identity = &manifest.identity;
+    format!("{} {}{slash}{}", manifest.kind, identity.namespace, identity.name)
+}
+
+pub fn place_of(manifest: &Manifest) -> FileLine {
+    FileLine::of(&Location::at(&manifest.origin.file, manifest.origin.span))
+}
+
+/// One file with settings, and their position in it.
+struct Level<'a> {
+    document: &'a gitwork_yaml::Document,
+    file: &'a RepoPath,
+    /// JSON pointer to the settings.
+    below: &'static str,
+}
+
+impl Level<'_> {
+    fn get(&self, pointer: &str) -> Option<(&Value, FileLine)> {
+        let pointer = format!("{}{pointer}", self.below);
+        let value = self.document.value.pointer(&pointer).filter(|value| !value.is_null())?;
+        let span = self.document.span_of(&pointer);
+        Some((value, FileLine { file: self.file.clone(), line: Some(span.line) }))
+    }
+}
+
+fn level<'a, T>(config: Option<&'a Config<T>>, below: &'static str) -> Option<Level<'a>> {
+    config.map(|config| Level { document: &config.document, file: &config.file, below })
+}
+
+/// Finds the origin of a work; `None` if Git has no folder for it. `kinds` are the kinds of the
+/// whole source. Fails if the repository cannot be read.
+pub fn origins(
+    snapshot: &Snapshot<'_>,
+    kinds: &KindIndex,
+    key: &WorkKey,
+) -> Result<Option<Origins>, ObjectError> {
+    let top = layout::top(snapshot.root, snapshot.objects)?;
+    let Some(tree) = top.clusters.get(&key.cluster) else { return Ok(None) };
+    let scope = Scope::Work(key.clone());
+    let reading = Reading { objects: snapshot.objects, scope: &scope };
+    let source_path = RepoPath::root().join(SOURCE_FILE);
+    let source: Option<Config<SourceFile>> =
+        reading.config(&source_path, top.source_file, FileKind::Source)?;
+    let ignored = source.as_ref().map_or(&[][..], |config| &config.value.ignore);
+    let (ignore, _) = PathPatterns::new(ignored);
+    let cluster = layout::cluster(&key.cluster, &*snapshot.objects.tree(*tree)?, &ignore);
+    let cluster_path = layout::cluster_path(&key.cluster).join(CLUSTER_FILE);
+    let cluster_file: Option<Config<ClusterFile>> =
+        reading.config(&cluster_path, cluster.cluster_file, FileKind::Cluster)?;
+    let Some(found) = reading.find(key, &cluster.works, &ignore)? else { return Ok(None) };
+    let Found { folder, tree, files, work_file } = found;
+    let levels = [
+        level(source.as_ref(), "/defaults"),
+        level(cluster_file.as_ref(), "/defaults"),
+        level(work_file.as_ref(), ""),
+    ];
+    let levels: Vec<Level<'_>> = levels.into_iter().flatten().collect();
+    let mut settings = work_settings(&levels);
+    let substitutes = settings.iter().any(|one| one.name == "substitute" && one.value == true);
+    let values = values(&key.cluster, cluster_file.as_ref());
+    if substitutes {
+        settings.extend(value_settings(&key.cluster, cluster_file.as_ref()));
+    }
+    let secrets = source.as_ref().map(|config| config.value.secrets).unwrap_or_default();
+    let rules =
+        manifests::Rules { kinds, values: substitutes.then_some(&values), secrets, scope: &scope };
+    let mut objects = reading.manifests(&files.manifests, &rules)?;
+    let sidecars = reading.sidecars(&files.sidecars)?;
+    name_resources(&mut objects, &sidecars, kinds, &scope, &mut Vec::new());
+    let rules = objects.iter().map(|object| object_settings(object, &sidecars, &levels)).collect();
+    Ok(Some(Origins { folder, tree, settings, objects, rules }))
+}
+
+/// A work folder and its files.
+struct Found {
+    folder: RepoPath,
+    tree: ObjectId,
+    files: layout::WorkFolder,
+    work_file: Option<Config<WorkFile>>,
+}
+
+/// Reads files without collecting diagnostics. Rendering reports these.
+struct Reading<'a> {
+    objects: &'a dyn Objects,
+    scope: &'a Scope,
+}
+
+impl Reading<'_> {
+    /// `None` for a file that is missing or too large.
+    fn blob(&self, id: ObjectId) -> Result<Option<std::sync::Arc<[u8]>>, ObjectError> {
+        match self.objects.blob(id, gitwork_yaml::limits::FILE_BYTES_MAX) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(ObjectError::TooLarge { .. }) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn config<T: serde::de::DeserializeOwned + Default>(
+        &self,
+        path: &RepoPath,
+        id: Option<ObjectId>,
+        kind: FileKind,
+    ) -> Result<Option<Config<T>>, ObjectError> {
+        let Some(id) = id else { return Ok(None) };
+        let bytes = self.blob(id)?;
+        Ok(bytes.and_then(|bytes| file::read_one(path, &bytes, kind, self.scope).0))
+    }
+
+    /// Finds the folder of a work: the folder of the same name first, then folders whose
+    /// `work.yaml` names the work.
+    fn find(
+        &self,
+        key: &WorkKey,
+        works: &BTreeMap<String, ObjectId>,
+        ignore: &PathPatterns,
+    ) -> Result<Option<Found>, ObjectError> {
+        let own = works.get_key_value(key.work.as_str());
+        let others = works.iter().filter(|(name, _)| name.as_str() != key.work.as_str());
+        for (name, tree) in own.into_iter().chain(others) {
+            let folder = layout::cluster_path(&key.cluster).join(name);
+            let files = layout::work_folder(&folder, *tree, self.objects, ignore, self.scope)?;
+            let work_file: Option<Config<WorkFile>> = match &files.work_file {
+                Some(file) => self.config(&file.path, Some(file.id), FileKind::Work)?,
+                None => None,
+            };
+            let named = work_file.as_ref().and_then(|config| config.value.name.as_deref());
+            if named.unwrap_or(name) == key.work.as_str() {
+                return Ok(Some(Found { folder, tree: *tree, files, work_file }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn manifests(
+        &self,
+        files: &[layout::WorkFolderFile],
+        rules: &manifests::Rules<'_>,
+    ) -> Result<Vec<Manifest>, ObjectError> {
+        let mut all = Vec::new();
+        for file in files {
+            if let Some(bytes) = self.blob(file.id)? {
+                all.extend(manifests::read(&file.path, &bytes, rules).manifests);
+            }
+            if all.len() > limits::WORK_MANIFESTS_MAX {
+                break;
+            }
+        }
+        all.sort_by(|a, b| manifests::order(a).cmp(&manifests::order(b)));
+        Ok(all)
+    }
+
+    fn sidecars(
+        &self,
+        files: &[(layout::WorkFolderFile, RepoPath)],
+    ) -> Result<Vec<Sidecar>, ObjectError> {
+        let mut all = Vec::new();
+        for (file, manifest_file) in files {
+            let Some(bytes) = self.blob(file.id)? else { continue };
+            let (configs, _) = file::read_all(&file.path, &bytes, FileKind::Manifest, self.scope);
+            let of_file = |config| Sidecar { config, manifest_file: manifest_file.clone() };
+            all.extend(configs.into_iter().map(of_file));
+        }
+        Ok(all)
+    }
+}
+
+/// The default of each setting.
+fn defaults() -> [(&'static str, Value); 5] {
+    [
+        ("prune", true.into()),
+        ("suspend", false.into()),
+        ("substitute", false.into()),
+        ("deleteOption", serde_json::json!({ "propagationPolicy": "Foreground" })),
+        ("executor", Value::Null),
+    ]
+}
+
+fn work_settings(levels: &[Level<'_>]) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for (name, default) in defaults() {
+        let setting = setting(name, &format!("/{name}"), levels);
+        let unset =
+            || Setting { name: name.into(), value: default, set_by: None, overrides: vec![] };
+        settings.push(setting.unwrap_or_else(unset));
+    }
+    for map in ["labels", "annotations"] {
+        let mut names: Vec<&String> = Vec::new();
+        for level in levels {
+            let keys = level.get(&format!("/{map}")).and_then(|(value, _)| value.as_object());
+            names.extend(keys.into_iter().flat_map(|fields| fields.keys()));
+        }
+        names.sort();
+        names.dedup();
+        settings.extend(names.into_iter().filter_map(|name| {
+            setting(&format!("{map}.{name}"), &format!("/{map}/{}", escaped(name)), levels)
+        }));
+    }
+    settings
+}
+
+/// Escapes a token of a JSON pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// The highest level that sets it takes precedence.
+fn setting(name: &str, pointer: &str, levels: &[Level<'_>]) -> Option<Setting> {
+    let set = levels.iter().filter_map(|level| level.get(pointer));
+    won(name, set.map(|(value, place)| (value.clone(), place)).collect())
+}
+
+/// The last value takes precedence.
+fn won(name: &str, mut set: Vec<(Value, FileLine)>) -> Option<Setting> {
+    let (value, place) = set.pop()?;
+    let overrides = set.into_iter().map(|(_, place)| place).collect();
+    Some(Setting { name: name.to_owned(), value, set_by: Some(place), overrides })
+}
+
+fn values(cluster: &ClusterName, file: Option<&Config<ClusterFile>>) -> BTreeMap<String, Value> {
+    let own = file.into_iter().flat_map(|config| &config.value.values);
+    let mut values: BTreeMap<String, Value> =
+        own.map(|(name, value)| (name.clone(), value.0.clone())).collect();
+    values.insert(CLUSTER_NAME.to_owned(), cluster.as_str().into());
+    values
+}
+
+fn value_settings(cluster: &ClusterName, file: Option<&Config<ClusterFile>>) -> Vec<Setting> {
+    let place = |name: &str| {
+        let config = file.filter(|config| config.value.values.contains_key(name))?;
+        Some(FileLine::of(&config.location(&format!("/values/{}", escaped(name)))))
+    };
+    let setting = |(name, value): (String, Value)| {
+        let set_by = place(&name).filter(|_| name != CLUSTER_NAME);
+        Setting { name: format!("values.{name}"), value, set_by, overrides: Vec::new() }
+    };
+    values(cluster, file).into_iter().map(setting).collect()
+}
+
+/// The rules of one object. Precedence: manifest sidecar, `work.yaml`, `cluster.yaml`,
+/// `gitwork.yaml`.
+fn object_settings(object: &Manifest, sidecars: &[Sidecar], levels: &[Level<'_>]) -> Vec<Setting> {
+    let sidecars = || sidecars.iter().filter(|sidecar| sidecar.covers(object));
+    let mut settings = Vec::new();
+    for field in RULE_FIELDS {
+        let mut set: Vec<(Value, FileLine)> = Vec::new();
+        for level in levels {
+            let all = level.get("/manifestConfigs").and_then(|(entries, _)| entries.as_array());
+            let mut own: Vec<(Value, FileLine)> = Vec::new();
+            for (index, entry) in all.into_iter().flatten().enumerate() {
+                if is_about(entry, &object.identity) {
+                    let found = level.get(&format!("/manifestConfigs/{index}/{field}"));
+                    own.extend(found.map(|(value, place)| (value.clone(), place)));
+                }
+            }
+            // Within one file the first matching rule takes precedence.
+            own.reverse();
+            set.extend(own);
+        }
+        for sidecar in sidecars() {
+            let own = sidecar_fields(&sidecar.config.value).find(|(name, _)| *name == field);
+            let place = FileLine::of(&sidecar.config.location(&format!("/{field}")));
+            set.extend(own.map(|(_, value)| (value.clone(), place)));
+        }
+        settings.extend(won(field, set));
+    }
+    for field in ["orphan", "resource"] {
+        let set = sidecars().filter_map(|sidecar| {
+            let value = sidecar.config.document.value.get(field)?.clone();
+            Some((value, FileLine::of(&sidecar.config.location(&format!("/{field}")))))
+        });
+        settings.extend(won(field, set.collect()));
+    }
+    settings
+}

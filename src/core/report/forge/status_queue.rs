@@ -1,0 +1,270 @@
+//! The statuses of a source's commits: one for the whole source, and one for each cluster or group
+//! with its own context. Each has its own schedule. Parts share a rate limit, and wait for the
+//! whole.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use super::response::Rejection;
+use super::schedule::{Next, Schedule};
+use super::{CommitStatus, Part};
+
+/// GitHub accepts 500 requests that create content per hour and 80 per minute ("Rate limits for the
+/// REST API"). Parts get this burst and one more per interval. The rest is for the whole, and for
+/// other clients with the same token.
+const BURST: u32 = 30;
+const EVERY: Duration = Duration::from_secs(9);
+
+/// The statuses of one repository.
+#[derive(Debug, Default)]
+pub struct StatusQueue {
+    whole: Schedule,
+    parts: BTreeMap<Part, Schedule>,
+    /// The part that was written last. The next one follows it.
+    last: Option<Part>,
+    /// When the rate limit of parts is unused again, without further writes.
+    spent_until: Duration,
+    /// The forge asked for no request until then.
+    not_before: Duration,
+    /// A rejection was returned, and no write has succeeded since.
+    in_trouble: bool,
+}
+
+impl StatusQueue {
+    /// Sets the wanted statuses of the newest commit. Drops parts that no longer exist.
+    pub fn want(&mut self, statuses: Vec<CommitStatus>, now: Duration) {
+        let mut parts = std::mem::take(&mut self.parts);
+        for status in statuses {
+            match status.part.clone() {
+                None => self.whole.want(status, now),
+                Some(part) => {
+                    let mut schedule = parts.remove(&part).unwrap_or_else(Schedule::of_part);
+                    schedule.want(status, now);
+                    self.parts.insert(part, schedule);
+                }
+            }
+        }
+    }
+
+    /// The next action at `now`. Call it only while no write is in flight.
+    pub fn next(&self, now: Duration) -> Next {
+        let whole = self.whole.next(now);
+        let next = match whole {
+            Next::Write(_) => whole,
+            // The forge rejects the status of the whole; it would reject those of parts, too.
+            Next::Wait(until) if self.whole.is_failing() => Next::Wait(until),
+            Next::Wait(until) => self.next_part(Some(until), now),
+            Next::Idle => self.next_part(None, now),
+        };
+        match next {
+            Next::Write(_) if self.not_before > now => Next::Wait(self.not_before),
+            other => other,
+        }
+    }
+
+    /// The next due part, starting after the last one. Otherwise the wait, until `whole` at most.
+    fn next_part(&self, whole: Option<Duration>, now: Duration) -> Next {
+        let after = match &self.last {
+            Some(part) => Bound::Excluded(part),
+            None => Bound::Unbounded,
+        };
+        let to = match &self.last {
+            Some(part) => Bound::Included(part),
+            None => Bound::Unbounded,
+        };
+        let later = self.parts.range::<Part, _>((after, Bound::Unbounded));
+        let earlier = self.parts.range::<Part, _>((Bound::Unbounded, to));
+        let mut wait = whole;
+        for (_, schedule) in later.chain(earlier.take(self.parts.len())) {
+            let until = match schedule.next(now) {
+                Next::Write(status) => match self.allowed(now) {
+                    None => return Next::Write(status),
+                    Some(until) => until,
+                },
+                Next::Wait(until) => until,
+                Next::Idle => continue,
+            };
+            wait = Some(wait.map_or(until, |before| before.min(until)));
+        }
+        wait.map_or(Next::Idle, Next::Wait)
+    }
+
+    /// `None` if a part may be written now, otherwise the time from which it may.
+    fn allowed(&self, now: Duration) -> Option<Duration> {
+        let from = self.spent_until.saturating_sub(EVERY * (BURST - 1));
+        (from > now).then_some(from)
+    }
+
+    /// Records the outcome of a write. Returns a rejection once, until a write succeeds.
+    pub fn answered(
+        &mut self,
+        status: &CommitStatus,
+        result: Result<(), Rejection>,
+        now: Duration,
+        seed: u64,
+    ) -> Option<Rejection> {
+        let succeeded = result.is_ok();
+        if let Err(Rejection::Later { after: Some(after), .. }) = &result {
+            self.not_before = now + *after;
+        }
+        let problem = match &status.part {
+            None => self.whole.answered(status, result, now, seed),
+            Some(part) => {
+                self.spent_until = self.spent_until.max(now) + EVERY;
+                self.last = Some(part.clone());
+                self.parts.get_mut(part)?.answered(status, result, now, seed)
+            }
+        };
+        let was_in_trouble = std::mem::replace(&mut self.in_trouble, !succeeded);
+        problem.filter(|_| !was_in_trouble)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::name::CommitId;
+    use crate::report::forge::CommitState;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn status(part: Option<&str>, number: u8, state: CommitState, words: &str) -> CommitStatus {
+        let commit = CommitId::parse(&format!("{number:02x}").repeat(20)).unwrap();
+        CommitStatus { part: part.map(str::to_owned), commit, state, description: words.into() }
+    }
+
+    /// The whole and this many parts.
+    fn all(parts: usize, number: u8, state: CommitState, words: &str) -> Vec<CommitStatus> {
+        let mut all = vec![status(None, number, state, words)];
+        all.extend((0..parts).map(|n| status(Some(&format!("edge-{n:03}")), number, state, words)));
+        all
+    }
+
+    /// Writes every due status until `end`.
+    fn run(queue: &mut StatusQueue, mut now: u64, end: u64) -> Vec<(u64, CommitStatus)> {
+        let mut written = Vec::new();
+        while now <= end {
+            match queue.next(at(now)) {
+                Next::Write(status) => {
+                    assert_eq!(queue.answered(&status, Ok(()), at(now), 0), None);
+                    written.push((now, status));
+                }
+                Next::Wait(until) => {
+                    assert!(until > at(now), "a wait must end later");
+                    now = until.as_millis().div_ceil(1_000) as u64;
+                }
+                Next::Idle => break,
+            }
+        }
+        written
+    }
+
+    #[test]
+    fn ten_thousand_works_that_all_change_once_cost_at_most_twenty_writes() {
+        // 100 clusters of 100 works are applied one after the other in four minutes; two groups
+        // have a context.
+        let mut queue = StatusQueue::default();
+        let mut writes = Vec::new();
+        for step in 0..10_000_u64 {
+            let now = step / 40;
+            let words = format!("{}/100 clusters applied", step / 100);
+            queue.want(all(2, 1, CommitState::Pending, &words), at(now));
+            writes.extend(run(&mut queue, now, now));
+        }
+        queue.want(all(2, 1, CommitState::Success, "100/100 clusters applied"), at(250));
+        writes.extend(run(&mut queue, 250, 100_000));
+        assert!((6..=20).contains(&writes.len()), "{writes:#?}");
+        let ends: Vec<_> =
+            writes.iter().filter(|(_, status)| status.state == CommitState::Success).collect();
+        assert_eq!(ends.len(), 3, "{ends:?}");
+    }
+
+    #[test]
+    fn parts_are_written_when_they_are_settled_and_not_for_words() {
+        let mut queue = StatusQueue::default();
+        queue.want(all(2, 1, CommitState::Pending, "0"), at(0));
+        assert_eq!(run(&mut queue, 0, 10).len(), 1, "the whole at once, parts not yet");
+        queue.want(all(2, 1, CommitState::Success, "1"), at(11));
+        let written = run(&mut queue, 11, 1_000);
+        assert_eq!(written.len(), 3, "each once, at its end: {written:?}");
+        queue.want(all(2, 1, CommitState::Success, "other words"), at(1_000));
+        assert_eq!(run(&mut queue, 1_000, 9_000).len(), 1, "only the whole tells how it goes");
+        queue.want(all(2, 2, CommitState::Pending, "0"), at(10_000));
+        let written = run(&mut queue, 10_000, 19_000);
+        assert_eq!(written.len(), 3, "what takes long is pending: {written:?}");
+    }
+
+    #[test]
+    fn many_parts_share_an_allowance_and_take_turns() {
+        let mut queue = StatusQueue::default();
+        queue.want(all(50, 1, CommitState::Failure, "0"), at(0));
+        let first = run(&mut queue, 0, 10);
+        assert!(first.len() <= 33, "{}", first.len());
+        for (round, now) in (0..1_000_u64).map(|round| (round, 100 + round * 40)) {
+            let state = if round % 2 == 0 { CommitState::Success } else { CommitState::Failure };
+            queue.want(all(50, 1, state, "x"), at(now));
+            run(&mut queue, now, now + 39);
+        }
+        let mut hours = BTreeMap::<u64, usize>::new();
+        let mut seen = BTreeMap::<Option<String>, usize>::new();
+        for (round, now) in (0..1_000_u64).map(|round| (round, 50_000 + round * 40)) {
+            let state = if round % 2 == 0 { CommitState::Success } else { CommitState::Failure };
+            queue.want(all(50, 2, state, "x"), at(now));
+            for (when, status) in run(&mut queue, now, now + 39) {
+                *hours.entry(when / 3_600).or_default() += 1;
+                *seen.entry(status.part).or_default() += 1;
+            }
+        }
+        assert!(hours.values().all(|writes| *writes < 600), "{hours:?}");
+        assert_eq!(seen.len(), 51, "everyone had a turn: {seen:?}");
+    }
+
+    #[test]
+    fn unavailable_forge_is_reported_once_and_retried_with_backoff() {
+        let mut queue = StatusQueue::default();
+        let (mut reported, mut tries, mut now) = (0, 0, 0);
+        while now < 3_600 {
+            let state = if now % 120 < 60 { CommitState::Failure } else { CommitState::Success };
+            queue.want(all(50, 1, state, "x"), at(now));
+            match queue.next(at(now)) {
+                Next::Write(status) => {
+                    let away = Rejection::Later { after: None, message: "away".into() };
+                    reported +=
+                        usize::from(queue.answered(&status, Err(away), at(now), now).is_some());
+                    tries += 1;
+                }
+                Next::Wait(until) => now = until.as_secs().max(now) + 1,
+                Next::Idle => now += 1,
+            }
+        }
+        assert!(reported == 1 && tries < 200, "reported {reported} times in {tries} tries");
+        queue.want(all(50, 1, CommitState::Success, "all"), at(now));
+        let written = run(&mut queue, now, now + 3_600);
+        assert_eq!(written.len(), 51, "what was missed is made up for");
+    }
+
+    #[test]
+    fn retry_after_applies_to_every_context() {
+        let mut queue = StatusQueue::default();
+        queue.want(all(3, 1, CommitState::Failure, "x"), at(0));
+        let Next::Write(first) = queue.next(at(5)) else { panic!("the whole is due") };
+        assert!(queue.answered(&first, Ok(()), at(5), 0).is_none());
+        let Next::Write(part) = queue.next(at(5)) else { panic!("parts are due") };
+        let limited = Rejection::Later { after: Some(at(600)), message: "limit".into() };
+        assert!(queue.answered(&part, Err(limited), at(5), 0).is_some());
+        assert_eq!(queue.next(at(6)), Next::Wait(at(605)));
+    }
+
+    #[test]
+    fn removed_cluster_gets_no_more_statuses() {
+        let mut queue = StatusQueue::default();
+        queue.want(all(2, 1, CommitState::Failure, "x"), at(0));
+        queue.want(all(1, 1, CommitState::Failure, "x"), at(1));
+        let parts = run(&mut queue, 1, 1_000).into_iter().filter_map(|(_, status)| status.part);
+        assert_eq!(parts.collect::<Vec<_>>(), ["edge-000"]);
+        assert_eq!(queue.parts.len(), 1);
+    }
+}

@@ -1,0 +1,115 @@
+//! The guards' verdict on a change, as far as two commits determine it. It assumes that the hub
+//! matches the base, and that nothing is approved.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::config::window::Closed;
+use crate::model::name::{ClusterName, CommitId};
+use crate::model::work::DesiredWork;
+use crate::plan::budget::{Budget, DeletionCount, excess};
+use crate::plan::{Guard, PlanPolicy};
+use crate::render::desired::Desired;
+use crate::signature::verification::VerificationFailure;
+use crate::text::style::count;
+
+/// The result of checking the signatures of a change's commits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "camelCase")]
+pub enum Signatures {
+    /// Signatures are required, but no keys are configured.
+    Unchecked { head: CommitId },
+    /// All required signatures are valid.
+    Verified { head: CommitId },
+    /// The head is not applied: the hub stops at `verified`.
+    Refused {
+        verified: CommitId,
+        #[serde(flatten)]
+        refusal: VerificationFailure,
+    },
+}
+
+/// Changes that a guard would hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WouldHold {
+    /// `budget` or `window`.
+    pub guard: &'static str,
+    /// How many works are held.
+    pub works: usize,
+    /// The reason, for people.
+    pub reason: String,
+    /// When the hold ends by itself (RFC 3339), if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+/// The changes that the guards would hold. `policy` is the operator's. `closed` is set if no window
+/// is open.
+pub fn would_hold(
+    base: &Desired,
+    head: &Desired,
+    policy: &PlanPolicy,
+    closed: Option<&Closed>,
+) -> Vec<WouldHold> {
+    if head.frozen.source {
+        return Vec::new();
+    }
+    let budget = over_budget(base, head, policy);
+    let windows = closed.and_then(|closed| outside_windows(base, head, budget.is_some(), closed));
+    budget.into_iter().chain(windows).collect()
+}
+
+/// Whether the head may have the work, but in an unreadable part.
+fn is_unread(work: &DesiredWork, head: &Desired) -> bool {
+    head.frozen.holds(&work.key, Some(work.path.as_str()))
+}
+
+fn over_budget(base: &Desired, head: &Desired, policy: &PlanPolicy) -> Option<WouldHold> {
+    if policy.allow_delete_all {
+        return None;
+    }
+    let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
+    for (key, work) in &base.works {
+        let toll = clusters.entry(key.cluster.clone()).or_default();
+        if head.works.contains_key(key) || is_unread(work, head) {
+            toll.kept += 1;
+        } else if work.prune {
+            toll.unapproved += 1;
+        }
+    }
+    let [before, after] =
+        [base, head].map(|desired| Budget::of(&policy.budgets, &desired.rules.budgets));
+    let excess = excess(before.stricter(after), &clusters)?;
+    let works = clusters.values().map(|toll| toll.unapproved).sum();
+    let what = count(works, "deletion");
+    let reason = format!("{what} would wait for an approval: {excess}");
+    Some(WouldHold { guard: Guard::Budget.as_str(), works, reason, until: None })
+}
+
+/// `deletions_wait`: the budget already holds deletions.
+fn outside_windows(
+    base: &Desired,
+    head: &Desired,
+    deletions_wait: bool,
+    closed: &Closed,
+) -> Option<WouldHold> {
+    let written = head.works.values().filter(|work| {
+        let before = base.works.get(&work.key);
+        let is_same = before.is_some_and(|before| before.body.digest == work.body.digest);
+        !is_same && !work.suspend && !head.suspended.covers(&work.key)
+    });
+    let gone = base.works.values().filter(|work| {
+        let stays = head.works.contains_key(&work.key) || is_unread(work, head);
+        let waits = deletions_wait && work.prune;
+        !stays && !waits && !head.suspended.covers(&work.key)
+    });
+    let works = written.count() + gone.count();
+    (works > 0).then(|| WouldHold {
+        guard: Guard::Window.as_str(),
+        works,
+        reason: format!("{} would wait: {closed}", count(works, "work")),
+        until: closed.until.map(|until| until.to_string()),
+    })
+}

@@ -1,0 +1,421 @@
+//! The state of works and sources, read from the agents' reports. Pure.
+//!
+//! - [`view`]: the part of a work's status that the daemon keeps, bounded.
+//! - [`tree`]: a work with its objects.
+//! - [`live`]: works that a view follows.
+//! - [`print`]: tables, trees and transitions for a terminal.
+//! - [`source`]: the state of all works of a source at one commit.
+//! - [`transition`]: differences between two states of a source, for logs and Events.
+//! - [`source_report`]: the daemon's report on a source, stored on the hub.
+//! - here: single works for `gitwork status`, and the summary line over all clusters.
+
+pub mod live;
+pub mod print;
+pub mod source;
+pub mod source_report;
+pub mod transition;
+pub mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use crate::model::status_view as view;
+pub use crate::model::work_state::State;
+
+use crate::model::name::ClusterName;
+use crate::model::work::{ANNOTATION_COMMIT, ANNOTATION_PATH, LABEL_SOURCE};
+use crate::model::work_state::{Conditions, MESSAGE_CHARS_MAX, first_failure, judge, text};
+use crate::text::truncate::truncate_chars;
+
+/// One line of the status table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkStatus {
+    pub cluster: String,
+    pub work: String,
+    pub state: State,
+    /// When the state began (RFC 3339), if the agent reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// The agent's message for a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The reason of the condition that determines the state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Manifests of the work, and how many of them the agent has applied.
+    pub manifests: usize,
+    pub manifests_applied: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The hub cannot reach the cluster: the status may be stale.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unreachable: bool,
+    /// State, reason and message come from the daemon's report, not from the agent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reported: bool,
+}
+
+/// Reads one ManifestWork as returned by the API server.
+pub fn of_work(object: &Value, is_unreachable: impl Fn(&ClusterName) -> bool) -> WorkStatus {
+    let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+    let conditions = Conditions::of(object.get("status"), generation);
+    let deleted = text(object, "/metadata/deletionTimestamp");
+    let (state, condition) =
+        if deleted.is_some() { (State::Deleting, None) } else { judge(&conditions) };
+    let owned = |text: &str| truncate_chars(text, MESSAGE_CHARS_MAX).into_owned();
+    let field = |condition: Option<&Value>, name: &str| {
+        condition.and_then(|condition| text(condition, name)).map(owned)
+    };
+    let annotation = |name: &str| {
+        let annotations = object.pointer("/metadata/annotations");
+        annotations.and_then(|all| all.get(name)).and_then(Value::as_str).map(owned)
+    };
+    let cluster = text(object, "/metadata/namespace").unwrap_or_default();
+    let (manifests, manifests_applied) = manifests(object);
+    WorkStatus {
+        cluster: owned(cluster),
+        work: owned(text(object, "/metadata/name").unwrap_or_default()),
+        state,
+        since: deleted.map(owned).or_else(|| field(condition, "/lastTransitionTime")),
+        message: matches!(state, State::Failed | State::Degraded)
+            .then(|| failure(object).or_else(|| field(condition, "/message")))
+            .flatten(),
+        reason: field(condition, "/reason"),
+        manifests,
+        manifests_applied,
+        source: object
+            .pointer("/metadata/labels")
+            .and_then(|labels| labels.get(LABEL_SOURCE))
+            .and_then(Value::as_str)
+            .map(owned),
+        commit: annotation(ANNOTATION_COMMIT),
+        path: annotation(ANNOTATION_PATH),
+        unreachable: ClusterName::parse(cluster).is_ok_and(|name| is_unreachable(&name)),
+        reported: false,
+    }
+}
+
+fn manifest_statuses(object: &Value) -> &[Value] {
+    let all = object.pointer("/status/resourceStatus/manifests").and_then(Value::as_array);
+    all.map_or(&[], Vec::as_slice)
+}
+
+fn manifests(object: &Value) -> (usize, usize) {
+    let wanted = object.pointer("/spec/workload/manifests").and_then(Value::as_array);
+    let applied = manifest_statuses(object)
+        .iter()
+        .filter(|manifest| Conditions::of(Some(manifest), None).is("Applied", "True").is_some());
+    (wanted.map_or(0, Vec::len), applied.count())
+}
+
+/// The agent's message about the first manifest that it could not apply, with the object's name.
+fn failure(object: &Value) -> Option<String> {
+    first_failure(manifest_statuses(object))
+}
+
+/// The clusters whose condition `ManagedClusterConditionAvailable` is not True.
+pub fn unreachable(managed_clusters: &[Value]) -> BTreeSet<ClusterName> {
+    let lost = managed_clusters.iter().filter(|cluster| {
+        let conditions = Conditions::of(cluster.get("status"), None);
+        let condition = conditions.get("ManagedClusterConditionAvailable");
+        condition.is_some_and(|condition| text(condition, "/status") != Some("True"))
+    });
+    lost.filter_map(|cluster| ClusterName::parse(text(cluster, "/metadata/name")?).ok()).collect()
+}
+
+/// The summary of all works in one line: `97/100 clusters applied, 2 progressing, 1 failed:
+/// edge-7`.
+pub fn aggregate<'a>(works: impl IntoIterator<Item = &'a WorkStatus>) -> String {
+    let works = works.into_iter().map(|work| (work.cluster.as_str(), work.state, work.unreachable));
+    Clusters::new(works).line(NAMES_SHOWN)
+}
+
+/// Clusters that the line names for each state.
+const NAMES_SHOWN: usize = 3;
+
+/// All clusters, each with its worst state and whether it is unreachable.
+#[derive(Debug, Clone, Default)]
+pub struct Clusters<'a>(BTreeMap<&'a str, (State, bool)>);
+
+impl<'a> Clusters<'a> {
+    /// From `(cluster, state, unreachable)` of each work.
+    pub fn new(works: impl IntoIterator<Item = (&'a str, State, bool)>) -> Self {
+        let mut clusters: BTreeMap<&str, (State, bool)> = BTreeMap::new();
+        let mut add = |(cluster, state, unreachable)| {
+            let worst = clusters.entry(cluster).or_insert((state, unreachable));
+            worst.0 = worst.0.min(state);
+        };
+        // The works of one cluster are usually adjacent: this looks up each cluster once.
+        let mut last: Option<(&str, State, bool)> = None;
+        for (cluster, state, unreachable) in works {
+            last = Some(match last.take() {
+                Some((name, worst, lost)) if name == cluster => (name, worst.min(state), lost),
+                other => {
+                    other.into_iter().for_each(&mut add);
+                    (cluster, state, unreachable)
+                }
+            });
+        }
+        last.into_iter().for_each(&mut add);
+        Self(clusters)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The reachable clusters whose worst state matches.
+    fn with(&self, admits: impl Fn(State) -> bool) -> Vec<&'a str> {
+        let found = self.0.iter().filter(|(_, (state, lost))| !*lost && admits(*state));
+        found.map(|(name, _)| *name).collect()
+    }
+
+    fn lost(&self) -> Vec<&'a str> {
+        self.0.iter().filter(|(_, (_, lost))| *lost).map(|(name, _)| *name).collect()
+    }
+
+    /// How many reachable clusters have applied all of their works.
+    pub fn applied(&self) -> usize {
+        self.with(State::is_applied).len()
+    }
+
+    /// How many reachable clusters have this worst state.
+    pub fn count(&self, state: State) -> usize {
+        self.with(|other| other == state).len()
+    }
+
+    /// How many clusters are unreachable.
+    pub fn unreachable(&self) -> usize {
+        self.lost().len()
+    }
+
+    /// The verdict over all clusters. Unreachable clusters cannot fail it. If all are unreachable
+    /// it is pending.
+    pub fn verdict(&self) -> RolloutVerdict {
+        if self.0.values().any(|(state, lost)| !lost && state.is_failure()) {
+            RolloutVerdict::Failure
+        } else if self.0.values().any(|(state, lost)| !lost && state.is_open())
+            || (!self.0.is_empty() && self.0.values().all(|(_, lost)| *lost))
+        {
+            RolloutVerdict::Pending
+        } else {
+            RolloutVerdict::Success
+        }
+    }
+
+    /// The summary line. It names up to `names` clusters for each state that needs attention.
+    pub fn line(&self, names: usize) -> String {
+        self.line_of("cluster", names)
+    }
+
+    /// The summary line for other items than clusters, for example `work`.
+    pub fn line_of(&self, noun: &str, names: usize) -> String {
+        let mut reported = format!(
+            "{}/{} {noun}{} applied",
+            self.applied(),
+            self.len(),
+            if self.len() == 1 { "" } else { "s" }
+        );
+        for state in [State::Pending, State::Progressing, State::Deleting, State::Suspended] {
+            let count = self.count(state);
+            if count > 0 {
+                reported.push_str(&format!(", {count} {state}"));
+            }
+        }
+        let of = |state| self.with(|other| other == state);
+        for (word, clusters) in [
+            ("held", of(State::Held)),
+            ("frozen", of(State::Frozen)),
+            ("degraded", of(State::Degraded)),
+            ("failed", of(State::Failed)),
+            ("unreachable", self.lost()),
+        ] {
+            if !clusters.is_empty() {
+                reported.push_str(&format!(", {} {word}{}", clusters.len(), few(&clusters, names)));
+            }
+        }
+        reported
+    }
+}
+
+/// The result of a commit's rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RolloutVerdict {
+    Pending,
+    Success,
+    Failure,
+}
+
+fn few(clusters: &[&str], names: usize) -> String {
+    let shown = clusters.iter().take(names).copied().collect::<Vec<_>>().join(", ");
+    match clusters.len().saturating_sub(names) {
+        _ if names == 0 => String::new(),
+        0 => format!(": {shown}"),
+        more => format!(": {shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work(cluster: &str, conditions: &Value) -> Value {
+        json!({
+            "metadata": {
+                "namespace": cluster, "name": "web", "generation": 2,
+                "labels": { LABEL_SOURCE: "fleet" },
+                "annotations": { ANNOTATION_COMMIT: "abc" },
+            },
+            "spec": { "workload": { "manifests": [{}, {}] } },
+            "status": { "conditions": conditions },
+        })
+    }
+
+    fn condition(kind: &str, status: &str, generation: i64) -> Value {
+        json!({ "type": kind, "status": status, "observedGeneration": generation,
+                "lastTransitionTime": "2026-01-02T03:04:05Z", "message": "because" })
+    }
+
+    #[test]
+    fn conditions_of_an_older_generation_do_not_count() {
+        let cases = [
+            (json!([]), State::Pending),
+            (json!([condition("Applied", "True", 1)]), State::Pending),
+            (json!([condition("Applied", "False", 1)]), State::Pending),
+            (json!([condition("Applied", "True", 2)]), State::Applied),
+            (json!([condition("Applied", "False", 2)]), State::Failed),
+            (
+                json!([condition("Applied", "True", 2), condition("Available", "True", 1)]),
+                State::Applied,
+            ),
+            (
+                json!([condition("Applied", "True", 2), condition("Available", "True", 2)]),
+                State::Available,
+            ),
+            (
+                json!([condition("Applied", "True", 2), condition("Available", "False", 2)]),
+                State::Progressing,
+            ),
+            (
+                json!([
+                    condition("Applied", "True", 2),
+                    condition("Available", "True", 2),
+                    condition("Progressing", "True", 2)
+                ]),
+                State::Progressing,
+            ),
+            (
+                json!([condition("Applied", "True", 2), condition("Degraded", "True", 2)]),
+                State::Degraded,
+            ),
+            (
+                json!([condition("Applied", "True", 2), condition("Complete", "True", 2)]),
+                State::Complete,
+            ),
+        ];
+        for (conditions, expected) in cases {
+            let status = of_work(&work("edge-1", &conditions), |_| false);
+            assert_eq!(status.state, expected, "{conditions}");
+        }
+    }
+
+    #[test]
+    fn a_failure_names_the_object() {
+        let mut object = work("edge-1", &json!([condition("Applied", "False", 2)]));
+        object["status"]["resourceStatus"] = json!({ "manifests": [
+            { "resourceMeta": { "kind": "ConfigMap", "namespace": "shop", "name": "a" },
+              "conditions": [{ "type": "Applied", "status": "True" }] },
+            { "resourceMeta": { "kind": "Deployment", "namespace": "shop", "name": "web" },
+              "conditions": [{ "type": "Applied", "status": "False", "message": "no such image" }] },
+        ]});
+        let status = of_work(&object, |_| false);
+        assert_eq!(status.message.as_deref(), Some("Deployment shop/web: no such image"));
+        assert_eq!((status.manifests, status.manifests_applied), (2, 1));
+    }
+
+    #[test]
+    fn one_line_summarizes_all_works() {
+        let of = |cluster: &str, kind: &str, status: &str| {
+            let conditions = json!([condition("Applied", "True", 2), condition(kind, status, 2)]);
+            of_work(&work(cluster, &conditions), |name| name.as_str() == "gone")
+        };
+        let failed =
+            of_work(&work("edge-7", &json!([condition("Applied", "False", 2)])), |_| false);
+        let works = [
+            of("edge-1", "Available", "True"),
+            of("edge-2", "Progressing", "True"),
+            of("gone", "Available", "True"),
+            of("edge-7", "Available", "True"),
+            failed,
+        ];
+        assert_eq!(
+            aggregate(works.iter()),
+            "1/4 clusters applied, 1 progressing, 1 failed: edge-7, 1 unreachable: gone"
+        );
+    }
+
+    #[test]
+    fn message_about_secret_is_not_shown() {
+        let mut object = work("edge-1", &json!([condition("Applied", "False", 2)]));
+        object["status"]["resourceStatus"] = json!({ "manifests": [
+            { "resourceMeta": { "kind": "Secret", "namespace": "shop", "name": "key" },
+              "conditions": [{ "type": "Applied", "status": "False", "message": "CANARY" }] },
+        ]});
+        let message = of_work(&object, |_| false).message.unwrap();
+        assert!(
+            message.starts_with("Secret shop/key: ") && !message.contains("CANARY"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn verdicts_follow_the_clusters_that_can_be_reached() {
+        use State::{Applied, Degraded, Frozen, Held, Pending, Progressing, Suspended};
+        type Case = (&'static [(&'static str, State, bool)], RolloutVerdict);
+        let cases: &[Case] = &[
+            (&[], RolloutVerdict::Success),
+            (&[("a", Applied, false)], RolloutVerdict::Success),
+            (&[("a", Applied, false), ("b", Suspended, false)], RolloutVerdict::Success),
+            (&[("a", Applied, false), ("b", Pending, true)], RolloutVerdict::Success),
+            (&[("a", Applied, false), ("b", Degraded, true)], RolloutVerdict::Success),
+            (&[("a", Applied, true)], RolloutVerdict::Pending),
+            (&[("a", Applied, false), ("a", Progressing, false)], RolloutVerdict::Pending),
+            (&[("a", Held, false)], RolloutVerdict::Pending),
+            (&[("a", Progressing, false), ("b", Frozen, false)], RolloutVerdict::Failure),
+        ];
+        for (works, expected) in cases {
+            assert_eq!(Clusters::new(works.iter().copied()).verdict(), *expected, "{works:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_can_do_without_names() {
+        let works: Vec<String> = (0..9).map(|n| format!("c{n}")).collect();
+        let works = works.iter().map(|name| (name.as_str(), State::Failed, false));
+        let clusters = Clusters::new(works);
+        assert_eq!(clusters.line(1), "0/9 clusters applied, 9 failed: c0 and 8 more");
+        assert_eq!(clusters.line(0), "0/9 clusters applied, 9 failed");
+    }
+
+    #[test]
+    fn malformed_objects_are_pending() {
+        for object in [json!(null), json!([]), json!({"status": {"conditions": 7}, "metadata": []})]
+        {
+            assert_eq!(of_work(&object, |_| false).state, State::Pending);
+        }
+    }
+}

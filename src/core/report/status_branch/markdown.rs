@@ -1,0 +1,148 @@
+//! The Markdown pages of the status branch.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::model::name::{ClusterName, WorkKey, WorkName};
+use crate::report::status::State;
+use crate::report::status::source::{SourceStatus, WorkState};
+use crate::text::escape::escape_untrusted;
+use crate::text::style::count;
+use crate::text::truncate::truncate_chars;
+
+/// Columns of works. With more works the table lists only the unhealthy ones of each cluster.
+const COLUMNS_MAX: usize = 12;
+/// Rows of the table. Forges show the first 512 KB of a page.
+const ROWS_MAX: usize = 2_000;
+/// Characters of a message in a table.
+const CELL_CHARS_MAX: usize = 200;
+/// Characters of the summary line.
+const LINE_CHARS_MAX: usize = 500;
+
+/// Untrusted text as plain text in a cell. Characters with a meaning in Markdown or HTML become
+/// character references; control characters become escapes.
+pub fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in truncate_chars(&escape_untrusted(text), CELL_CHARS_MAX).into_owned().chars() {
+        match character {
+            '-' | ',' | ' ' | '%' | '=' | ';' => out.push(character),
+            // A dot makes a link of `www.` and a list of `1.`, but most texts contain one.
+            '.' if !out.ends_with("www") => out.push('.'),
+            other if other.is_ascii_punctuation() => {
+                // Writing to a string does not fail.
+                let _infallible = write!(out, "&#{};", u32::from(other));
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// A mark for an applied work, a word for any other state. Neither depends on colour.
+fn cell(state: State) -> &'static str {
+    if state.is_applied() { "✓" } else { state.as_str() }
+}
+
+pub fn readme(status: &SourceStatus) -> String {
+    let mut out = format!("# Status of {}\n\n", plain(status.source.as_str()));
+    out.push_str(&plain(&status.line(LINE_CHARS_MAX)));
+    out.push_str("\n\n");
+    if let Some(commit) = status.commit {
+        out.push_str(&format!("Commit `{commit}`. "));
+    }
+    out.push_str("Written by gitwork; manual changes are overwritten.\n\n");
+    let mut clusters: BTreeMap<&ClusterName, BTreeMap<&WorkName, State>> = BTreeMap::new();
+    for (key, work) in &status.works {
+        clusters.entry(&key.cluster).or_default().insert(&key.work, work.state);
+    }
+    let names: BTreeSet<&WorkName> = status.works.keys().map(|key| &key.work).collect();
+    let mut rows: Vec<(&ClusterName, &BTreeMap<&WorkName, State>)> =
+        clusters.iter().map(|(cluster, works)| (*cluster, works)).collect();
+    // Clusters that need attention come first, so they are never cut off.
+    rows.sort_by_key(|(cluster, works)| {
+        let worst = works.values().min().copied().unwrap_or(State::Complete);
+        (worst.is_applied(), worst.min(State::Applied), (*cluster).clone())
+    });
+    let left_out = rows.len().saturating_sub(ROWS_MAX);
+    rows.truncate(ROWS_MAX);
+    if names.len() <= COLUMNS_MAX {
+        matrix(&mut out, &rows, &names, status);
+    } else {
+        list(&mut out, &rows, status);
+    }
+    if left_out > 0 {
+        out.push_str(&format!("\n… and {}; see `summary.json`.\n", count(left_out, "cluster")));
+    }
+    out
+}
+
+type Row<'a> = (&'a ClusterName, &'a BTreeMap<&'a WorkName, State>);
+
+fn link(cluster: &ClusterName, status: &SourceStatus) -> String {
+    let lost = if status.unreachable.contains(cluster) { " (unreachable)" } else { "" };
+    format!("[{cluster}](clusters/{cluster}.md){lost}")
+}
+
+fn matrix(out: &mut String, rows: &[Row<'_>], names: &BTreeSet<&WorkName>, status: &SourceStatus) {
+    out.push_str("| cluster |");
+    names.iter().for_each(|name| out.push_str(&format!(" {name} |")));
+    out.push_str("\n|---|");
+    out.push_str(&"---|".repeat(names.len()));
+    out.push('\n');
+    for (cluster, works) in rows {
+        out.push_str(&format!("| {} |", link(cluster, status)));
+        for name in names {
+            out.push(' ');
+            out.push_str(works.get(name).map_or("", |state| cell(*state)));
+            out.push_str(" |");
+        }
+        out.push('\n');
+    }
+}
+
+fn list(out: &mut String, rows: &[Row<'_>], status: &SourceStatus) {
+    out.push_str("| cluster | applied | others |\n|---|---|---|\n");
+    for (cluster, works) in rows {
+        let applied = works.values().filter(|state| state.is_applied()).count();
+        let mut others: Vec<String> = works
+            .iter()
+            .filter(|(_, state)| !state.is_applied())
+            .map(|(name, state)| format!("{name}: {state}"))
+            .collect();
+        let more = others.len().saturating_sub(COLUMNS_MAX);
+        others.truncate(COLUMNS_MAX);
+        if more > 0 {
+            others.push(format!("and {more} more"));
+        }
+        out.push_str(&format!(
+            "| {} | {applied}/{} | {} |\n",
+            link(cluster, status),
+            works.len(),
+            others.join(", ")
+        ));
+    }
+}
+
+/// The page of a cluster.
+pub fn cluster(cluster: &ClusterName, works: &[(&WorkKey, &WorkState)], lost: bool) -> String {
+    let mut out = format!("# {cluster}\n\n");
+    if lost {
+        out.push_str("The hub cannot reach this cluster: its status may be stale.\n\n");
+    }
+    out.push_str("| work | state | since | manifests applied | commit | message |\n");
+    out.push_str("|---|---|---|---|---|---|\n");
+    for (key, work) in works {
+        let commit = work.commit.map_or_else(String::new, |commit| format!("`{}`", commit.short()));
+        out.push_str(&format!(
+            "| [{}]({cluster}/{}.yaml) | {} | {} | {}/{} | {commit} | {} |\n",
+            key.work,
+            key.work,
+            work.state,
+            work.since,
+            work.view.manifests_applied,
+            work.view.manifests,
+            plain(&work.message().unwrap_or_default())
+        ));
+    }
+    out
+}

@@ -1,0 +1,125 @@
+//! `summary.json`: the whole state for programs.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::report::status::State;
+use crate::report::status::source::SourceStatus;
+use crate::text::escape::escape_untrusted;
+use crate::text::truncate::truncate_chars;
+
+/// Works listed as problems. The others are counted.
+const PROBLEMS_MAX: usize = 200;
+/// Characters of the summary line.
+const LINE_CHARS_MAX: usize = 500;
+
+/// `summary.json` of the status branch. Later versions only add fields.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusSummary {
+    /// The source id.
+    pub source: String,
+    /// The commit of this status.
+    pub commit: Option<String>,
+    /// How often the source's record on the hub was written. A hub with a lower count was restored
+    /// from a backup.
+    #[serde(default, rename = "moves")]
+    pub record_generation: u64,
+    /// `pending`, `success` or `failure`, as in the commit status.
+    pub state: String,
+    /// The summary line, as in the commit status.
+    pub summary: String,
+    pub clusters: ClusterCounts,
+    /// Works by state.
+    pub works: BTreeMap<String, usize>,
+    /// The number of errors in Git.
+    pub errors: usize,
+    /// The first error, with its location.
+    pub first_error: Option<String>,
+    /// Works that need attention.
+    pub problems: Vec<WorkProblem>,
+    /// Problems left out because of the limit.
+    pub problems_left_out: usize,
+}
+
+/// Counts of clusters by their worst work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterCounts {
+    pub total: usize,
+    /// Clusters that have applied all of their works.
+    pub applied: usize,
+    /// Clusters that the hub cannot reach. No other count contains them.
+    pub unreachable: usize,
+    /// Reachable clusters by the state of their worst work.
+    pub states: BTreeMap<String, usize>,
+}
+
+/// One work that needs attention.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkProblem {
+    pub cluster: String,
+    pub work: String,
+    pub state: String,
+    pub message: Option<String>,
+}
+
+impl StatusSummary {
+    pub fn of(status: &SourceStatus) -> Self {
+        let clusters = status.clusters();
+        let mut works: BTreeMap<State, usize> = BTreeMap::new();
+        let mut problems = Vec::new();
+        let mut problems_left_out = 0;
+        for (key, work) in &status.works {
+            *works.entry(work.state).or_default() += 1;
+            if !(work.state.is_failure() || work.state == State::Held) {
+                continue;
+            }
+            if problems.len() == PROBLEMS_MAX {
+                problems_left_out += 1;
+                continue;
+            }
+            problems.push(WorkProblem {
+                cluster: key.cluster.to_string(),
+                work: key.work.to_string(),
+                state: work.state.to_string(),
+                message: work.message().map(|message| escape_untrusted(&message)),
+            });
+        }
+        let counted = State::ALL.iter().map(|state| (state.to_string(), clusters.count(*state)));
+        Self {
+            source: status.source.to_string(),
+            commit: status.commit.map(|commit| commit.to_string()),
+            record_generation: status.record_generation,
+            state: match status.verdict_of(&clusters) {
+                crate::report::status::RolloutVerdict::Pending => "pending",
+                crate::report::status::RolloutVerdict::Success => "success",
+                crate::report::status::RolloutVerdict::Failure => "failure",
+            }
+            .into(),
+            summary: escape_untrusted(&status.line_of(&clusters, LINE_CHARS_MAX)),
+            clusters: ClusterCounts {
+                total: clusters.len(),
+                applied: clusters.applied(),
+                unreachable: clusters.unreachable(),
+                states: counted.filter(|(_, count)| *count > 0).collect(),
+            },
+            works: works.into_iter().map(|(state, count)| (state.to_string(), count)).collect(),
+            errors: status.errors,
+            first_error: status
+                .first_error
+                .as_deref()
+                .map(|error| truncate_chars(&escape_untrusted(error), LINE_CHARS_MAX).into_owned()),
+            problems,
+            problems_left_out,
+        }
+    }
+
+    pub fn json(&self) -> String {
+        // Serialization of this type cannot fail.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}

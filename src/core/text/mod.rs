@@ -1,0 +1,10 @@
+//! Text in and out: YAML files, tables, diffs, diagnostics, SARIF.
+
+pub mod diagnostics;
+pub mod diff;
+pub mod escape;
+pub mod sarif;
+pub mod style;
+pub mod table;
+pub mod truncate;
+pub mod yaml;

@@ -1,0 +1,155 @@
+//! The log of one source: each finding is logged once, when it begins.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gitwork_core::model::diagnostic::Severity;
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
+use gitwork_core::plan::{Plan, Reason};
+use gitwork_core::signature::verification::VerificationFailure;
+use gitwork_hub::execute::{ExecuteError, Outcome, Task};
+use gitwork_source::SourceState;
+
+/// How many works or commits one line names.
+const NAMES_MAX: usize = 10;
+/// How many findings of one commit are logged.
+const FINDINGS_MAX: usize = 100;
+
+/// What was logged of a source, so that nothing is logged twice.
+#[derive(Debug)]
+pub(super) struct SourceLog {
+    source: SourceId,
+    /// The reason code of each work without an effect.
+    reasons: BTreeMap<WorkKey, &'static str>,
+    /// The held changes.
+    held: BTreeSet<Digest>,
+    /// The commits that the head does not build on.
+    left: BTreeSet<CommitId>,
+    failure: Option<VerificationFailure>,
+}
+
+impl SourceLog {
+    pub fn new(source: SourceId) -> Self {
+        let (reasons, held, left) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Self { source, reasons, held, left, failure: None }
+    }
+
+    /// Whether the newest commit failed its verification.
+    pub fn is_unverified(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Logs applied commits that the head does not build on, and is allowed to leave.
+    pub fn followed_rewind(&mut self, plan: &Plan, left: Option<&BTreeSet<CommitId>>) {
+        let Some(left) = left.filter(|left| **left != self.left) else { return };
+        let names: Vec<String> = left.iter().take(NAMES_MAX).map(CommitId::to_string).collect();
+        let head = plan.commit.map_or_else(String::new, |commit| commit.to_string());
+        tracing::warn!(
+            source = %self.source, commit = head, left = names.join(" "),
+            "the ref was rewound or force-pushed: it does not build on what was applied; \
+             following it"
+        );
+        self.left = left.clone();
+    }
+
+    /// Logs that the newest commit failed its verification, or that it passed again.
+    pub fn verification(&mut self, failure: Option<&VerificationFailure>) {
+        if self.failure.as_ref() == failure {
+            return;
+        }
+        match failure {
+            Some(failure) => tracing::error!(
+                source = %self.source, commit = %failure.commit, rule = failure.rule,
+                key = failure.key.as_deref().unwrap_or("none"),
+                "{failure}; the hub stays at the last verified commit"
+            ),
+            None => tracing::info!(source = %self.source, "the newest commit is verified"),
+        }
+        self.failure = failure.cloned();
+    }
+
+    /// Logs the plan and why works have no effect.
+    pub fn plan(&mut self, plan: &Plan) {
+        let mut reasons = BTreeMap::new();
+        for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
+            // Held works are logged by guard, and the state of a backed-off work is logged
+            // elsewhere.
+            let is_backed_off = matches!(step.reason, Reason::BackedOff { .. });
+            if step.reason == Reason::UpToDate || step.reason.guard().is_some() || is_backed_off {
+                continue;
+            }
+            let code = step.reason.code();
+            if self.reasons.get(&step.key) != Some(&code) {
+                tracing::warn!(
+                    source = %self.source, work = %step.key, reason = code, "{}", step.reason
+                );
+            }
+            reasons.insert(step.key.clone(), code);
+        }
+        self.reasons = reasons;
+        self.held(plan);
+        if plan.is_empty() {
+            tracing::debug!(source = %self.source, counts = %plan.counts(), "nothing to do");
+        } else {
+            tracing::info!(source = %self.source, counts = %plan.counts(), "plan");
+        }
+    }
+
+    /// Logs held changes and the command that approves them.
+    fn held(&mut self, plan: &Plan) {
+        let mut hashes = BTreeSet::new();
+        for hold in plan.holds(&self.source) {
+            let (hash, guard) = (hold.approval.hash(), Some(hold.guard));
+            hashes.insert(hash);
+            if self.held.contains(&hash) {
+                continue;
+            }
+            let steps = plan.steps.iter().filter(|step| step.reason.guard() == guard);
+            let names: Vec<String> =
+                steps.take(NAMES_MAX).map(|step| step.key.to_string()).collect();
+            tracing::warn!(
+                source = %self.source, works = hold.works, guard = hold.guard.as_str(), %hash,
+                some = names.join(" "),
+                "works are held: {}; if that is meant: gitwork approve {hash}", hold.reason
+            );
+        }
+        self.held = hashes;
+    }
+
+    /// Logs the outcome of a write.
+    pub fn outcome(&self, outcome: &Outcome) {
+        let Task { key, effect, .. } = &outcome.task;
+        let effect = effect.name();
+        match &outcome.result {
+            Ok(_) => tracing::info!(source = %self.source, work = %key, effect, "done"),
+            // The next plan has it again: nobody has to act.
+            Err(ExecuteError::Stopped) => {
+                tracing::debug!(source = %self.source, work = %key, effect, "not begun");
+            }
+            Err(error) => {
+                tracing::warn!(source = %self.source, work = %key, effect, %error, "not done");
+            }
+        }
+    }
+
+    /// Logs a commit and the findings in it.
+    pub fn read(&self, read: &SourceState) {
+        let (source, desired) = (&self.source, &read.desired);
+        let commit =
+            desired.commit.map_or_else(|| "uncommitted".into(), |commit| commit.to_string());
+        let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
+        let works = desired.works.len();
+        tracing::info!(%source, at = read.name, %commit, works, errors, "read");
+        let findings = desired.diagnostics.iter();
+        let findings = findings.filter(|found| found.severity != Severity::Info);
+        for found in findings.take(FINDINGS_MAX) {
+            let span = found.location.span.map(|s| format!(":{}:{}", s.line, s.column));
+            let place = format!("{}{}", found.location.file, span.unwrap_or_default());
+            if found.is_error() {
+                tracing::error!(%source, code = found.code.id(), place, "{}", found.message);
+            } else {
+                tracing::warn!(%source, code = found.code.id(), place, "{}", found.message);
+            }
+        }
+    }
+}

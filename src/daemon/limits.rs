@@ -1,0 +1,35 @@
+//! The limits of this crate, each with its reason.
+
+use std::time::Duration;
+
+pub use gitwork_core::limits::{DIRECTIVES_POLL, DIRECTIVES_RETRY};
+
+/// Between two writes of the report of a source.
+pub const REPORT_INTERVAL: Duration = Duration::from_secs(3);
+/// Wait after a failed write of the report.
+pub const REPORT_RETRY: Duration = Duration::from_secs(60);
+/// How long a Lease is valid without a renewal, as in Kubernetes' own controllers. It is the
+/// longest time without a leader after one has died.
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// A leader that could not renew for so long stops writing, before another one may begin.
+pub const LEASE_RENEW: Duration = Duration::from_secs(10);
+/// Between two attempts to hold a Lease: three within `LEASE_RENEW`, and a third of a request a
+/// second for each source and daemon.
+pub const LEASE_RETRY: Duration = Duration::from_secs(3);
+/// For the release of all Leases at the end.
+pub const LEASE_RELEASE: Duration = Duration::from_secs(1);
+/// Browsers that follow the status page at once. Each holds a connection.
+pub const PAGE_FOLLOWERS_MAX: usize = 128;
+/// Connections to the status page at once: a browser opens up to six.
+pub const PAGE_CONNECTIONS_MAX: usize = 512;
+/// An idle connection to the status page is closed after this. A browser that follows gets a
+/// heartbeat every `PAGE_BEAT`.
+pub const PAGE_IDLE: Duration = Duration::from_secs(30);
+/// Between two heartbeats. The page shows itself as stale after two and a half of them.
+pub const PAGE_BEAT: Duration = Duration::from_secs(10);
+/// The body of a webhook, in bytes. GitHub sends at most 25 MB; it is hashed while it arrives.
+pub const WEBHOOK_BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
+/// One webhook, from its head to its end: GitHub waits 10 s for a response.
+pub const WEBHOOK_CALL: Duration = Duration::from_secs(10);
+/// Connections for webhooks at once: forges send a few in a second.
+pub const WEBHOOK_CONNECTIONS_MAX: usize = 64;

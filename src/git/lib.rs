@@ -1,0 +1,75 @@
+//! Repositories and folders, read into snapshots.
+//!
+//! - [`mirror`]: one bare mirror for each repository, fetched over https, ssh or from a path.
+//! - [`repository`]: questions about a repository on disk: snapshots, ancestry, revisions.
+//! - [`history`]: the commit that changed or removed a work folder.
+//! - [`directory`]: a folder as it is on disk, with uncommitted changes.
+//! - [`range`]: new commits and changed files between commits.
+//! - [`local`]: an existing clone, found from a folder inside it.
+//! - [`status_branch`]: the branch with the clusters' status, pushed.
+//! - [`status_branch_checkpoint`]: the record generation that the status branch has.
+//! - [`watch`]: hints that a folder has changed.
+//!
+//! Every call blocks, within bounds of time and bytes: use a thread that may block. There is no
+//! working tree, no hook, no submodule, no filter and no `git` program.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use gitwork_core::model::name::RepoPath;
+//! use gitwork_git::{Auth, Mirror, MirrorLimits, Reference, Remote};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let remote = Remote {
+//!     url: "https://git.example/fleet.git".to_owned(),
+//!     auth: Auth::None,
+//!     ca_bundle: None,
+//!     client_certificate: None,
+//!     proxy: None,
+//! };
+//! let mut mirror = Mirror::open(Path::new("/var/cache/fleet"), remote, MirrorLimits::default())?;
+//! let fetched = mirror.fetch(&Reference::Branch("main".to_owned()), &Arc::default())?;
+//! let snapshot = mirror.snapshot(fetched.commit, &RepoPath::root())?;
+//! println!("{} has the tree {:?}", fetched.name, snapshot.root);
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod directory;
+pub mod error;
+mod fetch;
+pub mod history;
+pub mod limits;
+pub mod local;
+pub mod mirror;
+mod mirror_folder;
+pub mod range;
+pub mod remote;
+pub mod repository;
+pub mod status_branch;
+pub mod status_branch_checkpoint;
+mod status_tree;
+mod transport;
+pub mod watch;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+pub use directory::Directory;
+pub use error::{FetchError, MirrorError, RepositoryError};
+pub use fetch::Fetched;
+pub use local::LocalRepository;
+pub use mirror::{Mirror, MirrorLimits};
+pub use remote::{Auth, ClientCertificate, Reference, Remote};
+pub use repository::{AncestorCheck, CommitFacts, GitSnapshot, Repository};
+pub use status_branch::{Published, PushError, StatusBranch};
+pub use status_branch_checkpoint::StatusBranchCheckpoint;
+
+/// Replaces a file atomically: a reader sees the old text or the new one.
+pub fn replace_file(file: &Path, text: &str) -> io::Result<()> {
+    let new = file.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(&new, file)
+}

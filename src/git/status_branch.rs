@@ -1,0 +1,443 @@
+//! The branch with the clusters' status: built in a repository of its own from tree and blob ids,
+//! without a working tree, and pushed as a fast-forward.
+//!
+//! The tree is always the whole status that this process knows. If another process has pushed in
+//! between, the same tree goes on top of its commit: nothing is merged.
+
+use gitwork_core::text::truncate::truncate_chars;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use git2::{
+    Direction, ErrorCode, FetchOptions, Oid, PushOptions, RemoteCallbacks, Signature, Time,
+};
+
+use super::error::{FetchError, MirrorError};
+use super::fetch::{callbacks, libgit2_url};
+use super::mirror_folder::{FolderLock, create_private, io_error, lock, remove};
+use super::remote::{Address, Remote};
+use super::repository::object_id;
+use super::status_tree::build;
+use super::transport::{Bounds, RemoteAttempt, with_attempt};
+use crate::limits;
+use gitwork_core::model::name::CommitId;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::report::status::source::SourceStatus;
+use gitwork_core::report::status_branch::{SUMMARY_FILE, StatusSummary, file_changes};
+
+/// The local reference for the remote branch's tip.
+const TIP: &str = "refs/gitwork/status-tip";
+/// The local reference for the commit to push.
+const NEXT: &str = "refs/gitwork/status-next";
+
+/// The result of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Published {
+    /// The branch already has this status.
+    Unchanged,
+    /// A new commit was pushed.
+    Pushed { commit: CommitId },
+}
+
+/// Why the status was not pushed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
+pub enum PushError {
+    /// The remote cannot be reached, or refuses the credentials.
+    #[error(transparent)]
+    Remote(#[from] FetchError),
+    /// Another program or source owns the branch.
+    #[error(
+        "the branch {branch} is not gitwork's for this source (it has no {SUMMARY_FILE} of \
+         source {source_id})"
+    )]
+    Foreign { branch: String, source_id: String },
+    /// The remote refused the push; `message` is its text.
+    #[error("the remote refused a push to {branch}: {message}")]
+    Rejected { branch: String, message: String },
+    /// Other pushes to the branch came first, several times in a row.
+    #[error("other pushes to {branch} came first each time; the status is pushed later")]
+    Contended { branch: String },
+    /// The name cannot be a branch name.
+    #[error("{name:?} is not a valid branch name")]
+    BadName { name: String },
+    /// libgit2 failed.
+    #[error("Git failed on {folder}, the repository for the status branch")]
+    Git { folder: PathBuf, source: git2::Error },
+}
+
+impl OperationError for PushError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Remote(error) => error.class(),
+            Self::Foreign { .. } | Self::Rejected { .. } | Self::BadName { .. } => {
+                ErrorClass::NeedsAction
+            }
+            Self::Contended { .. } | Self::Git { .. } => ErrorClass::TRANSIENT,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Remote(error) => error.reason(),
+            Self::Foreign { .. } => "ForeignBranch",
+            Self::Rejected { .. } => "PushRejected",
+            Self::Contended { .. } => "Contended",
+            Self::BadName { .. } => "BranchName",
+            Self::Git { .. } => "Repository",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Remote(error) => error.hints(),
+            Self::Foreign { .. } => vec!["name another branch, or delete it".to_owned()],
+            Self::Rejected { .. } => vec!["allow it for these credentials".to_owned()],
+            Self::Contended { .. } | Self::BadName { .. } | Self::Git { .. } => Vec::new(),
+        }
+    }
+}
+
+/// The status branch of one source.
+pub struct StatusBranch {
+    folder: PathBuf,
+    remote: Remote,
+    branch: String,
+    git: git2::Repository,
+    /// The last rendered status, and its tree.
+    rendered: Option<(Arc<SourceStatus>, Oid)>,
+    /// The remote's tip; `None` while unknown.
+    tip: Option<Tip>,
+    pushes: usize,
+    /// Held, never read.
+    _lock: FolderLock,
+}
+
+/// The remote's tip.
+#[derive(Debug, Clone, Copy)]
+struct Tip {
+    /// `None` if the branch does not exist.
+    commit: Option<Oid>,
+    /// Commits in its history, itself included.
+    length: usize,
+}
+
+/// The remote's answer to a push.
+enum PushOutcome {
+    Accepted,
+    /// The remote's tip is not the commit that the push builds on.
+    TipMoved,
+    /// With the remote's message.
+    Rejected(String),
+}
+
+impl StatusBranch {
+    /// Creates an empty repository in `folder`, which nothing else uses. Nothing is fetched yet.
+    pub fn open(folder: &Path, remote: Remote, branch: &str) -> Result<Self, PushError> {
+        let name = format!("refs/heads/{branch}");
+        if !git2::Reference::is_valid_name(&name) || branch.starts_with('-') {
+            return Err(PushError::BadName { name: branch.to_owned() });
+        }
+        Address::parse(&remote.url).map_err(|e| FetchError::from(MirrorError::from(e)))?;
+        create_private(folder).map_err(FetchError::from)?;
+        let lock = lock(folder).map_err(FetchError::from)?;
+        let git = init(folder)?;
+        let branch = branch.to_owned();
+        let folder = folder.to_owned();
+        Ok(Self { folder, remote, branch, git, rendered: None, tip: None, pushes: 0, _lock: lock })
+    }
+
+    /// The branch's name.
+    pub fn branch(&self) -> &str {
+        &self.branch
+    }
+
+    /// Brings the branch to this status. Blocks. `now_seconds` (since 1970) is the commit's time.
+    /// On an error nothing is lost: the next publication contains everything.
+    pub fn publish(
+        &mut self,
+        status: &Arc<SourceStatus>,
+        now_seconds: i64,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Published, PushError> {
+        if self.pushes >= limits::STATUS_PUSHES_MAX {
+            // libgit2 cannot collect garbage.
+            self.git = init(&self.folder)?;
+            (self.rendered, self.tip, self.pushes) = (None, None, 0);
+        }
+        let tree = self.render(status)?;
+        for _ in 0..limits::STATUS_PUSH_ATTEMPTS_MAX {
+            let tip = match self.tip {
+                Some(tip) => tip,
+                None => self.fetch(status, cancel)?,
+            };
+            if self.tree_of(tip)? == Some(tree) {
+                return Ok(Published::Unchanged);
+            }
+            let (outcome, commit, length) =
+                self.push_tree(status, tree, tip, now_seconds, cancel)?;
+            match outcome {
+                PushOutcome::Accepted => {
+                    self.pushes += 1;
+                    self.tip = Some(Tip { commit: Some(commit), length });
+                    return Ok(Published::Pushed { commit: object_id(commit) });
+                }
+                PushOutcome::TipMoved => self.tip = None,
+                PushOutcome::Rejected(message) => {
+                    self.tip = None;
+                    return Err(PushError::Rejected { branch: self.branch.clone(), message });
+                }
+            }
+        }
+        Err(PushError::Contended { branch: self.branch.clone() })
+    }
+
+    /// Pushes a commit with this tree, and returns it with the length of its history. When the
+    /// history is too long, the commit starts a new one, if the remote accepts that.
+    fn push_tree(
+        &self,
+        status: &SourceStatus,
+        tree: Oid,
+        tip: Tip,
+        now_seconds: i64,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<(PushOutcome, Oid, usize), PushError> {
+        let is_long = tip.length >= limits::STATUS_HISTORY_MAX;
+        if is_long {
+            let root = self.commit(status, tree, None, now_seconds)?;
+            let outcome = self.push(root, tip, true, cancel)?;
+            if matches!(outcome, PushOutcome::Accepted) {
+                return Ok((outcome, root, 1));
+            }
+        }
+        let commit = self.commit(status, tree, tip.commit, now_seconds)?;
+        // A remote that keeps the long history is asked again after the same number of commits.
+        let length = if is_long { 1 } else { tip.length + 1 };
+        Ok((self.push(commit, tip, false, cancel)?, commit, length))
+    }
+
+    fn failed(&self) -> impl Fn(git2::Error) -> PushError + use<> {
+        let folder = self.folder.clone();
+        move |source| PushError::Git { folder: folder.clone(), source }
+    }
+
+    /// The tree of a status, built on the previous tree if there is one.
+    fn render(&mut self, status: &Arc<SourceStatus>) -> Result<Oid, PushError> {
+        let (before, base) = match &self.rendered {
+            Some((before, tree)) => (Some(&**before), Some(*tree)),
+            None => (None, None),
+        };
+        let changes = file_changes(before, status);
+        let tree = match (base, changes.is_empty()) {
+            (Some(tree), true) => tree,
+            _ => build(&self.git, base, changes).map_err(self.failed())?,
+        };
+        self.rendered = Some((Arc::clone(status), tree));
+        Ok(tree)
+    }
+
+    fn tree_of(&self, tip: Tip) -> Result<Option<Oid>, PushError> {
+        let Some(commit) = tip.commit else { return Ok(None) };
+        let commit = self.git.find_commit(commit).map_err(self.failed())?;
+        Ok(Some(commit.tree_id()))
+    }
+
+    fn commit(
+        &self,
+        status: &SourceStatus,
+        tree: Oid,
+        parent: Option<Oid>,
+        now_seconds: i64,
+    ) -> Result<Oid, PushError> {
+        let make = || {
+            let author =
+                Signature::new("gitwork", "gitwork@localhost", &Time::new(now_seconds, 0))?;
+            let trailer =
+                status.commit.map_or_else(String::new, |id| format!("\n\nCommit: {id}\n"));
+            let message =
+                gitwork_core::text::escape::escape_untrusted(&status.line(100)) + &trailer;
+            let tree = self.git.find_tree(tree)?;
+            let parent = parent.map(|parent| self.git.find_commit(parent)).transpose()?;
+            let parents: Vec<&git2::Commit<'_>> = parent.iter().collect();
+            let id = self.git.commit(None, &author, &author, &message, &tree, &parents)?;
+            self.git.reference(NEXT, id, true, "status")?;
+            Ok(id)
+        };
+        make().map_err(self.failed())
+    }
+
+    fn attempt(&self, cancel: &Arc<AtomicBool>) -> Result<Arc<RemoteAttempt>, FetchError> {
+        let bounds = Bounds {
+            total: limits::STATUS_PUSH,
+            stall: Duration::from_secs(30),
+            bytes_max: limits::STATUS_FETCH_BYTES_MAX,
+        };
+        RemoteAttempt::new(&self.remote, bounds, cancel)
+    }
+
+    /// The summary on the remote's branch; `None` if there is no such branch or no readable
+    /// summary.
+    pub fn published(&self, cancel: &Arc<AtomicBool>) -> Result<Option<StatusSummary>, PushError> {
+        Ok(self.fetch_tip(cancel)?.and_then(|commit| self.summary_of(commit)))
+    }
+
+    fn fetch(&mut self, status: &SourceStatus, cancel: &Arc<AtomicBool>) -> Result<Tip, PushError> {
+        let commit = self.fetch_tip(cancel)?;
+        let tip = Tip { commit, length: self.length(commit)? };
+        self.check_ours(tip, status)?;
+        self.tip = Some(tip);
+        Ok(tip)
+    }
+
+    /// Fetches the remote's tip; `None` if there is no such branch.
+    fn fetch_tip(&self, cancel: &Arc<AtomicBool>) -> Result<Option<Oid>, PushError> {
+        let attempt = self.attempt(cancel)?;
+        let name = format!("refs/heads/{}", self.branch);
+        let tip = with_attempt(&attempt, || {
+            let explain = |e| attempt.explain(e);
+            let url = libgit2_url(&attempt.address);
+            let mut remote = self.git.remote_anonymous(&url).map_err(explain)?;
+            let mut connection = remote
+                .connect_auth(Direction::Fetch, Some(callbacks(&attempt)), None)
+                .map_err(explain)?;
+            let heads = connection.list().map_err(explain)?;
+            let head = heads.iter().find(|head| head.name() == name).map(git2::RemoteHead::oid);
+            if let Some(id) = head {
+                let mut options = FetchOptions::new();
+                options
+                    .remote_callbacks(callbacks(&attempt))
+                    .download_tags(git2::AutotagOption::None)
+                    .update_fetchhead(false);
+                let refspec = format!("+{name}:{TIP}");
+                let remote = connection.remote();
+                remote.download(&[refspec], Some(&mut options)).map_err(explain)?;
+                self.git.reference(TIP, id, true, "fetch").map_err(explain)?;
+            }
+            Ok(head)
+        })?;
+        Ok(tip)
+    }
+
+    /// The summary at a commit of the branch.
+    fn summary_of(&self, commit: Oid) -> Option<StatusSummary> {
+        let tree = self.git.find_commit(commit).ok()?.tree().ok()?;
+        let id = tree.get_name(SUMMARY_FILE)?.id();
+        let (bytes, _) = self.git.odb().ok()?.read_header(id).ok()?;
+        if bytes > limits::STATUS_SUMMARY_BYTES_MAX {
+            return None;
+        }
+        serde_json::from_slice(self.git.find_blob(id).ok()?.content()).ok()
+    }
+
+    fn length(&self, tip: Option<Oid>) -> Result<usize, PushError> {
+        let Some(tip) = tip else { return Ok(0) };
+        let count = || {
+            let mut walk = self.git.revwalk()?;
+            walk.push(tip)?;
+            Ok(walk.take(limits::STATUS_HISTORY_MAX).count())
+        };
+        count().map_err(self.failed())
+    }
+
+    /// Refuses to write to a branch that is not this source's status branch.
+    fn check_ours(&self, tip: Tip, status: &SourceStatus) -> Result<(), PushError> {
+        let Some(commit) = tip.commit else { return Ok(()) };
+        if self.summary_of(commit).is_some_and(|summary| summary.source == status.source.as_str()) {
+            return Ok(());
+        }
+        let source_id = status.source.to_string();
+        Err(PushError::Foreign { branch: self.branch.clone(), source_id })
+    }
+
+    /// Pushes one commit, provided that the remote's tip is still `tip`.
+    fn push(
+        &self,
+        commit: Oid,
+        tip: Tip,
+        squash: bool,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<PushOutcome, PushError> {
+        let attempt = self.attempt(cancel)?;
+        let expected = tip.commit.unwrap_or(Oid::ZERO_SHA1);
+        let force = if squash { "+" } else { "" };
+        let refspec = format!("{force}{NEXT}:refs/heads/{}", self.branch);
+        let outcome = with_attempt(&attempt, || {
+            let refused = std::cell::RefCell::new(None);
+            let moved = std::cell::Cell::new(false);
+            let mut options = PushOptions::new();
+            let mut callbacks: RemoteCallbacks<'_> = callbacks(&attempt);
+            callbacks.push_update_reference(|_, problem| {
+                *refused.borrow_mut() = problem.map(str::to_owned);
+                Ok(())
+            });
+            callbacks.push_negotiation(|updates| {
+                if updates.iter().any(|update| update.src() != expected) {
+                    moved.set(true);
+                    return Err(git2::Error::from_str("the remote's branch has moved"));
+                }
+                Ok(())
+            });
+            options.remote_callbacks(callbacks);
+            let url = libgit2_url(&attempt.address);
+            let mut remote = self.git.remote_anonymous(&url).map_err(|e| attempt.explain(e))?;
+            let pushed = remote.push(&[&refspec], Some(&mut options));
+            drop(options);
+            if moved.get() {
+                return Ok(PushOutcome::TipMoved);
+            }
+            match pushed {
+                Err(error) if error.code() == ErrorCode::NotFastForward => {
+                    Ok(PushOutcome::TipMoved)
+                }
+                Err(error) => Err(attempt.explain(error)),
+                Ok(()) => Ok(refused
+                    .take()
+                    .map_or(PushOutcome::Accepted, |problem| push_outcome(&problem))),
+            }
+        })?;
+        if matches!(outcome, PushOutcome::Accepted) {
+            self.git.reference(TIP, commit, true, "push").map_err(self.failed())?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// Reads the remote's answer for one reference. The protocol has no codes, so a lost race is
+/// recognized by the texts of Git's own receive-pack.
+fn push_outcome(problem: &str) -> PushOutcome {
+    let races = [
+        "failed to update ref",
+        "cannot lock ref",
+        "fetch first",
+        "non-fast-forward",
+        "stale info",
+    ];
+    if races.iter().any(|words| problem.contains(words)) {
+        return PushOutcome::TipMoved;
+    }
+    let text = gitwork_core::text::escape::escape_untrusted(problem);
+    PushOutcome::Rejected(
+        truncate_chars(&text, gitwork_core::limits::HUB_MESSAGE_CHARS_MAX).into_owned(),
+    )
+}
+
+/// Replaces the repository in a folder by a new, empty one. Its name is used only once, because
+/// libgit2 keeps packs open by path for the whole process.
+fn init(folder: &Path) -> Result<git2::Repository, PushError> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let io = |source| FetchError::from(io_error("read the folder", folder, source));
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|extension| extension == "git") {
+            remove(&path).map_err(FetchError::from)?;
+        }
+    }
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!("status-{}-{number}.git", std::process::id()));
+    let mut options = git2::RepositoryInitOptions::new();
+    options.bare(true).external_template(false).no_reinit(true);
+    git2::Repository::init_opts(&path, &options)
+        .map_err(|source| PushError::Git { folder: folder.to_owned(), source })
+}

@@ -1,0 +1,91 @@
+//! The hub: reads, writes and watches of ManifestWorks behind one trait, [`Hub`].
+//!
+//! [`KubeHub`] is a hub behind an API server. The tests have another one in memory; the same
+//! contract tests run on both.
+//!
+//! ```no_run
+//! # async fn example(source: gitwork_core::model::name::SourceId) -> Result<(), Box<dyn std::error::Error>> {
+//! use gitwork_hub::{Hub, KubeHub, client};
+//!
+//! let hub = KubeHub::connect(client::connector(None, None)).await?;
+//! let works = hub.list(Some(&source)).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+
+use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
+use gitwork_core::plan::Effect;
+use gitwork_core::plan::directives::Directives;
+use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::record::Record;
+use gitwork_kube::message::{MESSAGE_CHARS_MAX, one_line};
+
+pub mod client;
+mod connection;
+pub mod directives;
+mod error_class;
+pub mod events;
+pub mod execute;
+pub mod fleet;
+pub mod lease;
+mod leases;
+pub mod limits;
+mod list;
+mod record;
+pub mod request_metrics;
+mod response;
+mod server;
+mod source_report;
+mod watch;
+
+pub use connection::KubeHub;
+pub use gitwork_core::sync::hub::{HubError, HubEvent, StoredRecord};
+
+/// The default namespace of gitwork's own objects, as in `deploy/gitwork.yaml`.
+pub const NAMESPACE: &str = "gitwork";
+
+/// A message from outside on one line, for logs and commit statuses.
+fn bounded(message: &str) -> String {
+    one_line(message, MESSAGE_CHARS_MAX)
+}
+
+/// A hub. Each call ends within the implementation's time-out.
+pub trait Hub: Send + Sync + 'static {
+    /// The works of one source, then their changes, without end. Reconnects by itself.
+    fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent>;
+    /// The ManifestWorks of one source, or of all sources.
+    fn list<'a>(
+        &'a self,
+        source: Option<&'a SourceId>,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>>;
+    /// One ManifestWork; `None` if it does not exist.
+    fn get<'a>(&'a self, key: &'a WorkKey)
+    -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+    /// The operators' directives for a source: approvals, suspensions, a requested sync.
+    fn directives<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Directives, HubError>>;
+    /// The source's record; `None` if there is none.
+    fn record<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>>;
+    /// Replaces the record that was read, or creates it. `Stale` if another process wrote it since.
+    fn set_record<'a>(
+        &'a self,
+        source: &'a SourceId,
+        record: &'a Record,
+        before: Option<&'a StoredRecord>,
+    ) -> BoxFuture<'a, Result<StoredRecord, HubError>>;
+    /// Executes one effect and gives the stored work; `None` if it is deleted.
+    fn execute<'a>(
+        &'a self,
+        key: &'a WorkKey,
+        effect: &'a Effect,
+        commit: Option<CommitId>,
+    ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+}

@@ -1,0 +1,59 @@
+//! One page of a list, and the query of the next one.
+
+use serde::Deserialize;
+
+/// One page of a list. `T` is an item, in the form that the caller needs.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListPage<T> {
+    /// The kind of the list, such as `ManifestWorkList`. Empty if the response has none.
+    #[serde(default)]
+    pub kind: String,
+    pub metadata: ListMetadata,
+    pub items: Vec<T>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListMetadata {
+    /// The version to watch from, after the last page. Empty if the response has none.
+    #[serde(default)]
+    pub resource_version: String,
+    /// The token of the next page; empty after the last one.
+    #[serde(default, rename = "continue")]
+    pub next: String,
+}
+
+impl<T> ListPage<T> {
+    /// The query parameter of the next page, with a leading `&`; `None` after the last page.
+    pub fn next_query(&self) -> Option<String> {
+        let next = &self.metadata.next;
+        (!next.is_empty()).then(|| format!("&continue={}", escape_query(next)))
+    }
+}
+
+/// `text` as a value in a query (RFC 3986). A continue token is opaque by contract.
+pub fn escape_query(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_escaped() {
+        assert_eq!(escape_query("a-Z.9_~+/= \u{e9}"), "a-Z.9_~%2B%2F%3D%20%C3%A9");
+        let page = |text: &str| serde_json::from_str::<ListPage<u8>>(text).unwrap();
+        let next = page(r#"{"metadata": {"continue": "a+b"}, "items": []}"#).next_query();
+        assert_eq!(next.as_deref(), Some("&continue=a%2Bb"));
+        assert_eq!(page(r#"{"metadata": {}, "items": [1]}"#).next_query(), None);
+    }
+}

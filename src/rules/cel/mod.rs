@@ -1,0 +1,205 @@
+//! CEL over one live object, with its work bounded: a rule of a ManifestWork must not keep an agent
+//! busy.
+
+mod addresses;
+mod bounded;
+pub mod check;
+mod format;
+mod lists;
+mod meter;
+mod quantity;
+mod semver;
+mod url;
+mod values;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use cel::common::types::{
+    CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString,
+};
+use cel::common::value::Val;
+use cel::{Context, Env, Program, Value as CelValue, extensions};
+use serde_json::Value;
+
+use self::check::check;
+use self::meter::{DEPTH_MAX, Meter, Variables, metered};
+
+/// Loop steps of one expression. (Upstream bounds cost units instead, of which a step takes some
+/// ten.)
+const STEPS_OF_ONE_MAX: u64 = 100_000;
+/// Bytes of the values that one expression makes, compares and walks through: what an agent can
+/// spare for a moment.
+const BYTES_OF_ONE_MAX: u64 = 32 * 1024 * 1024;
+/// The expressions of one manifest share the steps and bytes of so many, as upstream has it.
+const SHARE: u64 = 10;
+
+/// Why an expression has no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CelEvaluationError {
+    #[error("{0}")]
+    Compile(String),
+    #[error("{0}")]
+    Run(String),
+    #[error("CEL evaluation budget exceeded")]
+    Budget,
+}
+
+/// Evaluates expressions over one live object. All expressions of one evaluator share a budget.
+pub struct CelEvaluator {
+    object: Box<dyn Val>,
+    steps_left: AtomicU64,
+    bytes_left: AtomicU64,
+}
+
+/// Just the functions that OCM's work agent offers; [`check`] knows their names.
+static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut env = Env::stdlib();
+    for extension in [
+        extensions::strings,
+        lists::extension,
+        quantity::extension,
+        url::extension,
+        addresses::extension,
+        semver::extension,
+        format::extension,
+        bounded::extension,
+    ] {
+        // An error says that the crate itself now has the functions.
+        let _already_there = env.add_extension(extension);
+    }
+    env.set_error_on_duplicate_map_keys(false);
+    Arc::new(env)
+});
+
+impl CelEvaluator {
+    pub fn new(object: &Value) -> Self {
+        Self {
+            object: convert(object),
+            steps_left: AtomicU64::new(STEPS_OF_ONE_MAX * SHARE),
+            bytes_left: AtomicU64::new(BYTES_OF_ONE_MAX * SHARE),
+        }
+    }
+
+    /// Evaluates a condition.
+    ///
+    /// # Errors
+    /// What does not compile, run, come to a boolean, or end in time.
+    pub fn test(&self, expression: &str) -> Result<bool, CelEvaluationError> {
+        self.evaluate(expression, None, |value| match value.downcast_ref::<CelBool>() {
+            Some(result) => Ok(*result.inner()),
+            None => Err(format!("expected bool result, got {}", value.get_type().name())),
+        })
+    }
+
+    /// Evaluates a message, which may look at the condition's result.
+    ///
+    /// # Errors
+    /// As [`CelEvaluator::test`]; of an error of compilation, the first line.
+    pub fn message(&self, expression: &str, result: bool) -> Result<String, CelEvaluationError> {
+        let message = self.evaluate(expression, Some(result), |value| {
+            match value.downcast_ref::<CelString<'_>>() {
+                Some(message) => Ok(message.inner().to_owned()),
+                None => Err(format!(
+                    "expected message expression to have a string result, got {}",
+                    value.get_type().name()
+                )),
+            }
+        });
+        message.map_err(|error| match error {
+            CelEvaluationError::Compile(text) => {
+                CelEvaluationError::Compile(text.lines().next().unwrap_or_default().to_owned())
+            }
+            other => other,
+        })
+    }
+
+    fn evaluate<T>(
+        &self,
+        expression: &str,
+        result: Option<bool>,
+        read: impl Fn(&dyn Val) -> Result<T, String>,
+    ) -> Result<T, CelEvaluationError> {
+        let names: &[&str] = if result.is_some() { &["object", "result"] } else { &["object"] };
+        check(expression, names)
+            .map_err(|error| CelEvaluationError::Compile(format!("ERROR: <input>:{error}")))?;
+        let program: Program = ENV
+            .compile(expression)
+            .map_err(|error| CelEvaluationError::Compile(format!("ERROR: <input>: {error}")))?;
+        let mut tree = program.expression().clone();
+        metered(&mut tree, DEPTH_MAX).map_err(|_| {
+            let problem = format!("operators and calls nest deeper than {DEPTH_MAX} levels");
+            CelEvaluationError::Compile(format!("ERROR: <input>: {problem}"))
+        })?;
+        let total =
+            (self.steps_left.load(Ordering::Relaxed), self.bytes_left.load(Ordering::Relaxed));
+        let granted = (total.0.min(STEPS_OF_ONE_MAX), total.1.min(BYTES_OF_ONE_MAX));
+        let meter = Meter::new(granted.0, granted.1);
+        let variables = Variables { object: self.object.as_ref(), meter: meter.clone() };
+        let outcome = {
+            let mut context = Context::with_env(ENV.clone());
+            context.set_variable_resolver(&variables);
+            if let Some(result) = result {
+                context.add_variable_as_val("result", Box::new(CelBool::from(result)));
+            }
+            CelValue::resolve_val(&tree, &context).map(|value| read(value.as_ref()))
+        };
+        let left = meter.left();
+        self.steps_left.store(total.0 - granted.0 + left.0, Ordering::Relaxed);
+        self.bytes_left.store(total.1 - granted.1 + left.1, Ordering::Relaxed);
+        match outcome {
+            Err(_) if meter.is_empty() => Err(CelEvaluationError::Budget),
+            Err(error) => Err(CelEvaluationError::Run(run_error(&error))),
+            Ok(outcome) => outcome.map_err(CelEvaluationError::Run),
+        }
+    }
+}
+
+/// cel-go's words, without values of the object: it may be a Secret.
+fn run_error(error: &cel::ExecutionError) -> String {
+    use cel::ExecutionError as E;
+    match error {
+        E::NoSuchKey(key) => format!("no such key: {key}"),
+        // Functions of ours stand in for some, under a name of their own and with an argument more.
+        E::NoSuchOverload(_) => {
+            let text = error.to_string().replace("@meter, ", "").replace('@', "");
+            format!("no such overload: {text}")
+        }
+        E::UndeclaredReference(name) => format!("undeclared reference to '{name}'"),
+        E::DivisionByZero(_) => "division by zero".into(),
+        E::RemainderByZero(_) => "modulus by zero".into(),
+        E::IndexOutOfBounds(_) => "index out of bounds".into(),
+        E::Overflow(..) => "integer overflow".into(),
+        E::UnexpectedType { got, want } => format!("expected {want}, got {got}"),
+        E::InvalidArgumentCount { expected, actual } => {
+            format!("expected {expected} arguments, got {actual}")
+        }
+        E::FunctionError { function, .. } => format!("the function {function} failed"),
+        _ => "the values do not fit the operation".into(),
+    }
+}
+
+/// Whole numbers become signed ones, which is what literals are.
+fn convert(value: &Value) -> Box<dyn Val> {
+    match value {
+        Value::Null => Box::new(CelNull),
+        Value::Bool(flag) => Box::new(CelBool::from(*flag)),
+        Value::Number(number) => match number.as_i64() {
+            Some(integer) => Box::new(CelInt::from(integer)),
+            None => Box::new(CelDouble::from(number.as_f64().unwrap_or_default())),
+        },
+        Value::String(text) => Box::new(CelString::from(text.clone())),
+        Value::Array(items) => {
+            Box::new(CelList::from(items.iter().map(convert).collect::<Vec<_>>()))
+        }
+        Value::Object(fields) => {
+            let entry =
+                |(key, value): (&String, &Value)| (CelMapKey::from(key.clone()), convert(value));
+            Box::new(CelMap::from(fields.iter().map(entry).collect::<HashMap<_, _>>()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! The configuration of one source.
+
+use std::path::PathBuf;
+
+use gitwork_core::config::tenancy::Tenancy;
+use gitwork_core::model::name::{RepoPath, SourceId};
+use gitwork_git::{Reference, Remote};
+
+/// The configuration of one source.
+#[derive(Debug, Clone)]
+pub struct SourceConfig {
+    /// Its id, unique on the hub.
+    pub id: SourceId,
+    /// The origin of its files.
+    pub repository: SourceLocation,
+    /// The top folder of the layout inside the repository.
+    pub path: RepoPath,
+    /// What the operator allows the folders to do.
+    pub tenancy: Tenancy,
+}
+
+/// The origin of a source's files.
+#[derive(Debug, Clone)]
+pub enum SourceLocation {
+    /// A Git repository, fetched into a mirror below `cache`.
+    Git { remote: Box<Remote>, reference: Reference, cache: PathBuf },
+    /// A folder as it is on disk, with uncommitted changes.
+    Directory(PathBuf),
+}

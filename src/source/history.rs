@@ -1,0 +1,199 @@
+//! The history of a source's paths: changes, removals and works that Git no longer has.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+
+use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, WorkKey};
+use gitwork_core::model::work::DesiredWork;
+use gitwork_core::plan::removed_works;
+use gitwork_core::plan::removed_works::{AddedWorks, FolderRemoval};
+use gitwork_core::plan::{LastKnownState, RemovedWorks};
+use gitwork_core::render::desired::Desired;
+use gitwork_git::{CommitFacts, GitSnapshot, LocalRepository, Mirror, history};
+
+use crate::config::SourceConfig;
+use crate::error::SourceReadError;
+use crate::origin::{Origin, folder_at};
+
+/// The commits behind the present state of a path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PathHistory {
+    /// The commit that last changed the path, if the path exists.
+    pub last_change: Option<CommitFacts>,
+    /// The commit that removed the path, if it existed once and no longer does.
+    pub removed_by: Option<CommitFacts>,
+    /// The tree or blob at the path in the commit in question.
+    pub committed: Option<ObjectId>,
+}
+
+/// Questions about the history of one source. All calls block.
+pub struct SourceHistory<'a> {
+    config: &'a SourceConfig,
+    origin: &'a Origin,
+    /// The commit that was read last.
+    head: Option<CommitId>,
+}
+
+impl<'a> SourceHistory<'a> {
+    pub(crate) fn new(
+        config: &'a SourceConfig,
+        origin: &'a Origin,
+        head: Option<CommitId>,
+    ) -> Self {
+        Self { config, origin, head }
+    }
+
+    /// The members of `commits` that are not ancestors of `head`; empty for a folder on disk.
+    pub fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, SourceReadError> {
+        match self.origin {
+            Origin::Mirror { mirror, .. } => {
+                Ok(mirror.repository().unreached(head, commits, cancel)?)
+            }
+            Origin::Directory(_) => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// For each work folder, the commit that last changed it; `head` if that is unknown.
+    pub fn last_changed(
+        &self,
+        head: CommitId,
+        folders: &BTreeSet<RepoPath>,
+        cancel: &AtomicBool,
+    ) -> Result<BTreeMap<RepoPath, CommitId>, SourceReadError> {
+        let mut found: BTreeMap<RepoPath, CommitId> =
+            folders.iter().map(|folder| (folder.clone(), head)).collect();
+        if let Origin::Mirror { mirror, .. } = self.origin {
+            let paths = folders.iter().map(|folder| self.config.path.join_path(folder)).collect();
+            let known = history::last_changed(mirror.repository(), head, &paths, cancel)?;
+            for (folder, commit) in &mut found {
+                if let Some(known) = known.get(&self.config.path.join_path(folder)) {
+                    *commit = *known;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The history of one path of the source; empty if the folder is in no repository.
+    pub fn of_path(
+        &self,
+        path: &RepoPath,
+        cancel: &AtomicBool,
+    ) -> Result<PathHistory, SourceReadError> {
+        match (self.origin, self.head) {
+            (Origin::Mirror { mirror, .. }, Some(head)) => {
+                path_history(mirror.repository(), head, &self.config.path.join_path(path), cancel)
+            }
+            (Origin::Mirror { .. }, None) => Ok(PathHistory::default()),
+            (Origin::Directory(directory), _) => {
+                // A folder without a repository, or in one without a commit, has no history.
+                let Ok(local) = LocalRepository::discover(directory.root()) else {
+                    return Ok(PathHistory::default());
+                };
+                let Ok(head) = local.repository().resolve("HEAD") else {
+                    return Ok(PathHistory::default());
+                };
+                path_history(local.repository(), head, &local.path().join_path(path), cancel)
+            }
+        }
+    }
+
+    /// The last state in Git of works that `desired` does not have, for each of `candidates` with
+    /// its last folder. Works without known history are left out.
+    pub fn removed_works(
+        &self,
+        desired: &Desired,
+        candidates: &[(WorkKey, RepoPath)],
+        cancel: &AtomicBool,
+    ) -> Result<RemovedWorks, SourceReadError> {
+        let (Origin::Mirror { mirror, .. }, Some(head)) = (self.origin, desired.commit) else {
+            return Ok(RemovedWorks::new());
+        };
+        let present: BTreeMap<&RepoPath, &DesiredWork> =
+            desired.works.values().map(|work| (&work.path, work)).collect();
+        let (renamed, removed): (Vec<_>, Vec<_>) =
+            candidates.iter().partition(|(_, path)| present.contains_key(path));
+        let mut found = RemovedWorks::new();
+        for (key, path) in renamed {
+            // The folder still exists, under another work name: its present options count.
+            let Some(work) = present.get(path) else { continue };
+            let state = LastKnownState {
+                removed_by: Some(head),
+                delete_option: work.delete_option.clone(),
+                prune: work.prune,
+                budgets: None,
+                added_since: None,
+            };
+            found.insert(key.clone(), state);
+        }
+        found.extend(self.removed_folders(mirror, desired, &removed, cancel)?);
+        Ok(found)
+    }
+
+    /// As [`Self::removed_works`], for works whose folder no longer exists.
+    fn removed_folders(
+        &self,
+        mirror: &Mirror,
+        desired: &Desired,
+        candidates: &[&(WorkKey, RepoPath)],
+        cancel: &AtomicBool,
+    ) -> Result<RemovedWorks, SourceReadError> {
+        let Some(head) = desired.commit else { return Ok(RemovedWorks::new()) };
+        let paths: BTreeSet<RepoPath> =
+            candidates.iter().map(|(_, path)| self.config.path.join_path(path)).collect();
+        let removals = history::last_removals(mirror.repository(), head, &paths, cancel)?;
+        // One commit often removes many works.
+        let mut snapshots: BTreeMap<CommitId, Option<GitSnapshot>> = BTreeMap::new();
+        let mut added = AddedWorks::new(desired);
+        let mut found = RemovedWorks::new();
+        for (key, path) in candidates {
+            let Some(ends) = removals.get(&self.config.path.join_path(path)) else { continue };
+            for commit in [ends.last_in, ends.removed_by] {
+                if let Entry::Vacant(slot) = snapshots.entry(commit) {
+                    slot.insert(folder_at(mirror, commit, &self.config.path)?);
+                }
+            }
+            let at = |commit| snapshots.get(&commit).and_then(Option::as_ref);
+            let Some(before) = at(ends.last_in) else { continue };
+            let removal = FolderRemoval {
+                key,
+                folder: path,
+                removed_by: ends.removed_by,
+                before: before.root,
+                after: at(ends.removed_by).map(|after| after.root),
+                objects: before,
+            };
+            let Some(mut state) = removed_works::last_known_state(&self.config.id, &removal)?
+            else {
+                continue;
+            };
+            state.added_since = Some(added.since(before.root, before)?);
+            found.insert(key.clone(), state);
+        }
+        Ok(found)
+    }
+}
+
+fn path_history(
+    repository: &gitwork_git::Repository,
+    head: CommitId,
+    path: &RepoPath,
+    cancel: &AtomicBool,
+) -> Result<PathHistory, SourceReadError> {
+    let committed = repository.entry(head, path)?;
+    let paths = BTreeSet::from([path.clone()]);
+    if committed.is_some() {
+        let changed = history::last_changed(repository, head, &paths, cancel)?;
+        let last_change = changed.get(path).map(|id| repository.commit(*id)).transpose()?;
+        return Ok(PathHistory { last_change, removed_by: None, committed });
+    }
+    let removals = history::last_removals(repository, head, &paths, cancel)?;
+    let removed_by = removals.get(path).map(|removal| repository.commit(removal.removed_by));
+    Ok(PathHistory { last_change: None, removed_by: removed_by.transpose()?, committed })
+}

@@ -1,0 +1,11 @@
+//! Every bound of this crate, with its reason. Input past a bound is an error, never a crash and
+//! never a silent cut.
+
+/// New commits verified at once. Each takes up to a millisecond for its signature, and more for its
+/// changes.
+pub const VERIFIED_COMMITS_MAX: usize = 10_000;
+/// Commits that a change is compared with if the last verified one is not known exactly.
+pub const SIGNER_BASES_MAX: usize = 16;
+/// Failed commits of a branch in a row before only its head is judged. Each failure checks all new
+/// commits again, because a later one may have the missing signature.
+pub const SIGNER_RETRIES_MAX: usize = 50;

@@ -1,0 +1,218 @@
+//! The structure of the source: crates and modules import downward, pure crates stay pure, and
+//! everything has the names of the field (docs/architecture.md draws the layers).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[path = "architecture/imports.rs"]
+mod imports;
+#[path = "architecture/words.rs"]
+mod words;
+
+use imports::{CrateModules, Graph};
+
+/// The crates, lowest first: a crate depends on crates above it in this list only.
+const CRATES: &[&str] = &[
+    "api",
+    "retry",
+    "yaml",
+    "rules",
+    "core",
+    "signatures",
+    "agent-core",
+    "runtime",
+    "kube",
+    "git",
+    "source",
+    "hub",
+    "forge",
+    "daemon",
+    "agent",
+];
+
+/// The layers inside the core, lowest first.
+const CORE_LAYERS: &[&str] =
+    &["limits", "model", "text", "config", "signature", "render", "plan", "report", "sync"];
+
+/// Crates whose functions depend on their arguments alone.
+const PURE: &[&str] = &["api", "retry", "yaml", "rules", "core", "signatures", "agent-core"];
+
+/// What no pure crate may have among its dependencies, directly or not.
+const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "git2", "libgit2-sys", "openssl-sys"];
+
+/// Imports in a circle or upward that are still to be taken apart. The list only gets shorter.
+const KNOWN_IMPORTS: &[&str] = &[
+    r#"yaml: ["", "compose"]"#,
+    r#"rules: ["jsonpath", "jsonpath::evaluate", "jsonpath::parse"]"#,
+];
+
+/// Names that several public types still share. The list only gets shorter.
+const KNOWN_SHARED_TYPES: &[&str] = &["DeleteOption", "Problem", "Read", "WorkState"];
+
+/// Lines over 100 columns, nearly all of them texts and tables. The number only gets smaller.
+const LONG_LINES_MAX: usize = 260;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The crates of this workspace that a crate depends on, tests and benches aside.
+fn dependencies_of(name: &str) -> BTreeSet<String> {
+    let path = root().join("src").join(name).join("Cargo.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let table = text.split("[dependencies]\n").nth(1).unwrap_or_default();
+    let lines = table.lines().take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| line.strip_prefix("gitwork-")?.split(['.', ' ']).next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_depend_downward_only() {
+    let mut folders = BTreeSet::new();
+    for entry in fs::read_dir(root().join("src")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().join("Cargo.toml").exists() {
+            folders.insert(entry.file_name().into_string().unwrap());
+        }
+    }
+    let listed: BTreeSet<String> = CRATES.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(folders, listed, "every crate has its place in the order");
+    for (index, name) in CRATES.iter().enumerate() {
+        for dependency in dependencies_of(name) {
+            let below = CRATES[..index].contains(&dependency.as_str());
+            assert!(below, "gitwork-{name} depends on gitwork-{dependency}, which is not below it");
+        }
+    }
+}
+
+#[test]
+fn modules_import_in_one_direction() {
+    let mut found = Vec::new();
+    for name in CRATES.iter().copied().chain(["cli"]) {
+        let graph = CrateModules::read(&root().join("src").join(name)).graph();
+        found.extend(graph.cycles().into_iter().map(|cycle| format!("{name}: {cycle:?}")));
+        if name == "core" {
+            found.extend(upward_imports(&graph));
+        }
+    }
+    assert_eq!(found, KNOWN_IMPORTS, "modules that import in a circle or upward");
+}
+
+/// Imports of a layer of the core from a higher one.
+fn upward_imports(graph: &Graph) -> Vec<String> {
+    let layer = |module: &str| {
+        let first = module.split("::").next().unwrap_or_default();
+        CORE_LAYERS.iter().position(|layer| *layer == first)
+    };
+    let mut found = Vec::new();
+    for (module, imports) in graph.edges() {
+        if module.is_empty() {
+            continue;
+        }
+        let Some(own) = layer(module) else {
+            found.push(format!("core: {module} is in no layer"));
+            continue;
+        };
+        let upward = imports.iter().filter(|import| layer(import).is_some_and(|of| of > own));
+        found.extend(upward.map(|import| format!("core: {module} imports {import}")));
+    }
+    found
+}
+
+/// The names of all packages that a package is built from.
+fn packages_of(package: &str) -> BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(root())
+        .args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "-p", package])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn pure_crates_have_no_client_runtime_or_git_library() {
+    for name in PURE {
+        let packages = packages_of(&format!("gitwork-{name}"));
+        assert!(packages.contains(&format!("gitwork-{name}")), "{name}: {packages:?}");
+        let found: Vec<_> = IMPURE.iter().filter(|impure| packages.contains(**impure)).collect();
+        assert!(found.is_empty(), "gitwork-{name} is built with {found:?}");
+    }
+    let core = packages_of("gitwork-core");
+    assert!(!core.contains("pgp"), "the core checks no signatures itself");
+}
+
+#[test]
+fn the_agent_is_built_without_git_openssl_and_openpgp() {
+    let packages = packages_of("gitwork-agent");
+    assert!(packages.contains("kube"), "the list is read: {packages:?}");
+    for absent in ["git2", "libgit2-sys", "libssh2-sys", "openssl-sys", "pgp", "gitwork-git"] {
+        assert!(!packages.contains(absent), "gitwork-agent is built with {absent}");
+    }
+}
+
+#[test]
+fn clippy_forbids_io_in_every_pure_crate() {
+    let rules = |name: &str| fs::read_to_string(root().join("src").join(name).join("clippy.toml"));
+    let core = rules("core").unwrap();
+    for banned in
+        ["std::time::Instant::now", "std::env::var", "std::fs::read", "jiff::Timestamp::now"]
+    {
+        assert!(core.contains(banned), "src/core/clippy.toml does not forbid {banned}");
+    }
+    for name in PURE {
+        assert_eq!(rules(name).unwrap(), core, "src/{name}/clippy.toml");
+    }
+}
+
+#[test]
+fn no_private_words_are_used() {
+    let mut found = Vec::new();
+    let folders = ["src", "tests", "benches", "examples", "fuzz", "docs", "deploy"];
+    for file in folders.iter().flat_map(|folder| words::texts(&root().join(folder))) {
+        found.extend(words::offences(&file, root()));
+    }
+    for page in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+        found.extend(words::offences(&root().join(page), root()));
+    }
+    let shown: Vec<&String> = found.iter().take(60).collect();
+    assert!(found.is_empty(), "{} private words, such as {shown:#?}", found.len());
+}
+
+#[test]
+fn lines_have_at_most_100_columns() {
+    let mut found = Vec::new();
+    for folder in ["src", "tests", "benches", "examples", "fuzz"] {
+        for file in words::texts(&root().join(folder)) {
+            if file.extension().is_some_and(|end| end == "rs") {
+                found.extend(words::long_lines(&file, root()));
+            }
+        }
+    }
+    let shown: Vec<&String> = found.iter().take(40).collect();
+    assert!(found.len() <= LONG_LINES_MAX, "{} long lines: {shown:#?}", found.len());
+}
+
+/// Public types by name, with the files that define them.
+fn public_types() -> BTreeMap<String, BTreeSet<PathBuf>> {
+    let mut types: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
+    for name in CRATES.iter().copied().chain(["cli"]) {
+        for (defined, file) in CrateModules::read(&root().join("src").join(name)).public_types() {
+            types.entry(defined).or_default().insert(file.strip_prefix(root()).unwrap().into());
+        }
+    }
+    types
+}
+
+#[test]
+fn no_two_public_types_share_a_name() {
+    let types = public_types();
+    assert!(types.len() > 200, "types are read: {}", types.len());
+    let shared: BTreeMap<_, _> = types.iter().filter(|(_, files)| files.len() > 1).collect();
+    let names: Vec<&str> = shared.keys().map(|name| name.as_str()).collect();
+    assert_eq!(names, KNOWN_SHARED_TYPES, "one name for several types: {shared:#?}");
+}

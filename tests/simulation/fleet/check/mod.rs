@@ -1,0 +1,325 @@
+//! The rules that hold at every write. The checker reads the raw objects on the hub and the content
+//! of the commits. It uses no code of the planner.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use gitwork_core::config::Budgets;
+use gitwork_core::model::approval::{Approval, Approved, Target};
+use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
+use gitwork_core::plan::Effect;
+use gitwork_core::plan::observed::ObservedWork;
+use gitwork_hub::HubError;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::git::{Git, ReadLog};
+use super::machine_clock::{DailyHours, MachineClock};
+use crate::simulation::agents::Agents;
+use crate::simulation::hub::{SimulatedHub, is_deleting};
+
+mod budget;
+mod content;
+mod removal;
+
+use budget::Deletion;
+pub use content::differs;
+use content::{
+    check_foreign_fields, check_wanted, is_drift_correction, named_commit, recent_commits,
+    written_fields,
+};
+use removal::check_removal;
+
+/// The largest age of a process's picture of the hub: the longest cut, a response timeout and a
+/// slow event.
+const STALENESS: Duration = Duration::from_secs(240);
+/// A write may arrive this long after the process read a newer commit.
+const IN_FLIGHT: Duration = Duration::from_secs(90);
+
+/// A state of one work on the hub.
+#[derive(Debug, Clone)]
+struct WorkState {
+    /// When the next state began; `None` while this one lasts.
+    until: Option<Instant>,
+    uid: String,
+    /// The source that owns the work.
+    source: Option<String>,
+    deleting: bool,
+    prune: bool,
+}
+
+struct State {
+    start: Instant,
+    history: BTreeMap<WorkKey, Vec<WorkState>>,
+    /// When each source first owned each object, by uid and source.
+    owned_since: BTreeMap<(String, String), Instant>,
+    approved: Approved,
+    /// Approved changes outside the change windows.
+    changes: Approved,
+    violation: Option<String>,
+    trace: Option<Vec<String>>,
+    effects: usize,
+}
+
+/// The operator's settings for a source.
+pub struct OperatorPolicy {
+    pub budgets: Budgets,
+    pub hours: DailyHours,
+    /// The clock of the hours.
+    pub clock: MachineClock,
+}
+
+/// One request of gitwork to the hub.
+pub struct Write<'a> {
+    pub key: &'a WorkKey,
+    pub effect: &'a Effect,
+    /// The commit that the write names.
+    pub commit: Option<CommitId>,
+    /// The object before the write.
+    pub before: Option<&'a Value>,
+    /// The commits that the process has read.
+    pub reads: &'a ReadLog,
+}
+
+/// The result of a write, as the hub returns it.
+pub type WriteResult = Result<Option<ObservedWork>, HubError>;
+
+/// Checks the writes of one source. Clones share their state.
+#[derive(Clone)]
+pub struct Checker {
+    hub: SimulatedHub,
+    source: SourceId,
+    git: Git,
+    pub agents: Arc<Mutex<Agents>>,
+    operator: Arc<OperatorPolicy>,
+    state: Arc<Mutex<State>>,
+}
+
+fn owner(work: &Value) -> Option<&str> {
+    work["metadata"]["labels"]["gitwork.dev/source"].as_str()
+}
+
+fn uid(work: &Value) -> &str {
+    work["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+fn prune(work: &Value) -> bool {
+    work["metadata"]["annotations"]["gitwork.dev/prune"] != "false"
+}
+
+fn outcome(result: &WriteResult) -> String {
+    result.as_ref().err().map_or("done".into(), ToString::to_string)
+}
+
+impl Checker {
+    pub fn new(
+        hub: &SimulatedHub,
+        source: &SourceId,
+        git: &Git,
+        operator: OperatorPolicy,
+        traced: bool,
+    ) -> Self {
+        let state = State {
+            start: Instant::now(),
+            history: BTreeMap::new(),
+            owned_since: BTreeMap::new(),
+            approved: Approved::new(),
+            changes: Approved::new(),
+            violation: None,
+            trace: traced.then(Vec::new),
+            effects: 0,
+        };
+        let agents = Arc::default();
+        let (hub, git, state) = (hub.clone(), git.clone(), Arc::new(Mutex::new(state)));
+        Self { hub, source: source.clone(), git, agents, operator: Arc::new(operator), state }
+    }
+
+    /// A checker for the writes of another source on the same hub. It shares the state.
+    pub fn for_source(&self, source: &SourceId, git: &Git, operator: OperatorPolicy) -> Self {
+        let (source, git, operator) = (source.clone(), git.clone(), Arc::new(operator));
+        Self { source, git, operator, ..self.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Adds a line to the trace, if there is one.
+    pub fn trace(&self, line: impl FnOnce() -> String) {
+        let mut state = self.lock();
+        let since = state.start.elapsed();
+        if let Some(trace) = &mut state.trace {
+            trace.push(format!("{:>9.3} s  {}", since.as_secs_f64(), line()));
+        }
+    }
+
+    /// Records a violation, if it is the first.
+    pub fn fail(&self, why: impl FnOnce() -> String) {
+        let mut state = self.lock();
+        if state.violation.is_none() {
+            state.violation = Some(why());
+        }
+    }
+
+    /// The first violation.
+    pub fn violation(&self) -> Option<String> {
+        self.lock().violation.clone()
+    }
+
+    pub fn take_trace(&self) -> Vec<String> {
+        self.lock().trace.take().unwrap_or_default()
+    }
+
+    /// The number of writes that reached the hub.
+    pub fn effects(&self) -> usize {
+        self.lock().effects
+    }
+
+    /// Records what an operator approved.
+    pub fn approve(&self, approvals: &[Approval]) {
+        let mut state = self.lock();
+        for approval in approvals {
+            match approval {
+                Approval::Deletions(works) => state.approved.extend(works.iter().cloned()),
+                Approval::Changes { works, .. } => state.changes.extend(works.iter().cloned()),
+                Approval::Rewind(_) | Approval::Restored { .. } => {}
+            }
+        }
+    }
+
+    /// Records the state of a work on the hub after a change by any client.
+    pub fn observe(&self, key: &WorkKey) {
+        let work = self.hub.object(key);
+        let now = Instant::now();
+        let mut state = self.lock();
+        let State { history, owned_since, .. } = &mut *state;
+        let current = work.map(|work| WorkState {
+            until: None,
+            uid: uid(&work).into(),
+            source: owner(&work).map(str::to_owned),
+            deleting: is_deleting(&work),
+            prune: prune(&work),
+        });
+        if let Some((current, source)) =
+            current.as_ref().and_then(|current| Some((current, current.source.clone()?)))
+        {
+            owned_since.entry((current.uid.clone(), source)).or_insert(now);
+        }
+        let all = history.entry(key.clone()).or_default();
+        if let Some(last) = all.last_mut().filter(|last| last.until.is_none()) {
+            let same = current.as_ref().is_some_and(|current| {
+                (&current.uid, &current.source, current.deleting, current.prune)
+                    == (&last.uid, &last.source, last.deleting, last.prune)
+            });
+            if same {
+                return;
+            }
+            last.until = Some(now);
+        }
+        all.extend(current);
+    }
+
+    /// Checks one write after the hub has answered it.
+    pub fn check_write(&self, write: &Write<'_>, result: &WriteResult) {
+        let (key, name) = (write.key, write.effect.name());
+        self.trace(|| format!("write {key}: {name}: {}", outcome(result)));
+        if result.is_err() {
+            return;
+        }
+        self.lock().effects += 1;
+        let after = self.hub.object(key);
+        if let Err(why) = self.judge(write, after.as_deref()) {
+            self.fail(|| format!("{name} of {key}: {why}"));
+        }
+        self.observe(key);
+    }
+
+    /// Adds the response that the process received to the trace.
+    pub fn trace_response(
+        &self,
+        key: &WorkKey,
+        effect: &Effect,
+        began: Instant,
+        result: &WriteResult,
+    ) {
+        self.trace(|| {
+            let (how, took) = (outcome(result), began.elapsed().as_millis());
+            format!("  response for {key}: {}: {how} after {took} ms", effect.name())
+        });
+    }
+
+    fn judge(&self, write: &Write<'_>, after: Option<&Value>) -> Result<(), String> {
+        let Write { key, effect, before, .. } = *write;
+        if let Some(before) = before {
+            check_foreign_fields(self.source.as_str(), before, after)?;
+            if let (Some(after), Effect::Update { .. } | Effect::SetDeleteOption { .. }) =
+                (after, effect)
+                && written_fields(before) == written_fields(after)
+            {
+                return Err("it changes nothing".into());
+            }
+        }
+        let (was, is) = (before.unwrap_or(&Value::Null), after.unwrap_or(&Value::Null));
+        let is_free = self.is_approved(key, effect, was) || is_drift_correction(was, is);
+        let closed = |hours: DailyHours| {
+            (!is_free && self.is_closed(hours)).then_some("the change window is closed")
+        };
+        let recent = recent_commits(write.reads, &self.operator.clock);
+        match effect {
+            Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => {
+                self.git.with(|commits, _| check_wanted(commits, &recent, key, is, &closed))
+            }
+            Effect::Delete { .. } | Effect::SetDeleteOption { .. } | Effect::Release { .. } => {
+                if is_deleting(was) || before.is_none() {
+                    return Ok(());
+                }
+                self.judge_removal(write, was, &recent, &closed)
+            }
+        }
+    }
+
+    fn judge_removal(
+        &self,
+        write: &Write<'_>,
+        was: &Value,
+        recent: &[usize],
+        closed: &dyn Fn(DailyHours) -> Option<&'static str>,
+    ) -> Result<(), String> {
+        let Write { key, effect, commit, .. } = *write;
+        self.git.with(|commits, heads| {
+            let head = named_commit(commits, recent, commit)?;
+            if let Some(why) = closed(commits[head].content.hours) {
+                return Err(why.into());
+            }
+            check_removal(commits, head, key, effect, was)?;
+            if matches!(effect, Effect::Delete { .. }) {
+                self.check_released(key, was)?;
+                let uid = uid(was);
+                self.check_budget(&Deletion { key, uid, commits, heads, head, recent })?;
+            }
+            Ok(())
+        })
+    }
+
+    fn is_ours(&self, state: &WorkState) -> bool {
+        state.source.as_deref() == Some(self.source.as_str())
+    }
+
+    /// Whether the change window was closed for as long as the write may have been in flight.
+    fn is_closed(&self, hours: DailyHours) -> bool {
+        let OperatorPolicy { hours: operators, clock, .. } = &*self.operator;
+        if [*operators, hours].into_iter().all(|hours| hours == DailyHours::default()) {
+            return false;
+        }
+        clock.recently().into_iter().all(|at| !operators.are_open(at) || !hours.are_open(at))
+    }
+
+    /// Whether an operator approved exactly this write.
+    fn is_approved(&self, key: &WorkKey, effect: &Effect, was: &Value) -> bool {
+        let version = effect.body().map_or_else(|| uid(was).into(), |body| body.digest.to_string());
+        let target = Target { key: key.clone(), uid: version };
+        let state = self.lock();
+        state.changes.contains(&target) || state.approved.contains(&target)
+    }
+}

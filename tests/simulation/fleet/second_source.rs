@@ -1,0 +1,114 @@
+//! A second source on the same hub, with its own repository and process. It wants some names of the
+//! first source, and works change their owner.
+
+use std::sync::Arc;
+
+use gitwork_core::config::Budgets;
+use gitwork_core::model::approval::{Approval, Target};
+use gitwork_core::model::name::{SourceId, WorkKey};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::check::{Checker, OperatorPolicy};
+use super::git::{CommitContent, Git};
+use super::machine_clock::{DailyHours, MachineClock};
+use super::process::{Process, ProcessOptions};
+use super::run::World;
+use crate::simulation::key;
+use crate::simulation::world::{CLUSTERS, GitWork, SOURCE, WORKS};
+
+/// A name that the first source never has.
+const OWN: &str = "own";
+
+pub struct SecondSource {
+    pub id: SourceId,
+    pub git: Git,
+    pub checker: Checker,
+    /// A name that both sources may want.
+    pub shared_key: WorkKey,
+    pub process: Option<Process>,
+}
+
+impl SecondSource {
+    pub fn new(
+        checker: &Checker,
+        random: &mut fastrand::Rng,
+        machine_clock: &MachineClock,
+    ) -> Self {
+        let id = SourceId::parse("second").unwrap();
+        let git = Git::new(&id);
+        let (budgets, hours) = (Budgets::default(), DailyHours::default());
+        let operator = OperatorPolicy { budgets, hours, clock: machine_clock.clone() };
+        let checker = checker.for_source(&id, &git, operator);
+        let cluster = CLUSTERS[random.usize(..CLUSTERS.len())];
+        let shared_key = key(cluster, WORKS[random.usize(..WORKS.len())]);
+        let works = CLUSTERS.map(|cluster| (key(cluster, OWN), GitWork::default()));
+        let mut content = CommitContent { works: works.into(), ..CommitContent::default() };
+        content.works.insert(shared_key.clone(), GitWork::default());
+        git.push(content);
+        Self { id, git, checker, shared_key, process: None }
+    }
+}
+
+impl World {
+    pub(super) fn start_second_source(&mut self) {
+        let Some(second_source) = &mut self.second_source else { return };
+        let setting = ProcessOptions {
+            id: &second_source.id,
+            hub: &self.hub,
+            git: &second_source.git,
+            checker: &second_source.checker,
+            budgets: &Budgets::default(),
+            crashed: &Arc::new(Notify::new()),
+            fault_rates: self.fault_rates,
+            hours: DailyHours::default(),
+            machine_clock: &self.machine_clock,
+            bug: None,
+            seed: self.seed,
+        };
+        second_source.process = Some(Process::start(&setting));
+    }
+
+    /// The operator of the second source approves the removal of the shared work: it may be the
+    /// source's last work.
+    pub(super) fn second_source_approves(&self) {
+        let Some(second_source) = &self.second_source else { return };
+        let (id, key) = (&second_source.id, &second_source.shared_key);
+        let work = self.hub.observed(key).filter(|work| work.is_ours(id));
+        let Some(work) = work.filter(|_| !second_source.git.head().1.works.contains_key(key))
+        else {
+            return;
+        };
+        let approval = Approval::Deletions([Target { key: key.clone(), uid: work.uid }].into());
+        second_source.checker.approve(std::slice::from_ref(&approval));
+        self.hub.lock().approved.add(id, approval);
+        self.checker.trace(|| format!("the second source releases {key}"));
+    }
+
+    /// The second source adds, changes or drops the shared work in Git, or a user consents to its
+    /// adoption by the source that does not own it.
+    pub(super) fn second_source_acts(&mut self) {
+        let Some(second_source) = &self.second_source else { return };
+        let shared_key = second_source.shared_key.clone();
+        if self.random.bool() {
+            let (_, mut content) = second_source.git.head();
+            if content.works.remove(&shared_key).is_none() || self.random.bool() {
+                let text = format!("theirs {}", self.random.u8(..));
+                let work = GitWork { text, ..GitWork::default() };
+                content.works.insert(shared_key.clone(), work);
+            }
+            let has = content.works.contains_key(&shared_key);
+            second_source.git.push(content);
+            second_source.process.iter().for_each(Process::hint);
+            self.checker.trace(|| format!("the second source has {shared_key} in Git: {has}"));
+            return;
+        }
+        let Some(work) = self.hub.object(&shared_key) else { return };
+        let owner = &work["metadata"]["labels"]["gitwork.dev/source"];
+        let other = if owner == SOURCE { second_source.id.as_str() } else { SOURCE };
+        let consent = json!({"metadata": {"annotations": {"gitwork.dev/adopt": other}}});
+        self.hub.user_patches(&shared_key, &consent).unwrap();
+        self.checker.observe(&shared_key);
+        self.checker.trace(|| format!("{shared_key} may be adopted by {other}"));
+    }
+}

@@ -1,0 +1,303 @@
+//! Git, a hub, its agents and other users, acting at random from one seed, and the rules that
+//! always hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use gitwork_core::config::Budgets;
+use gitwork_core::config::source_rules::SourceRules;
+use gitwork_core::model::approval::{Approval, Approvals};
+use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::work::{DeleteOption, DesiredWork, WorkBody};
+use gitwork_core::plan::observed::Observed;
+use gitwork_core::plan::{
+    Effect, LastKnownState, Plan, PlanPolicy, Reason, RemovedWorks, removed_candidates,
+};
+use gitwork_core::render::desired::{Desired, Frozen, Suspended};
+use gitwork_hub::{Hub, HubError, HubEvent};
+use serde_json::{Value, json};
+
+use crate::simulation::agents::{Agents, identity};
+use crate::simulation::checked_plan;
+use crate::simulation::hub::SimulatedHub;
+
+mod random_actions;
+mod rules;
+
+pub use random_actions::{change_work, condition, user_acts};
+
+pub const CLUSTERS: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
+pub const WORKS: [&str; 3] = ["api", "db", "web"];
+pub const SOURCE: &str = "fleet";
+
+/// The content of one work folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GitWork {
+    pub text: String,
+    pub objects: Vec<&'static str>,
+    pub labels: BTreeMap<String, String>,
+    pub delete_option: DeleteOption,
+    pub prune: bool,
+    pub suspend: bool,
+}
+
+impl Default for GitWork {
+    fn default() -> Self {
+        Self {
+            text: "one".into(),
+            objects: vec!["a", "b"],
+            labels: BTreeMap::new(),
+            delete_option: DeleteOption::Foreground,
+            prune: true,
+            suspend: false,
+        }
+    }
+}
+
+pub struct World {
+    pub source: SourceId,
+    pub hub: SimulatedHub,
+    pub agents: Agents,
+    pub git: BTreeMap<WorkKey, GitWork>,
+    /// The final state in Git of each dropped work.
+    pub dropped: BTreeMap<WorkKey, LastKnownState>,
+    /// The other works in Git at that time.
+    besides: BTreeMap<WorkKey, BTreeSet<WorkKey>>,
+    pub frozen: Frozen,
+    pub suspended: Suspended,
+    pub policy: PlanPolicy,
+    /// The budgets and approvals in Git.
+    pub budgets: Budgets,
+    pub approved: Approvals,
+    /// The uids of works created during a hold, which do not count as kept.
+    created_during_hold: BTreeSet<String>,
+    pub observed: Observed,
+    events: BoxStream<'static, HubEvent>,
+    commit: u8,
+}
+
+/// A ConfigMap of one work. Works never share an object.
+pub fn manifest(key: &WorkKey, name: &str, text: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "namespace": "default", "name": format!("{}-{name}", key.work) },
+        "data": { "text": text },
+    })
+}
+
+pub fn folder(key: &WorkKey) -> RepoPath {
+    RepoPath::parse(&format!("clusters/{}/{}", key.cluster, key.work)).unwrap()
+}
+
+fn lines(plan: &Plan) -> String {
+    plan.steps.iter().map(|step| format!("{step}\n")).collect()
+}
+
+/// A delete option that keeps the first object of a work.
+pub fn keep_first(key: &WorkKey) -> DeleteOption {
+    DeleteOption::SelectivelyOrphan(vec![identity(&manifest(key, "a", ""))])
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let source = SourceId::parse(SOURCE).unwrap();
+        let hub = SimulatedHub::new(&CLUSTERS, seed);
+        let events = hub.watch(&source);
+        Self {
+            source,
+            hub,
+            agents: Agents::default(),
+            git: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            besides: BTreeMap::new(),
+            frozen: Frozen::default(),
+            suspended: Suspended::default(),
+            policy: PlanPolicy::default(),
+            budgets: Budgets::default(),
+            approved: Approvals::default(),
+            created_during_hold: BTreeSet::new(),
+            observed: Observed::default(),
+            events,
+            commit: 0,
+        }
+    }
+
+    fn commit(&self) -> CommitId {
+        ObjectId([self.commit; 20])
+    }
+
+    /// Adds or changes a work.
+    pub fn push(&mut self, key: &WorkKey, work: GitWork) {
+        self.commit = self.commit.wrapping_add(1);
+        self.git.insert(key.clone(), work);
+    }
+
+    /// Drops a work in one commit. `final_option` is the deleteOption that the commit gives the
+    /// work; `None` leaves it.
+    pub fn drop_work(&mut self, key: &WorkKey, final_option: Option<DeleteOption>) {
+        self.commit = self.commit.wrapping_add(1);
+        let Some(work) = self.git.remove(key) else { return };
+        let delete_option = final_option.unwrap_or(work.delete_option);
+        let removed_by = Some(self.commit());
+        let budgets = Some(self.budgets.clone());
+        let last = LastKnownState {
+            removed_by,
+            delete_option,
+            prune: work.prune,
+            budgets,
+            added_since: None,
+        };
+        self.dropped.insert(key.clone(), last);
+        self.besides.insert(key.clone(), self.git.keys().cloned().collect());
+    }
+
+    /// Starts a new process, with nothing in memory.
+    pub fn restart(&mut self) {
+        self.observed = Observed::default();
+        self.events = self.hub.watch(&self.source);
+    }
+
+    pub fn desired(&self) -> Desired {
+        let mut works = BTreeMap::new();
+        for (key, work) in &self.git {
+            let path = folder(key);
+            if self.frozen.covers(key) || self.frozen.folders.contains(&path) {
+                continue;
+            }
+            let manifests: Vec<Value> =
+                work.objects.iter().map(|name| manifest(key, name, &work.text)).collect();
+            let mut spec = json!({ "workload": { "manifests": manifests } });
+            if work.delete_option != DeleteOption::Foreground {
+                spec["deleteOption"] = work.delete_option.to_value(None);
+            }
+            let labels = work.labels.clone();
+            let body =
+                WorkBody::new(&self.source, &path, spec, labels, BTreeMap::new(), work.prune);
+            let work = DesiredWork {
+                key: key.clone(),
+                path,
+                body: Arc::new(body),
+                delete_option: work.delete_option.clone(),
+                prune: work.prune,
+                suspend: work.suspend,
+            };
+            works.insert(key.clone(), work);
+        }
+        Desired {
+            source: self.source.clone(),
+            commit: Some(self.commit()),
+            works,
+            frozen: self.frozen.clone(),
+            rules: SourceRules { budgets: self.budgets.clone(), ..SourceRules::default() },
+            approved: self.approved.clone(),
+            suspended: self.suspended.clone(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// Reads the hub's events so far.
+    pub fn observe(&mut self) {
+        let source = self.source.clone();
+        while let Some(Some(event)) = self.events.next().now_or_never() {
+            match event {
+                HubEvent::Listed(works) => self.observed.record_list(&source, works),
+                HubEvent::Changed(work) => self.observed.record_change(*work),
+                HubEvent::Gone(key) => self.observed.record_gone(&source, &key),
+                HubEvent::Interrupted(_) => {}
+            }
+        }
+    }
+
+    async fn look_up(&mut self, key: &WorkKey) {
+        if let Ok(there) = self.hub.get(key).await {
+            self.observed.record_lookup(key, there);
+        }
+    }
+
+    pub fn plan(&self, desired: &Desired) -> Plan {
+        let mut departed = RemovedWorks::new();
+        for (key, _) in removed_candidates(desired, &self.observed) {
+            let Some(last) = self.dropped.get(&key) else { continue };
+            let now: BTreeSet<WorkKey> = self.git.keys().cloned().collect();
+            let brought = Some(Arc::new(&now - &self.besides[&key]));
+            departed.insert(key, LastKnownState { added_since: brought, ..last.clone() });
+        }
+        checked_plan(desired, &self.observed, &departed, &self.policy)
+    }
+
+    /// Plans over the observed state, which may be stale, and executes the plan.
+    pub async fn pass(&mut self) -> Plan {
+        let foreign: Vec<WorkKey> = self
+            .observed
+            .works
+            .values()
+            .filter(|work| !work.is_ours(&self.source))
+            .map(|work| work.key.clone())
+            .collect();
+        for key in &foreign {
+            self.look_up(key).await;
+        }
+        let desired = self.desired();
+        if let Ok(directives) = self.hub.directives(&self.source).await {
+            self.policy.approved = directives.approvals;
+        }
+        let plan = self.plan(&desired);
+        self.check_plan(&desired, &plan);
+        let held = plan.held_deletions().is_some();
+        for (step, effect) in plan.effects() {
+            self.execute(&step.key, effect).await;
+            if held && matches!(effect, Effect::Create { .. } | Effect::Adopt { .. }) {
+                let made = self.hub.objects().remove(&step.key);
+                let uid = made.and_then(|work| Some(work["metadata"]["uid"].as_str()?.to_owned()));
+                self.created_during_hold.extend(uid);
+            }
+        }
+        if !held {
+            self.created_during_hold.clear();
+        }
+        plan
+    }
+
+    async fn execute(&mut self, key: &WorkKey, effect: &Effect) {
+        let before = self.hub.objects();
+        let answer = self.hub.execute(key, effect, Some(self.commit())).await;
+        self.check_write(key, effect, &before);
+        match answer {
+            Ok(answer) => self.observed.record_answer(key, effect, answer),
+            Err(HubError::Exists { .. } | HubError::Stale { .. }) => self.look_up(key).await,
+            Err(_) => {}
+        }
+    }
+
+    /// Adds an approval, in Git or on the hub.
+    pub fn add_approval(&mut self, approval: Approval, in_git: bool) {
+        if in_git {
+            self.approved.add(&self.source, approval);
+        } else {
+            self.hub.lock().approved.add(&self.source, approval.clone());
+            self.policy.approved.add(&self.source, approval);
+        }
+    }
+
+    /// Approves the held deletions, in Git or on the hub. Exactly these works go then.
+    pub fn approve(&mut self, in_git: bool) {
+        let desired = self.desired();
+        let before = self.plan(&desired);
+        let Some(held) = before.held_deletions() else { return };
+        let text = Approval::Deletions(held.works.clone()).text();
+        let approval = Approval::read(&held.hash.to_string(), &text).unwrap();
+        self.add_approval(approval, in_git);
+        let after = self.plan(&self.desired());
+        assert_eq!(after.held_deletions(), None, "after:\n{}", lines(&after));
+        for (before, after) in before.steps.iter().zip(&after.steps) {
+            let was_held = matches!(before.reason, Reason::HeldByBudget { .. });
+            let mark = after.reason == Reason::DeletesNoLongerHeld;
+            let same = before.key == after.key && before.action() == after.action();
+            assert!(was_held || same || mark, "{before}\n{after}");
+            assert_eq!(was_held, held.works.iter().any(|target| target.key == before.key));
+        }
+    }
+}

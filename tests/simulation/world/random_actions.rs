@@ -1,0 +1,187 @@
+//! Random actions of Git, users, agents and guards.
+
+use std::sync::Arc;
+
+use gitwork_core::config::Budgets;
+use gitwork_core::config::window::Closed;
+use gitwork_core::model::approval::{Approval, Rewind};
+use gitwork_core::model::name::{ObjectId, WorkKey};
+use gitwork_core::model::work::DeleteOption;
+use gitwork_core::render::desired::{Frozen, Suspended};
+use serde_json::{Value, json};
+
+use super::{CLUSTERS, GitWork, SOURCE, WORKS, World, folder, keep_first, manifest};
+use crate::simulation::agents::identity;
+use crate::simulation::hub::SimulatedHub;
+use crate::simulation::key;
+
+/// A condition that is true, in the API's form.
+pub fn condition(kind: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": "Simulated", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+}
+
+/// Another client changes or creates a ManifestWork.
+pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) {
+    if hub.object(key).is_none() {
+        let mut metadata = json!({"namespace": key.cluster.as_str(), "name": key.work.as_str()});
+        if random.bool() {
+            metadata["annotations"] = json!({"gitwork.dev/adopt": SOURCE});
+        }
+        let spec = json!({"workload": {"manifests": []}});
+        // A namespace that is being deleted rejects new objects.
+        let _refused = hub.user_creates(json!({"metadata": metadata, "spec": spec}));
+        return;
+    }
+    let label = |name: &str, value: Value| json!({"metadata": {"labels": {name: value}}});
+    let annotation = |name: &str, value: Value| json!({"metadata": {"annotations": {name: value}}});
+    let patch = match random.u8(..11) {
+        0 => json!({"spec": {"workload": {"manifests": []}}}),
+        1 => json!({"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}),
+        2 => label("gitwork.dev/source", Value::Null),
+        3 => label("gitwork.dev/source", "another".into()),
+        4 => label("app.kubernetes.io/managed-by", Value::Null),
+        5 => label("foreign", random.u8(..3).to_string().into()),
+        6 => annotation("gitwork.dev/adopt", SOURCE.into()),
+        // Removes the list of managed keys and the label with it: without the list Git's label
+        // looks like a user's.
+        7 => {
+            let annotations = json!({"gitwork.dev/managed-keys": "]"});
+            json!({"metadata": {"annotations": annotations, "labels": {"team": null}}})
+        }
+        8 => json!({"metadata": {"annotations": null, "labels": {"team": null}}}),
+        9 => {
+            let mut conditions = hub.object(key).unwrap()["status"]["conditions"].clone();
+            match conditions.as_array_mut() {
+                Some(all) => {
+                    all.retain(|one| one["type"] != "Complete");
+                    all.push(condition("Complete"));
+                }
+                None => conditions = json!([condition("Complete")]),
+            }
+            hub.patch_status(key, &json!({"status": {"conditions": conditions}})).unwrap();
+            return;
+        }
+        _ => {
+            hub.user_deletes(key).unwrap();
+            return;
+        }
+    };
+    hub.user_patches(key, &patch).unwrap();
+}
+
+/// Changes one work in Git.
+pub fn change_work(key: &WorkKey, work: &mut GitWork, random: &mut fastrand::Rng) {
+    match random.u8(..6) {
+        0 => work.prune = !work.prune,
+        1 => work.suspend = !work.suspend,
+        2 => {
+            let label = ("team".to_owned(), random.u8(..3).to_string());
+            if work.labels.remove("team").is_none() {
+                work.labels.extend([label]);
+            }
+        }
+        3 => {
+            work.delete_option = match random.u8(..3) {
+                0 => DeleteOption::Foreground,
+                1 => DeleteOption::Orphan,
+                _ => keep_first(key),
+            }
+        }
+        4 => work.objects = if work.objects.len() > 1 { vec!["a"] } else { vec!["a", "b"] },
+        _ => work.text = format!("text {}", random.u8(..)),
+    }
+}
+
+impl World {
+    fn any_key(random: &mut fastrand::Rng) -> WorkKey {
+        key(CLUSTERS[random.usize(..CLUSTERS.len())], WORKS[random.usize(..WORKS.len())])
+    }
+
+    pub async fn act(&mut self, random: &mut fastrand::Rng) {
+        let key = Self::any_key(random);
+        match random.u8(..25) {
+            0..4 => self.push_at_random(&key, random),
+            4..6 => {
+                let final_option = match random.u8(..4) {
+                    0 => Some(DeleteOption::Orphan),
+                    1 => Some(keep_first(&key)),
+                    2 => Some(DeleteOption::Foreground),
+                    _ => None,
+                };
+                self.drop_work(&key, final_option);
+            }
+            6 => self.freeze_at_random(&key, random),
+            7 => self.frozen = Frozen::default(),
+            8..11 => user_acts(&self.hub, &key, random),
+            11 => self.hub.cut_watches(),
+            12..15 => self.agents.step(&self.hub, &key),
+            15 => self.restart(),
+            20 => self.approve(random.bool()),
+            22..25 => self.guard_at_random(&key, random),
+            21 => {
+                let any = |random: &mut fastrand::Rng, most: u32| {
+                    random.bool().then(|| random.u32(..=most))
+                };
+                self.budgets = Budgets {
+                    works: any(random, 4),
+                    percent: any(random, 60),
+                    cluster: any(random, 3),
+                };
+            }
+            16 => {
+                let object = (key.cluster.clone(), identity(&manifest(&key, "a", "")));
+                if !self.agents.failing.remove(&object) {
+                    self.agents.failing.insert(object);
+                }
+            }
+            _ => {
+                // At times the watch lags, and the plan uses an old state.
+                if random.u8(..3) > 0 {
+                    self.observe();
+                }
+                self.pass().await;
+            }
+        }
+    }
+
+    /// A guard begins to hold, or stops.
+    fn guard_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
+        let (source, policy) = (self.source.clone(), &mut self.policy);
+        match random.u8(..5) {
+            0 if policy.closed.is_none() => {
+                policy.closed = Some(Closed { until: None, unknown_zone: None });
+            }
+            1 if policy.restored.is_none() => {
+                policy.restored = Some(Arc::new(Approval::Restored { source, moves: 1 }));
+            }
+            2 if policy.held_rewind.is_none() => {
+                let (from, to) = ([ObjectId([0; 20])].into(), ObjectId([1; 20]));
+                policy.held_rewind = Some(Arc::new(Rewind { source, from, to }));
+            }
+            3 => drop(self.suspended.clusters.insert(key.cluster.clone())),
+            _ => self.release_guards(),
+        }
+    }
+
+    pub fn release_guards(&mut self) {
+        self.suspended = Suspended::default();
+        (self.policy.closed, self.policy.restored, self.policy.held_rewind) = (None, None, None);
+    }
+
+    fn push_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
+        let mut work = self.git.get(key).cloned().unwrap_or_default();
+        change_work(key, &mut work, random);
+        self.push(key, work);
+    }
+
+    fn freeze_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
+        match random.u8(..5) {
+            0 => self.frozen.source = true,
+            1 => self.frozen.deletes = true,
+            2 => drop(self.frozen.clusters.insert(key.cluster.clone())),
+            3 => drop(self.frozen.works.insert(key.clone())),
+            _ => drop(self.frozen.folders.insert(folder(key))),
+        }
+    }
+}
