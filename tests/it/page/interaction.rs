@@ -241,7 +241,7 @@ async fn page_shows_lost_connection_and_reconnects() {
     tab.until("document.getElementById('live').innerText === 'Disconnected'").await;
     assert_eq!(tab.eval("document.getElementById('old').hidden"), false);
     let reported = tab.eval("document.getElementById('old').innerText");
-    assert!(reported.as_str().unwrap().contains("What is shown is as of "), "{reported}");
+    assert!(reported.as_str().unwrap().contains("Last update: "), "{reported}");
     assert_eq!(
         tab.eval("document.querySelectorAll('[role=gridcell]').length > 50"),
         true,
