@@ -277,17 +277,17 @@ impl Bench {
             let replicas = i64::try_from(round).unwrap() + 1;
             let status = json!({"status": {"replicas": replicas, "readyReplicas": replicas,
                 "availableReplicas": replicas}});
-            let is_told = |work: &DynamicObject| {
-                let values = &work.data["status"]["resourceStatus"]["manifests"][1]["statusFeedback"]
-                    ["values"];
-                let values = values.as_array().map_or(&[][..], Vec::as_slice);
+            let is_reported = |work: &DynamicObject| {
+                let manifest = &work.data["status"]["resourceStatus"]["manifests"][1];
+                let values = manifest["statusFeedback"]["values"].as_array();
+                let values = values.map_or(&[][..], Vec::as_slice);
                 values.iter().any(|value| {
                     value["name"] == "ReadyReplicas" && value["fieldValue"]["integer"] == replicas
                 })
             };
             let before = works.get(&name).await.unwrap();
             times.push(
-                time(&works, &before, is_told, async {
+                time(&works, &before, is_reported, async {
                     let patch = Patch::Merge(&status);
                     deployments.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
                 })
@@ -331,7 +331,8 @@ impl Bench {
         let (expected, others): (Vec<_>, Vec<_>) =
             of_agent.partition(|request| request.verb == "watch" || request.resource == "leases");
         println!(
-            "| nothing changes for {} s | {} requests {:?}, besides {} for Lease and watches; {} ms of CPU |",
+            "| nothing changes for {} s | {} requests {:?}, besides {} for Lease and \
+             watches; {} ms of CPU |",
             length.as_secs(),
             others.len(),
             tally(others.iter().copied()),

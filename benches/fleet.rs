@@ -7,7 +7,6 @@
     reason = "a benchmark fails by panicking and prints its results"
 )]
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -15,9 +14,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
-use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::{SourceStatus, WorkState};
+use gitwork_core::report::status::source::SourceStatus;
 use gitwork_core::report::status::view::StatusView;
 use gitwork_git::status_branch::{Published, StatusBranch};
 use gitwork_git::{Auth, Remote};
@@ -25,12 +24,11 @@ use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
-#[path = "../tests/harness/git_server/mod.rs"]
-mod git_server;
 #[path = "../tests/harness/mod.rs"]
 mod harness;
 
-use git_server::{GitServer, Repo};
+use harness::git_server::{GitServer, Repo};
+use harness::source_status::{source_status, work_state};
 use harness::{Cluster, ClusterOptions, ControlPlane, crds, eventually, tally};
 
 /// Concurrent requests, as many as gitwork sends.
@@ -108,31 +106,12 @@ fn many_available_works() -> SourceStatus {
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     let status = json!({ "conditions": [condition] });
-    let work = WorkState {
-        state: State::Available,
-        since: Timestamp::UNIX_EPOCH,
-        why: None,
-        code: None,
-        uid: None,
-        path: None,
-        commit: None,
-        view: StatusView::of(&status, 1, 3),
-    };
+    let work = work_state(State::Available, StatusView::of(&status, 1, 3));
     let keys = (0..10_000).map(|number| WorkKey {
         cluster: ClusterName::parse(&format!("edge-{:03}", number / 10)).unwrap(),
         work: WorkName::parse(&format!("work-{}", number % 10)).unwrap(),
     });
-    SourceStatus {
-        source: SourceId::parse("bench").unwrap(),
-        commit: None,
-        works: keys.map(|key| (key, work.clone())).collect(),
-        unreachable: BTreeSet::new(),
-        record_generation: 0,
-        errors: 0,
-        first_error: None,
-        findings: Vec::new(),
-        held: Vec::new(),
-    }
+    source_status("bench", keys.map(|key| (key, work.clone())))
 }
 
 /// Measures a push to the status branch of 1,000 clusters x 10 works after one work has changed.
@@ -322,9 +301,9 @@ async fn first_sync(hub: &Cluster, folder: &Path) {
         let after = bare(hub, 2 * round + 1).await;
         let reference = f64::midpoint(before, after);
         println!(
-            "| first sync of {FIRST} works (round {round}) | writes {written:.0}/s; from start to end, \
-             fetch included, {synced:.0}/s; bare client {before:.0}/s before and {after:.0}/s after: \
-             ratios {:.2} and {:.2} |",
+            "| first sync of {FIRST} works (round {round}) | writes {written:.0}/s; from start to \
+             end, fetch included, {synced:.0}/s; bare client {before:.0}/s before and \
+             {after:.0}/s after: ratios {:.2} and {:.2} |",
             written / reference,
             synced / reference
         );
@@ -405,8 +384,8 @@ async fn change_one_work(hub: &Cluster, gitwork: &Gitwork, repo: &Repo) {
     let writes = made.filter(|request| request.is_write()).count();
     latencies.sort();
     println!(
-        "| 1 of {MANY} works changed, {rounds} commits | {writes} writes of {kinds:?}; commit to hub \
-         {} ms in the middle, {} ms at most; {} ms of CPU a commit |",
+        "| 1 of {MANY} works changed, {rounds} commits | {writes} writes of {kinds:?}; commit to \
+         hub {} ms in the middle, {} ms at most; {} ms of CPU a commit |",
         latencies[latencies.len() / 2].as_millis(),
         latencies[latencies.len() - 1].as_millis(),
         (gitwork.cpu() - cpu).as_millis() / rounds

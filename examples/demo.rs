@@ -26,8 +26,6 @@ use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-#[path = "../tests/harness/git_server/mod.rs"]
-mod git_server;
 #[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../tests/harness/gitea.rs"]
 mod gitea;
@@ -35,6 +33,7 @@ mod gitea;
 mod harness;
 
 use gitea::{Gitea, GiteaRepository, request};
+use harness::git_server;
 use harness::process::Port;
 use harness::{Cluster, ClusterOptions, ControlPlane, crds, eventually};
 

@@ -136,7 +136,7 @@ async fn take_sources(browser: &Browser) {
     let monitoring = Arc::new(renamed_works(&["grafana", "loki", "prometheus"], &fleet(16)));
     stage.feeds[1].send_replace(Some(monitoring));
     stage.feeds[2].send_replace(Some(Arc::new(renamed_works(&["kyverno"], &fleet(16)))));
-    stage.troubles[2].send_replace(Some(
+    stage.source_errors[2].send_replace(Some(
         "cannot fetch https://github.com/acme/policies.git: the server refuses the credentials \
          (401)"
             .into(),

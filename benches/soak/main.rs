@@ -21,8 +21,6 @@ mod samples;
 mod settle;
 mod world;
 
-#[path = "../../tests/harness/git_server/mod.rs"]
-mod git_server;
 #[path = "../../tests/harness/mod.rs"]
 mod harness;
 
@@ -37,6 +35,7 @@ use anyhow::Result;
 use clap::Parser as _;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use harness::git_server;
 use report::{Bounds, Row, Sample};
 use world::World;
 

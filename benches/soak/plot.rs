@@ -40,8 +40,8 @@ pub fn svg(samples: &[Sample], events: &[Event], names: &[String]) -> String {
         let x = at(event.seconds);
         let _ = writeln!(
             text,
-            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{:.0}\" stroke=\"{colour}\" stroke-width=\"{width}\" \
-             stroke-dasharray=\"2 3\"/>",
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{:.0}\" \
+             stroke=\"{colour}\" stroke-width=\"{width}\" stroke-dasharray=\"2 3\"/>",
             height - GAP
         );
     }
@@ -108,8 +108,9 @@ fn draw(text: &mut String, panel: &Panel, samples: &[Sample], top: f64, end: f64
         }
         let _ = writeln!(
             text,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.3\"/><text x=\"{right}\" y=\"{:.0}\" \
-             dx=\"{}\" text-anchor=\"end\" fill=\"{colour}\">{name}</text>",
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.3\"/>\
+             <text x=\"{right}\" y=\"{:.0}\" dx=\"{}\" text-anchor=\"end\" \
+             fill=\"{colour}\">{name}</text>",
             top - 6.0,
             -150 * i32::try_from(panel.series.len() - 1 - number).unwrap_or_default()
         );

@@ -42,6 +42,22 @@ pub struct Managed {
     seen: Seen,
 }
 
+impl Managed {
+    /// Starts a managed cluster. `rolls_out`: its Deployments get Pods.
+    async fn start(plane: &ControlPlane, name: &'static str, rolls_out: bool) -> Managed {
+        let options = ClusterOptions {
+            controller_manager: rolls_out,
+            scheduler_and_kwok: rolls_out,
+            crds: crds::managed(),
+        };
+        let cluster = plane.start(name, options).await;
+        cluster.create_namespace(NAMESPACE).await;
+        let gate = Gate::to(port_of(&cluster));
+        let seen = follow_maps(&cluster, name);
+        Managed { cluster, gate, seen }
+    }
+}
+
 pub struct World {
     pub begun: Instant,
     pub folder: PathBuf,
@@ -75,17 +91,7 @@ impl World {
         let mut managed = Vec::new();
         for (number, name) in MANAGED.iter().enumerate() {
             // Deployments roll out on one cluster and never on the others.
-            let rolls_out = number == 0;
-            let options = ClusterOptions {
-                controller_manager: rolls_out,
-                scheduler_and_kwok: rolls_out,
-                crds: crds::managed(),
-            };
-            let cluster = plane.start(name, options).await;
-            cluster.create_namespace(NAMESPACE).await;
-            let gate = Gate::to(port_of(&cluster));
-            let seen = follow_maps(&cluster, name);
-            managed.push(Managed { cluster, gate, seen });
+            managed.push(Managed::start(&plane, name, number == 0).await);
         }
         let clusters = clusters();
         for cluster in &clusters[MANAGED.len()..] {

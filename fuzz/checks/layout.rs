@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use gitwork_core::model::snapshot::Snapshot;
-use gitwork_core::render::desired::{Desired, Renderer};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
 
 use super::memory_repository::{File, MemoryObjects, source};
 

@@ -20,7 +20,7 @@ pub fn check(bytes: &[u8]) -> bool {
         assert_eq!(Record::read(&record.text()).as_ref(), Ok(&record));
     }
     let restored = Record::after_restore(Some(&record), 7);
-    assert!(restored.restored && restored.moves >= record.moves.max(7));
+    assert!(restored.restored && restored.record_generation >= record.record_generation.max(7));
     let mut rules = SourceRules { windows: ChangeWindows::default(), ..record.rules.clone() };
     if let Ok(windows) = serde_yaml::from_str::<ChangeWindows>(windows)
         && windows.problems().is_empty()
@@ -38,7 +38,10 @@ pub fn check(bytes: &[u8]) -> bool {
             ..RecordInputs::default()
         };
         let Some(next) = Record::next(Some(&record), &course) else { continue };
-        assert!(next.moves > record.moves || record.moves == u64::MAX);
+        assert!(
+            next.record_generation > record.record_generation
+                || record.record_generation == u64::MAX
+        );
         assert!(free || next.rules == record.rules, "what is held loosens nothing");
         assert_eq!(next.restored, record.restored, "only an operator confirms a restored hub");
         assert!(next.abandoned.is_superset(&record.abandoned));

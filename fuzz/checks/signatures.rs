@@ -40,7 +40,7 @@ pub fn check(bytes: &[u8]) -> bool {
                 true
             }
             Err(why) => {
-                assert!(!why.is_empty());
+                assert!(!why.to_string().is_empty());
                 false
             }
         },

@@ -139,9 +139,9 @@ mod tests {
         let other = Owner { name: "hash-b".into(), uid: "amw2".into() };
         let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "cm"});
         let live = |owners: Value| {
-            object(
-                json!({"metadata": {"uid": "u", "resourceVersion": "1", "ownerReferences": owners}}),
-            )
+            object(json!({"metadata": {
+                "uid": "u", "resourceVersion": "1", "ownerReferences": owners,
+            }}))
         };
         let recorded = one("configmaps", "a", "v1");
         let check = |live: Option<&Object>| cleanup_action(&recorded, live, &owner);

@@ -16,6 +16,7 @@ pub enum LiveObject<'a> {
     Unseen,
     /// It is not there.
     Absent,
+    /// The object as the API server has it.
     Found(&'a Object),
 }
 
@@ -35,16 +36,26 @@ pub enum ApplyStep {
     /// Merge patch of the owner references, bound to the version that was read.
     PatchOwner(Value),
     /// Server-side apply. Owner references are no part of it: they follow by a patch.
-    Apply { object: Object, field_manager: String, force: bool },
+    Apply {
+        /// What to send: the manifest, or the part of it that is not ignored.
+        object: Object,
+        /// `work-agent`, or a name with that prefix from `serverSideApply.fieldManager`.
+        field_manager: String,
+        /// Whether to take fields from other field managers (`serverSideApply.force`).
+        force: bool,
+    },
 }
 
 /// Why there is no next step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
+    /// A path of `serverSideApply.ignoreFields` cannot be removed.
     #[error(transparent)]
     Ignore(#[from] IgnoreError),
+    /// The strategy `Update` cannot apply the manifest.
     #[error(transparent)]
     Unsupported(#[from] UpdateError),
+    /// The manifest has managed fields, which server-side apply rejects.
     #[error("metadata.managedFields must be nil; remove it from the manifest")]
     ManagedFields,
 }
@@ -52,7 +63,9 @@ pub enum StepError {
 /// A manifest with all that decides how it is applied.
 #[derive(Debug, Clone)]
 pub struct DesiredObject<'a> {
+    /// The manifest, with a name and without a uid.
     pub manifest: &'a Object,
+    /// From `spec.manifestConfigs`; `None`: `Update`.
     pub strategy: Option<&'a UpdateStrategy>,
     /// [`super::owner::Owner::reference`].
     pub owner: &'a Value,
@@ -171,12 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn create_only_never_mends_content() {
+    fn create_only_never_changes_content() {
         let create_only = strategy(json!({"type": "CreateOnly"}));
         assert!(matches!(step(&create_only, LiveObject::Absent), Ok(ApplyStep::Create(_))));
-        let live = object(
-            json!({"metadata": {"name": "a", "resourceVersion": "1", "uid": "2"}, "data": {"x": "2"}}),
-        );
+        let live = object(json!({"metadata": {"name": "a", "resourceVersion": "1", "uid": "2"},
+                "data": {"x": "2"}}));
         let Ok(ApplyStep::PatchOwner(patch)) = step(&create_only, LiveObject::Found(&live)) else {
             panic!()
         };
@@ -198,7 +210,8 @@ mod tests {
 
     #[test]
     fn gotcha_12_server_side_apply_carries_no_owner() {
-        let options = json!({"type": "ServerSideApply", "serverSideApply": {"force": true, "fieldManager": "work-agent-x"}});
+        let options = json!({"type": "ServerSideApply",
+            "serverSideApply": {"force": true, "fieldManager": "work-agent-x"}});
         let Ok(ApplyStep::Apply { object, field_manager, force }) =
             step(&strategy(options), LiveObject::Unseen)
         else {
@@ -219,9 +232,8 @@ mod tests {
         };
         assert_eq!(created["data"], json!({"x": "1", "y": "1"}));
         let hash = created["metadata"]["annotations"][SPEC_HASH_ANNOTATION].clone();
-        let drifted = object(
-            json!({"metadata": {"annotations": {SPEC_HASH_ANNOTATION: hash}}, "data": {"x": "drift"}}),
-        );
+        let drifted = object(json!({"metadata": {"annotations": {SPEC_HASH_ANNOTATION: hash}},
+                "data": {"x": "drift"}}));
         assert!(matches!(
             step(&options, LiveObject::Found(&drifted)),
             Ok(ApplyStep::PatchOwner(_))

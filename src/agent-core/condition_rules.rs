@@ -156,7 +156,10 @@ mod tests {
     #[test]
     fn expressions() {
         let live = || json!({"spec": {"a": 1}});
-        let rule = |expressions: Value| json!({"type": "CEL", "condition": "Good", "celExpressions": expressions});
+        let rule = |expressions: Value| {
+            json!({"type": "CEL", "condition": "Good",
+                "celExpressions": expressions})
+        };
         check(live(), rule(json!([])), "True", EVALUATED, "Manifest is Good");
         check(
             live(),
@@ -180,10 +183,12 @@ mod tests {
             EXPRESSION_ERROR,
             "expected bool result, got int",
         );
-        let with_expression = json!({"type": "CEL", "condition": "Good", "celExpressions": [], "message": "m",
+        let with_expression = json!({
+            "type": "CEL", "condition": "Good", "celExpressions": [], "message": "m",
             "messageExpression": "'a is ' + string(object.spec.a)"});
         check(live(), with_expression, "True", EVALUATED, "a is 1");
-        let broken = json!({"type": "CEL", "condition": "Good", "message": "m", "messageExpression": "badcel"});
+        let broken = json!({"type": "CEL", "condition": "Good", "message": "m",
+            "messageExpression": "badcel"});
         check(live(), broken, "True", EVALUATED, "badcel");
         let unknown = json!({"type": "Other", "condition": "Good"});
         check(live(), unknown, "Unknown", INVALID, "unrecognized condition rule type Other");

@@ -70,15 +70,15 @@ impl DriftBackoff {
         (*last + wait).saturating_sub(now)
     }
 
-    /// What to tell the user.
+    /// A note for the status, if corrections are delayed or were delayed lately.
     pub fn note(&self, now: Duration) -> Option<String> {
         let hold = self.hold(now);
         if hold.is_zero() && self.rounds == 0 {
             return None;
         }
         Some(
-            "another client keeps changing this object, so it is put back less often; look for the other \
-             manager in metadata.managedFields"
+            "another client keeps changing this object, so it is put back less often; \
+             look for the other manager in metadata.managedFields"
                 .into(),
         )
     }

@@ -1,5 +1,4 @@
-//! EvictionAction: what becomes of an AppliedManifestWork whose ManifestWork is not on the hub any
-//! more.
+//! Eviction of AppliedManifestWorks whose ManifestWork is gone from the hub, after a grace period.
 
 use std::time::Duration;
 
@@ -8,13 +7,18 @@ use jiff::Timestamp;
 /// From this grace period on, nothing is ever evicted: 100 years.
 pub const GRACE_NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// What to do about one AppliedManifestWork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictionAction {
+    /// Its ManifestWork exists, or nothing is ever evicted.
     None,
-    /// The work is there (again).
+    /// Remove `status.evictionStartTime`: the ManifestWork exists again, or nothing is evicted.
     ClearStart,
+    /// Set `status.evictionStartTime` to now: the grace period begins.
     SetStart,
+    /// Look again after this time, the rest of the grace period.
     Wait(Duration),
+    /// The grace period is over.
     Delete,
 }
 

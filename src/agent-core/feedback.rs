@@ -13,13 +13,16 @@ use gitwork_rules::jsonpath::JsonPathQuery;
 /// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawJsonFeedback {
+    /// Whether the feature gate is on. Values that are no scalar fail without it.
     pub enabled: bool,
+    /// The longest value, in bytes of JSON (`--max-json-raw-length`).
     pub bytes_max: usize,
 }
 
 /// Values and how it went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvaluatedFeedback {
+    /// `statusFeedback.values`, in the order of the rules; no two have the same name.
     pub values: Vec<FeedbackValue>,
     /// `StatusFeedbackSynced`.
     pub synced: NewCondition,
@@ -209,7 +212,8 @@ fn field_value(
     let json_raw = go_json(value);
     if json_raw.len() > raw.bytes_max {
         return Err(format!(
-            "the length of returned json raw string for name {name} is larger than the maximum length {}",
+            "the length of returned json raw string for name {name} \
+             is larger than the maximum length {}",
             raw.bytes_max
         ));
     }
@@ -273,10 +277,10 @@ mod tests {
             ])
         );
         assert_eq!((found.synced.status, found.synced.reason), ("True", "StatusFeedbackSynced"));
-        let job = object(
-            json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"succeeded": 1,
-            "conditions": [{"type": "Failed", "status": "False"}, {"type": "Complete", "status": "True"}]}}),
-        );
+        let job =
+            object(json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"succeeded": 1,
+            "conditions": [{"type": "Failed", "status": "False"},
+                {"type": "Complete", "status": "True"}]}}));
         assert_eq!(
             serde_json::to_value(feedback(&job, &well_known_rule(), OFF).values).unwrap(),
             json!([
@@ -288,7 +292,8 @@ mod tests {
         let found = feedback(&account, &well_known_rule(), OFF);
         assert_eq!(
             found.synced.message,
-            "Sync status feedback failed with error cannot find the wellknown statuses for resource with gvk /v1, Kind=ServiceAccount"
+            "Sync status feedback failed with error cannot find the wellknown statuses \
+             for resource with gvk /v1, Kind=ServiceAccount"
         );
     }
 
@@ -307,7 +312,8 @@ mod tests {
         );
         assert_eq!(
             found.synced.message,
-            "Sync status feedback failed with error [the type []interface {} of the value for list is not found, \
+            "Sync status feedback failed with error \
+             [the type []interface {} of the value for list is not found, \
              the type float64 of the value for ratio is not found]"
         );
     }
@@ -335,15 +341,18 @@ mod tests {
             ])
         );
         assert!(found.synced.message.ends_with(
-            "the length of returned json raw string for name status is larger than the maximum length 30"
+            "the length of returned json raw string for name status \
+             is larger than the maximum length 30"
         ));
     }
 
     #[test]
     fn a_version_that_is_not_the_objects() {
-        let rules: Vec<FeedbackRule> = vec![serde_json::from_value(
-            json!({"type": "JSONPaths", "jsonPaths": [{"name": "a", "path": ".spec", "version": "v2"}]}),
-        ).unwrap()];
+        let rules: Vec<FeedbackRule> = vec![
+            serde_json::from_value(json!({"type": "JSONPaths",
+                "jsonPaths": [{"name": "a", "path": ".spec", "version": "v2"}]}))
+            .unwrap(),
+        ];
         assert!(
             feedback(&deployment(), &rules, OFF)
                 .synced

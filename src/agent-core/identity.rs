@@ -2,8 +2,11 @@
 
 use sha2::{Digest, Sha256};
 
+/// The API group of OCM's work API.
 pub const WORK_GROUP: &str = "work.open-cluster-management.io";
+/// The `apiVersion` of ManifestWork and AppliedManifestWork.
 pub const WORK_API_VERSION: &str = "work.open-cluster-management.io/v1";
+/// The kind that owns applied objects.
 pub const APPLIED_KIND: &str = "AppliedManifestWork";
 /// On a ManifestWork: its objects are to be cleaned up before it goes.
 pub const WORK_FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
@@ -43,6 +46,7 @@ pub fn work_of_applied<'a>(hub_hash: &str, applied: &'a str) -> Option<&'a str> 
     applied.strip_prefix(hub_hash)?.strip_prefix('-')
 }
 
+/// Bytes as lowercase hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

@@ -16,17 +16,31 @@ use gitwork_rules::jsonpath::FieldRemoval;
 /// A path that cannot be taken out of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IgnoreError {
+    /// An entry of `jsonPointers` (RFC 6901) cannot be used.
     #[error("JSON Pointer error in '{pointer}': {problem}")]
-    Pointer { pointer: String, problem: PointerProblem },
+    Pointer {
+        /// The entry.
+        pointer: String,
+        /// What is wrong with it.
+        problem: PointerProblem,
+    },
+    /// An entry of `jqPathExpressions` cannot be evaluated on the manifest.
     #[error("JQ expression error in '{expression}': {problem}")]
-    Jq { expression: String, problem: JqError },
+    Jq {
+        /// The entry; empty if the manifest is no object after all of them.
+        expression: String,
+        /// What is wrong with it.
+        problem: JqError,
+    },
 }
 
 /// Why a JSON Pointer cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PointerProblem {
+    /// It does not begin with a slash.
     #[error("it must start with '/'")]
     NoLeadingSlash,
+    /// It leads into a list, and its last segment is no index.
     #[error("a list needs a number")]
     NotAnIndex,
 }
@@ -208,7 +222,8 @@ mod tests {
     #[test]
     fn gotcha_11_the_hash_is_upstreams() {
         let manifest = object(json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "test", "namespace": "default"}, "data": {"foo1": "bar1", "foo2": "x"}}));
+            "metadata": {"name": "test", "namespace": "default"},
+            "data": {"foo1": "bar1", "foo2": "x"}}));
         let ignored =
             ignore(&manifest, &[rule("OnSpokePresent", "jsonPaths", ".data.foo2")]).unwrap();
         assert_eq!(ignored.hash, "4c07ba481d04e9c38e5ed3bf24139537");
@@ -222,7 +237,8 @@ mod tests {
 
     #[test]
     fn fields_are_taken_out() {
-        let manifest = json!({"metadata": {"name": "a"}, "spec": {"replicas": 1, "list": [{"a": 1, "b": 2}, {"a": 3}], "x/y": 1}});
+        let manifest = json!({"metadata": {"name": "a"},
+            "spec": {"replicas": 1, "list": [{"a": 1, "b": 2}, {"a": 3}], "x/y": 1}});
         for (field, path, spec) in [
             (
                 "jsonPaths",
@@ -277,7 +293,8 @@ mod tests {
     fn gotcha_12_null_creation_timestamps_go_at_any_depth() {
         let mut work = object(
             json!({"metadata": {"creationTimestamp": null, "name": "a"}, "spec": {"workload":
-            {"manifests": [{"metadata": {"creationTimestamp": null}}, {"spec": {"template": {"metadata": {"creationTimestamp": null, "x": 1}}}}]}}}),
+            {"manifests": [{"metadata": {"creationTimestamp": null}}, {"spec": {"template":
+                {"metadata": {"creationTimestamp": null, "x": 1}}}}]}}}),
         );
         drop_null_creation_timestamps(&mut work);
         assert_eq!(

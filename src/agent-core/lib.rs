@@ -1,6 +1,24 @@
 //! The pure part of the agent: `(work, applied work, live objects, now) -> steps and status`.
 //!
 //! The rules of [`gitwork_core`] hold here too: no IO, no clock, no randomness.
+//!
+//! ```
+//! use gitwork_agent_core::apply::{ApplyStep, DesiredObject, LiveObject, next_step};
+//! use serde_json::json;
+//!
+//! let manifest = json!({
+//!     "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "b" },
+//! });
+//! let owner = json!({ "kind": "AppliedManifestWork", "name": "hub-web", "uid": "1" });
+//! let wanted = DesiredObject {
+//!     manifest: manifest.as_object().unwrap(),
+//!     strategy: None,
+//!     owner: &owner,
+//!     content_unchanged: false,
+//! };
+//! let step = next_step(&wanted, LiveObject::Absent).unwrap();
+//! assert!(matches!(step, ApplyStep::Create(_)));
+//! ```
 
 pub mod applied_resources;
 pub mod apply;
@@ -16,6 +34,7 @@ pub mod object;
 pub mod owner;
 pub mod status;
 pub mod update;
+mod update_rule;
 pub mod work;
 
 use serde_json::Value;

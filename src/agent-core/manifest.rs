@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::object::{Object, edit_metadata, group_version, meta, text};
 
+/// One manifest with a name, a kind and an apiVersion.
 #[derive(Debug, Clone)]
 pub struct ParsedManifest {
     /// Its place in the work.
@@ -16,24 +17,32 @@ pub struct ParsedManifest {
 /// Why a manifest cannot be applied by anyone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
+    /// The manifest with this ordinal has no kind or no apiVersion.
     #[error("manifest {0} is not an object with apiVersion and kind; fix it in the ManifestWork")]
     NotAnObject(usize),
+    /// The API server would choose another name at each create.
     #[error("generateName must not be set in manifest")]
     GenerateName,
+    /// It has no `metadata.name`.
     #[error("name must be set in manifest")]
     NoName,
 }
 
-/// What a kind is called in URLs, as discovery tells.
+/// A resource of the Kubernetes API, as discovery reports it for a kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceMapping {
+    /// The API group; empty for the core group.
     pub group: String,
+    /// The version, without the group.
     pub version: String,
+    /// The plural name in URLs, such as `deployments`.
     pub resource: String,
+    /// Whether its objects are in namespaces.
     pub namespaced: bool,
 }
 
 impl ParsedManifest {
+    /// Reads the manifest at the position `ordinal`. Removes its uid, which the API server sets.
     pub fn parse(ordinal: usize, raw: Value) -> Result<Self, ManifestError> {
         let Value::Object(mut object) = raw else {
             return Err(ManifestError::NotAnObject(ordinal));
@@ -53,6 +62,7 @@ impl ParsedManifest {
         Ok(Self { ordinal, object })
     }
 
+    /// The kind.
     pub fn kind(&self) -> &str {
         text(&self.object, &["kind"])
     }

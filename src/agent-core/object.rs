@@ -83,12 +83,13 @@ pub fn same_meaning(one: Option<&Value>, other: Option<&Value>) -> bool {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    pub fn object(value: Value) -> Object {
+    /// The fields of a JSON object.
+    pub(crate) fn object(value: Value) -> Object {
         match value {
             Value::Object(fields) => fields,
             other => panic!("not an object: {other}"),

@@ -8,7 +8,9 @@ use super::object::{Object, edit_metadata, group_version, list, meta};
 /// The AppliedManifestWork that owns what its work applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
+    /// The name of the AppliedManifestWork.
     pub name: String,
+    /// Its uid.
     pub uid: String,
 }
 
@@ -97,9 +99,11 @@ pub fn for_create(manifest: &Object, owner: &Value) -> Object {
     object
 }
 
-/// LiveObject metadata with the labels, annotations and owner of a manifest merged in.
+/// The metadata of a live object with the labels, annotations and owner of a manifest merged in.
 pub struct MergedMetadata {
+    /// The merged metadata, without `managedFields`.
     pub metadata: Object,
+    /// Whether it differs from that of the live object.
     pub changed: bool,
 }
 
@@ -206,9 +210,7 @@ mod tests {
             Value::Object(for_create(&manifest, &owner().reference(false))),
             json!({"metadata": {"name": "a", "labels": {"set": "1"}}})
         );
-        assert_eq!(
-            for_create(&manifest, &owner().reference(true)).get("metadata").unwrap()["ownerReferences"],
-            json!([owner().reference(true)])
-        );
+        let owned = for_create(&manifest, &owner().reference(true));
+        assert_eq!(owned["metadata"]["ownerReferences"], json!([owner().reference(true)]));
     }
 }

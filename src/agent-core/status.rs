@@ -43,16 +43,19 @@ pub fn status_patch(status: &ManifestWorkStatus) -> Value {
 /// The outcome of applying one manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApplyOutcome {
-    /// `note`: a warning that another client keeps changing the object.
+    /// The object is as the manifest says.
     Complete {
+        /// A warning that another client keeps changing the object.
         note: Option<String>,
     },
+    /// The manifest is not applied, for this reason.
     Failed(String),
     /// The ignored fields could not be removed.
     IgnoreFieldsFailed(String),
 }
 
 impl ApplyOutcome {
+    /// Whether the manifest is applied.
     pub fn is_complete(&self) -> bool {
         matches!(self, Self::Complete { .. })
     }
@@ -87,10 +90,14 @@ impl ApplyOutcome {
 /// The observed state of one live object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observation {
+    /// The object exists.
     Available {
+        /// The values that the feedback rules select.
         feedback: EvaluatedFeedback,
+        /// The conditions that the condition rules derive.
         rules: Vec<NewCondition>,
     },
+    /// The object does not exist.
     Absent,
     /// The object could not be read.
     Failed(String),

@@ -124,7 +124,8 @@ fn dropped_manifests_vanish_and_an_emptied_work_keeps_its_condition() {
         brief(&status.conditions),
         [
             r#"Applied=True AppliedManifestWorkComplete "Apply manifest work complete" gen 1"#,
-            r#"Available=Unknown ResourcesStatusUnknown "cannot get any available resource " gen 2"#,
+            "Available=Unknown ResourcesStatusUnknown \
+             \"cannot get any available resource \" gen 2",
         ]
     );
 }
@@ -198,7 +199,8 @@ fn gotcha_16_and_17_rules_aggregate_and_go_with_their_generation() {
         [
             r#"Available=True ResourcesAvailable "All resources are available" gen 1"#,
             r#"Complete=True ConditionRulesAggregated "a is done" gen 1"#,
-            r#"Progressing=True ConditionRulesAggregated "Aggregated from 2 manifest conditions" gen 1"#,
+            "Progressing=True ConditionRulesAggregated \
+             \"Aggregated from 2 manifest conditions\" gen 1",
         ]
     );
     assert!(is_complete(&status, &meta(7, "a")) && !is_complete(&status, &meta(1, "b")));

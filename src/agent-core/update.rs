@@ -1,7 +1,7 @@
 //! The `Update` strategy: what is written to a live object so that it is as its manifest says.
 //!
 //! OCM's agent has one rule for kinds that library-go knows and another for all others; so has
-//! this.
+//! this: see `update_rule`.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::identity::hex;
-use super::object::{Object, at, edit_metadata, group_version, meta, same_meaning, text};
+use super::object::{Object, at, edit_metadata, meta, same_meaning, text};
 use super::owner::{MergedMetadata, merge_metadata};
+use super::update_rule::{Rule, rule};
 
 /// Set on a live Service or CSIDriver: SHA-256 of the spec that was applied (library-go).
 const APPLIED_SPEC_HASH: &str = "operator.openshift.io/spec-hash";
@@ -34,74 +35,25 @@ pub enum Update {
 /// Why the strategy `Update` cannot apply a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError {
+    /// The kind is `StorageVersionMigration`: OCM's agent has no client for it. It is the message
+    /// of library-go.
     #[error("missing migrationClient")]
     StorageVersionMigration,
+    /// A Secret has two different values for one key.
     #[error("Secret.stringData[{key}] conflicts with Secret.data[{key}]")]
-    ConflictingSecretData { key: String },
+    ConflictingSecretData {
+        /// The key.
+        key: String,
+    },
+    /// A CSIDriver for ephemeral volumes does not say which pods may use it.
     #[error(
         "CSIDriver {name} lists Ephemeral in volumeLifecycleModes and has no label \
          {EPHEMERAL_PROFILE}; set it"
     )]
-    EphemeralWithoutProfile { name: String },
-}
-
-/// How the content of one kind is compared and written.
-enum Rule {
-    /// The manifest's spec is ignored.
-    MetadataOnly,
-    /// These fields are compared and written.
-    Fields(&'static [&'static str]),
-    ConfigMap,
-    Secret,
-    Service,
-    ClusterRole,
-    Binding,
-    Crd,
-    StorageClass,
-    CsiDriver,
-    Webhooks,
-    Unsupported,
-    /// Everything but metadata and status.
-    Whole,
-}
-
-fn rule(manifest: &Object) -> Rule {
-    let (group, version) = group_version(text(manifest, &["apiVersion"]));
-    let kind = text(manifest, &["kind"]);
-    match (group, version, kind) {
-        ("", "v1", "Namespace" | "Pod" | "ServiceAccount") => Rule::MetadataOnly,
-        ("", "v1", "ConfigMap") => Rule::ConfigMap,
-        ("", "v1", "Secret") => Rule::Secret,
-        ("", "v1", "Service") => Rule::Service,
-        ("networking.k8s.io", "v1", "NetworkPolicy")
-        | ("policy", "v1", "PodDisruptionBudget")
-        | (
-            "admissionregistration.k8s.io",
-            "v1" | "v1beta1",
-            "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding",
-        )
-        | (
-            "monitoring.coreos.com",
-            "v1",
-            "ServiceMonitor" | "PrometheusRule" | "Alertmanager" | "Prometheus",
-        ) => Rule::Fields(&["spec"]),
-        ("snapshot.storage.k8s.io", "v1", "VolumeSnapshotClass") => {
-            Rule::Fields(&["driver", "deletionPolicy", "parameters"])
-        }
-        ("rbac.authorization.k8s.io", "v1", "Role") => Rule::Fields(&["rules"]),
-        ("rbac.authorization.k8s.io", "v1", "ClusterRole") => Rule::ClusterRole,
-        ("rbac.authorization.k8s.io", "v1", "RoleBinding" | "ClusterRoleBinding") => Rule::Binding,
-        ("apiextensions.k8s.io", "v1", "CustomResourceDefinition") => Rule::Crd,
-        ("storage.k8s.io", "v1", "StorageClass") => Rule::StorageClass,
-        ("storage.k8s.io", "v1", "CSIDriver") => Rule::CsiDriver,
-        (
-            "admissionregistration.k8s.io",
-            "v1",
-            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
-        ) => Rule::Webhooks,
-        ("migration.k8s.io", "v1alpha1", "StorageVersionMigration") => Rule::Unsupported,
-        _ => Rule::Whole,
-    }
+    EphemeralWithoutProfile {
+        /// The name of the CSIDriver.
+        name: String,
+    },
 }
 
 /// Decides what to write. `content_unchanged` says that the content (all but metadata and status)

@@ -75,7 +75,8 @@ fn gotcha_05_config_maps() {
         data(json!({"a": "2", "b": "1"})),
     ));
     assert_eq!(new["data"], json!({"a": "1"}), "keys that the manifest drops go");
-    let injected = json!({"metadata": {"labels": {"config.openshift.io/inject-trusted-cabundle": "true"}},
+    let labels = json!({"config.openshift.io/inject-trusted-cabundle": "true"});
+    let injected = json!({"metadata": {"labels": labels},
         "data": {"ca-bundle.crt": "pem"}});
     assert_eq!(check("v1", "ConfigMap", json!({}), injected), Update::Nothing);
 }
@@ -91,9 +92,10 @@ fn gotcha_05_secrets() {
         replaced(check("v1", "Secret", string, json!({"data": {"b": "eA=="}, "type": "Opaque"})));
     assert_eq!(new["data"], json!({"a": "eA=="}));
     let conflict = json!({"stringData": {"a": "x"}, "data": {"a": "eQ=="}});
-    assert!(
-        matches!(check("v1", "Secret", conflict, json!({})), Update::Unsupported(why) if !why.to_string().contains('x'))
-    );
+    assert!(matches!(
+        check("v1", "Secret", conflict, json!({})),
+        Update::Unsupported(why) if !why.to_string().contains('x')
+    ));
     assert_eq!(
         check("v1", "Secret", json!({"type": "a/b"}), json!({"type": "Opaque"})),
         Update::Recreate
@@ -127,14 +129,18 @@ fn gotcha_05_services_note_the_hash_of_their_spec() {
 #[test]
 fn gotcha_05_rbac() {
     let rbac = "rbac.authorization.k8s.io/v1";
-    let rules = |verb: &str| json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]});
+    let rules = |verb: &str| {
+        let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
+        json!({"rules": [rule]})
+    };
     assert_eq!(check(rbac, "Role", rules("get"), rules("get")), Update::Nothing);
     assert!(matches!(check(rbac, "Role", rules("get"), rules("list")), Update::Replace(_)));
     let aggregated = json!({"aggregationRule": {"clusterRoleSelectors": []}});
     let mut found = rules("get");
     found["aggregationRule"] = aggregated["aggregationRule"].clone();
     assert_eq!(check(rbac, "ClusterRole", aggregated, found), Update::Nothing);
-    let wanted = json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]});
+    let wanted = json!({"roleRef": {"kind": "Role", "name": "r"},
+        "subjects": [{"kind": "User", "name": "u"}]});
     let found = json!({
         "roleRef": {"kind": "Role", "name": "r", "apiGroup": "rbac.authorization.k8s.io"},
         "subjects": [{"kind": "User", "name": "u", "apiGroup": "rbac.authorization.k8s.io"}]});
@@ -160,7 +166,10 @@ fn gotcha_05_crds_storage_classes_webhooks() {
     );
     assert_eq!(check("storage.k8s.io/v1", "StorageClass", class("q"), found), Update::Recreate);
 
-    let hook = |bundle: Option<&str>| json!({"webhooks": [{"name": "h", "clientConfig": bundle.map_or(json!({}), |b| json!({"caBundle": b}))}]});
+    let hook = |bundle: Option<&str>| {
+        let config = bundle.map_or(json!({}), |bundle| json!({"caBundle": bundle}));
+        json!({"webhooks": [{"name": "h", "clientConfig": config}]})
+    };
     let group = "admissionregistration.k8s.io/v1";
     assert_eq!(
         check(group, "MutatingWebhookConfiguration", hook(None), hook(Some("x"))),

@@ -144,7 +144,8 @@ mod tests {
             {"resourceIdentifier": {"resource": "configmaps", "namespace": "ns", "name": "web*"},
              "updateStrategy": {"type": "CreateOnly"}},
             {"resourceIdentifier": {"resource": "configmaps", "namespace": "ns", "name": "web"},
-             "updateStrategy": {"type": "ReadOnly"}, "feedbackRules": [{"type": "WellKnownStatus"}]},
+             "updateStrategy": {"type": "ReadOnly"},
+             "feedbackRules": [{"type": "WellKnownStatus"}]},
         ]}))
         .unwrap();
         let found = ManifestOptions::of(&spec, &meta("configmaps", "ns", "web"));

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::error::{PassError, request_error};
 use super::items::{AppliedItem, HubWork};
-use super::server::{ApiServer, path, work_mapping};
+use super::resource_path::{path, work_mapping};
+use super::server::ApiServer;
 use super::shared::SharedState;
 use super::tracking::QueueKey;
 
@@ -28,7 +29,8 @@ pub struct AppliedWorks {
 }
 
 impl AppliedWorks {
-    pub fn applied_written(&self, object: Object) -> Result<Arc<AppliedItem>, PassError> {
+    /// Stores the response to a write, unless a newer version is stored already.
+    fn written(&self, object: Object) -> Result<Arc<AppliedItem>, PassError> {
         let item: AppliedItem = serde_json::from_value(Value::Object(object))
             .map_err(|_| PassError::Answer("AppliedManifestWork"))?;
         let item = Arc::new(item);
@@ -64,18 +66,20 @@ impl AppliedWorks {
                 let object = json!({
                     "apiVersion": WORK_API_VERSION,
                     "kind": APPLIED_KIND,
-                    "metadata": {"name": name, "labels": work.labels, "finalizers": [APPLIED_FINALIZER]},
+                    "metadata": {
+                        "name": name,
+                        "labels": work.labels,
+                        "finalizers": [APPLIED_FINALIZER],
+                    },
                     "spec": spec,
                 });
                 let Value::Object(object) = object else { return Err(PassError::Answer("object")) };
                 match self.server.create(&self.applied_path(None), &object).await {
-                    Ok(object) => return self.applied_written(object),
+                    Ok(object) => return self.written(object),
                     Err(error) if error.is_already_exists() => {
                         let found = self.server.get(&self.applied_path(Some(&name))).await;
                         let found = found.map_err(request_error("read the AppliedManifestWork"))?;
-                        self.applied_written(
-                            found.ok_or(PassError::Answer("AppliedManifestWork"))?,
-                        )?
+                        self.written(found.ok_or(PassError::Answer("AppliedManifestWork"))?)?
                     }
                     Err(error) => {
                         return Err(request_error("create the AppliedManifestWork")(error));
@@ -91,9 +95,16 @@ impl AppliedWorks {
         }
         let patch = json!({"metadata": version_of(&known), "spec": spec});
         let patched = self.server.merge_patch(&self.applied_path(Some(&name)), &patch).await;
-        self.applied_written(patched.map_err(request_error("update the AppliedManifestWork"))?)
+        self.written(patched.map_err(request_error("update the AppliedManifestWork"))?)
     }
 
+    /// Deletes the AppliedManifestWork with this uid in the background.
+    pub async fn delete(&self, name: &str, uid: &str) -> Result<(), PassError> {
+        let deleted = self.server.delete(&self.applied_path(Some(name)), uid).await;
+        deleted.map_err(request_error("delete the AppliedManifestWork"))
+    }
+
+    /// Writes fields of the status, bound to the latest known version.
     pub async fn write_applied_status(
         &self,
         applied: &AppliedItem,
@@ -102,11 +113,11 @@ impl AppliedWorks {
         let path = format!("{}/status", self.applied_path(Some(&applied.metadata.name)));
         let latest = self.shared.lock().applied.get(applied.metadata.name.as_str()).cloned();
         let version = latest.filter(|one| one.metadata.uid == applied.metadata.uid);
-        let patch = json!({"metadata": version_of(version.as_deref().unwrap_or(applied)), "status": status});
+        let metadata = version_of(version.as_deref().unwrap_or(applied));
+        let patch = json!({"metadata": metadata, "status": status});
         let patched = self.server.merge_patch(&path, &patch).await;
-        self.applied_written(
-            patched.map_err(request_error("update the status of the AppliedManifestWork"))?,
-        )
+        let doing = "update the status of the AppliedManifestWork";
+        self.written(patched.map_err(request_error(doing))?)
     }
 
     /// The work that an AppliedManifestWork of this hub belongs to.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::flags::listen;
+use super::flag_values::listen;
 
 /// Such a file has a few lines.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -116,7 +116,10 @@ impl OperatorConfig {
         .into_iter()
         .filter(|(_, is_given)| *is_given)
         .map(|(field, _)| {
-            format!("{field} in the file of --config is without effect: health and metrics are served to everybody")
+            format!(
+                "{field} in the file of --config is without effect: \
+                 health and metrics are served to everybody"
+            )
         })
         .collect()
     }
@@ -128,9 +131,21 @@ mod tests {
 
     #[test]
     fn a_file_says_where_to_serve_and_which_lease_to_take() {
-        let text = "apiVersion: operator.openshift.io/v1alpha1\nkind: GenericOperatorConfig\nservingInfo:\n  \
-            bindAddress: 127.0.0.1:9443\n  certFile: tls.crt\n  keyFile: tls.key\nleaderElection:\n  \
-            disable: true\n  leaseDuration: 60s\n  name: other-lock\n  namespace: agents\nauthorization:\n  disabled: true\n";
+        let text = "
+apiVersion: operator.openshift.io/v1alpha1
+kind: GenericOperatorConfig
+servingInfo:
+  bindAddress: 127.0.0.1:9443
+  certFile: tls.crt
+  keyFile: tls.key
+leaderElection:
+  disable: true
+  leaseDuration: 60s
+  name: other-lock
+  namespace: agents
+authorization:
+  disabled: true
+";
         let config = OperatorConfig::parse(text).unwrap();
         assert_eq!(config.listen(), Some("127.0.0.1:9443".parse().unwrap()));
         assert_eq!(config.certificate(), Some((Path::new("tls.crt"), Path::new("tls.key"))));
@@ -143,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn invalid_files_are_errors_that_name_the_field() {
         for (text, problem) in [
             ("[1]", "invalid type"),
             ("servingInfo: {bindAddress: here}", "servingInfo.bindAddress"),

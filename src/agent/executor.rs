@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 
 use super::items::MetadataItem;
 use super::mutex::lock;
-use super::server::{ApiError, ApiServer, path};
+use super::resource_path::path;
+use super::server::{ApiError, ApiServer};
 use super::shared::SharedState;
 use super::tracking::QueueKey;
 use super::watch::{Follower, follow, revision};
@@ -19,6 +20,7 @@ use gitwork_agent_core::object::Object;
 use gitwork_api::work::{ExecutorSubjectType, ManifestResourceMeta, ManifestWorkExecutor};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const RBAC_RESOURCES: &[&str] = &["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Interval between checks if roles cannot be watched. OCM's agent checks every 4 to 6 minutes.
 const UNWATCHED: Duration = Duration::from_secs(300);
@@ -30,23 +32,30 @@ const ROLES_APPLIED: Duration = Duration::from_secs(5);
 /// Why a manifest is not applied on behalf of an executor.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutorError {
+    /// The executor lacks a permission on the object.
     #[error(
-        "not allowed to apply the resource {group} {resource}, {namespace} {name}{detail}, will try again in 1m0s; \
-         {account} needs {need}"
+        "not allowed to apply the resource {group} {resource}, {namespace} {name}{detail}, \
+         will try again in 1m0s; {account} needs {need}"
     )]
     NotAllowed {
         group: String,
         resource: String,
         namespace: String,
         name: String,
+        /// More about the denial, with a leading comma; may be empty.
         detail: &'static str,
+        /// The user name of the service account.
         account: String,
+        /// The missing permission.
         need: String,
     },
+    /// The executor is no service account.
     #[error("only support ServiceAccount type for the executor")]
     Kind,
+    /// The executor names no service account.
     #[error("the executor service account is nil")]
     NoAccount,
+    /// The API server did not answer the question.
     #[error("{0}")]
     Api(#[from] ApiError),
 }
@@ -63,6 +72,20 @@ impl ExecutorError {
 struct ServiceAccount {
     namespace: String,
     name: String,
+}
+
+/// What a work asks to apply on behalf of its executor.
+pub struct AccessRequest<'a> {
+    /// The executor in the work's spec.
+    pub executor: &'a ManifestWorkExecutor,
+    /// The resource of the object.
+    pub mapping: &'a ResourceMapping,
+    /// The namespace and name of the object, among others.
+    pub meta: &'a ManifestResourceMeta,
+    /// Whether the object is deleted with the work.
+    pub owned: bool,
+    /// The manifest.
+    pub object: &'a Object,
 }
 
 /// What was asked: who, for what, and whether it may be deleted too.
@@ -114,17 +137,14 @@ impl ExecutorPermissions {
 }
 
 impl ExecutorPermissions {
-    /// Asks whether the executor may apply one manifest.
+    /// Checks whether the executor of a work may apply one manifest.
     pub async fn authorize(
         self: &Arc<Self>,
         key: &QueueKey,
-        executor: &ManifestWorkExecutor,
-        mapping: &ResourceMapping,
-        meta: &ManifestResourceMeta,
-        owned: bool,
-        object: &Object,
+        request: &AccessRequest<'_>,
     ) -> Result<(), ExecutorError> {
-        let subject = executor
+        let subject = request
+            .executor
             .subject
             .as_ref()
             .filter(|subject| subject.type_ == ExecutorSubjectType::ServiceAccount)
@@ -133,20 +153,17 @@ impl ExecutorPermissions {
         let account =
             &ServiceAccount { namespace: account.namespace.clone(), name: account.name.clone() };
         self.follow_roles(key);
-        if let Some(verb) = self.denied_verb(account, mapping, meta, owned).await? {
+        let mapping = request.mapping;
+        if let Some(verb) = self.denied_verb(account, request).await? {
             let need = format!(
-                "a role with the rule {{apiGroups: [\"{}\"], resources: [\"{}\"], verbs: [\"{verb}\"]}}",
+                "a role with the rule {{apiGroups: [\"{}\"], resources: [\"{}\"], \
+                 verbs: [\"{verb}\"]}}",
                 mapping.group, mapping.resource
             );
-            return Err(not_allowed(account, mapping, meta, "", need));
+            return Err(not_allowed(account, request, "", need));
         }
-        if mapping.group == RBAC
-            && matches!(
-                mapping.resource.as_str(),
-                "roles" | "rolebindings" | "clusterroles" | "clusterrolebindings"
-            )
-        {
-            self.check_escalation(account, mapping, meta, object).await?;
+        if mapping.group == RBAC && RBAC_RESOURCES.contains(&mapping.resource.as_str()) {
+            self.check_escalation(account, request).await?;
         }
         Ok(())
     }
@@ -154,10 +171,9 @@ impl ExecutorPermissions {
     async fn denied_verb(
         &self,
         account: &ServiceAccount,
-        mapping: &ResourceMapping,
-        meta: &ManifestResourceMeta,
-        owned: bool,
+        request: &AccessRequest<'_>,
     ) -> Result<Option<&'static str>, ApiError> {
+        let AccessRequest { mapping, meta, owned, .. } = *request;
         let question =
             (account.clone(), mapping.clone(), meta.namespace.clone(), meta.name.clone(), owned);
         let forgotten = {
@@ -170,7 +186,7 @@ impl ExecutorPermissions {
         let verbs =
             ["create", "update", "patch", "get"].into_iter().chain(owned.then_some("delete"));
         for verb in verbs {
-            if !self.is_allowed(account, mapping, meta, verb).await? {
+            if !self.is_allowed(account, request, verb).await? {
                 return Ok(Some(verb));
             }
         }
@@ -184,8 +200,7 @@ impl ExecutorPermissions {
     async fn is_allowed(
         &self,
         account: &ServiceAccount,
-        mapping: &ResourceMapping,
-        meta: &ManifestResourceMeta,
+        AccessRequest { mapping, meta, .. }: &AccessRequest<'_>,
         verb: &str,
     ) -> Result<bool, ApiError> {
         let review = json!({
@@ -199,8 +214,12 @@ impl ExecutorPermissions {
                     format!("system:serviceaccounts:{}", account.namespace),
                 ],
                 "resourceAttributes": {
-                    "group": mapping.group, "version": mapping.version, "resource": mapping.resource,
-                    "namespace": meta.namespace, "name": meta.name, "verb": verb,
+                    "group": mapping.group,
+                    "version": mapping.version,
+                    "resource": mapping.resource,
+                    "namespace": meta.namespace,
+                    "name": meta.name,
+                    "verb": verb,
                 },
             },
         });
@@ -213,23 +232,18 @@ impl ExecutorPermissions {
     async fn check_escalation(
         &self,
         account: &ServiceAccount,
-        mapping: &ResourceMapping,
-        meta: &ManifestResourceMeta,
-        object: &Object,
+        request: &AccessRequest<'_>,
     ) -> Result<(), ExecutorError> {
-        let collection = path(mapping, &meta.namespace, None);
-        match self.cluster.dry_run_create_as(&collection, object, &user(account)).await {
+        let collection = path(request.mapping, &request.meta.namespace, None);
+        let user = user(account);
+        match self.cluster.dry_run_create_as(&collection, request.object, &user).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_already_exists() => Ok(()),
             Err(error) if error.is_forbidden() => {
-                let need = "all that the role grants itself, or the verb \"escalate\" (for a binding: \"bind\")";
-                Err(not_allowed(
-                    account,
-                    mapping,
-                    meta,
-                    ", error: permission escalation",
-                    need.into(),
-                ))
+                let need = "all that the role grants itself, or the verb \"escalate\" \
+                            (for a binding: \"bind\")";
+                let detail = ", error: permission escalation";
+                Err(not_allowed(account, request, detail, need.into()))
             }
             Err(error) => Err(error.into()),
         }
@@ -246,11 +260,11 @@ impl ExecutorPermissions {
         }
         let mut all = JoinSet::new();
         let changed = Arc::new(tokio::sync::Notify::new());
-        for resource in ["roles", "rolebindings", "clusterroles", "clusterrolebindings"] {
+        for resource in RBAC_RESOURCES {
             let mapping = ResourceMapping {
                 group: RBAC.into(),
                 version: "v1".into(),
-                resource: resource.into(),
+                resource: (*resource).into(),
                 namespaced: false,
             };
             let permissions = self.clone();
@@ -291,8 +305,7 @@ fn user(account: &ServiceAccount) -> String {
 
 fn not_allowed(
     account: &ServiceAccount,
-    mapping: &ResourceMapping,
-    meta: &ManifestResourceMeta,
+    AccessRequest { mapping, meta, .. }: &AccessRequest<'_>,
     detail: &'static str,
     need: String,
 ) -> ExecutorError {

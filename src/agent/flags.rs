@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use super::flag_values::{go_bool, go_duration, listen};
+
 /// `gitwork-agent`
 #[derive(Debug, Parser)]
 #[command(
@@ -14,16 +16,16 @@ use clap::{ArgAction, Args, Parser, Subcommand};
     about = "The work agent of a managed cluster (Open Cluster Management)"
 )]
 pub struct Cli {
+    /// The only command, as in OCM's binary.
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// The commands of `gitwork-agent`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Apply the ManifestWorks of a cluster and report their status
-    #[command(
-        after_help = "Example:\n  gitwork-agent agent --spoke-cluster-name=edge-7 \\\n    --workload-source-driver=kube --workload-source-config=/spoke/hub-kubeconfig/kubeconfig"
-    )]
+    #[command(after_help = EXAMPLE)]
     Agent(Box<AgentFlags>),
 }
 
@@ -34,6 +36,12 @@ macro_rules! go_flag {
     };
 }
 
+const EXAMPLE: &str = "\
+Example:
+  gitwork-agent agent --spoke-cluster-name=edge-7 \\
+    --workload-source-driver=kube --workload-source-config=/spoke/hub-kubeconfig/kubeconfig";
+
+/// The flags of `gitwork-agent agent`.
 #[derive(Debug, Clone, Args)]
 pub struct AgentFlags {
     /// Name of the managed cluster: its namespace on the hub
@@ -74,23 +82,36 @@ pub struct AgentFlags {
     #[arg(long, value_delimiter = ',', value_parser = gate)]
     pub feature_gates: Vec<(String, bool)>,
     /// Work without a Lease
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = go_flag!(), value_parser = go_bool, action = ArgAction::Set)]
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = go_flag!(),
+        value_parser = go_bool,
+        action = ArgAction::Set
+    )]
     pub disable_leader_election: bool,
+    /// How long other candidates wait for a leader that does not renew the Lease
     #[arg(long, value_parser = go_duration, default_value = "137s")]
     pub leader_election_lease_duration: Duration,
+    /// How long this process stays the leader without renewing the Lease
     #[arg(long, value_parser = go_duration, default_value = "107s")]
     pub leader_election_renew_deadline: Duration,
+    /// Time between two attempts to acquire or renew the Lease
     #[arg(long, value_parser = go_duration, default_value = "26s")]
     pub leader_election_retry_period: Duration,
     /// Requests a second to the managed cluster; without it there is no limit but the number of
     /// workers
     #[arg(long)]
     pub kube_api_qps: Option<f64>,
+    /// Requests to the managed cluster at once after a pause; without it, two seconds' worth
     #[arg(long)]
     pub kube_api_burst: Option<f64>,
     /// Requests a second to the hub; without it there is no limit but the number of workers
     #[arg(long)]
     pub hub_kube_api_qps: Option<f64>,
+    /// Requests to the hub at once after a pause; without it, two seconds' worth
     #[arg(long)]
     pub hub_kube_api_burst: Option<f64>,
     /// Where /healthz, /readyz and /metrics are served over TLS; without it, what --config says, or
@@ -109,6 +130,7 @@ pub struct AgentFlags {
     /// Logs as JSON
     #[arg(long)]
     pub log_json: bool,
+    /// Flags of OCM's agent that have no effect here
     #[command(flatten)]
     pub without_effect: WithoutEffect,
 }
@@ -194,56 +216,10 @@ fn gate(text: &str) -> Result<(String, bool), String> {
     Ok((name.to_owned(), go_bool(value)?))
 }
 
-/// A boolean as Go reads it.
-fn go_bool(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(format!("{text:?} is neither true nor false")),
-    }
-}
-
 impl AgentFlags {
+    /// Whether a feature gate is on. The last value of a gate counts; the default is off.
     pub fn is_enabled(&self, gate: &str) -> bool {
         self.feature_gates.iter().rev().find(|(name, _)| name == gate).is_some_and(|(_, on)| *on)
-    }
-}
-
-/// Go's `host:port`, where the host may be missing.
-pub(super) fn listen(text: &str) -> Result<std::net::SocketAddr, String> {
-    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
-    full.parse().map_err(|_| format!("{text:?} is no address and port"))
-}
-
-/// A duration as Go writes it: `1h30m`, `10s`, `1.5m`, `300ms`.
-fn go_duration(text: &str) -> Result<Duration, String> {
-    let error = || format!("{text:?} is no duration; write for example 10s, 5m or 1h30m");
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
-        let (number, tail) = rest.split_at(digits);
-        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_end);
-        let factor = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(error()),
-        };
-        seconds += number.parse::<f64>().map_err(|_| error())? * factor;
-        rest = tail;
-    }
-    if text.is_empty() {
-        Err(error())
-    } else {
-        Duration::try_from_secs_f64(seconds).map_err(|_| error())
     }
 }
 
@@ -348,6 +324,21 @@ mod tests {
     }
 
     #[test]
+    fn help_says_what_the_command_and_each_flag_do() {
+        use clap::CommandFactory as _;
+        let cli = Cli::command();
+        let about = |command: &clap::Command| command.get_about().map(ToString::to_string);
+        assert!(about(&cli).unwrap().starts_with("The work agent of a managed cluster"));
+        let agent = cli.find_subcommand("agent").unwrap();
+        let expected = "Apply the ManifestWorks of a cluster and report their status";
+        assert_eq!(about(agent).unwrap(), expected);
+        let heading = Some("Accepted, without effect");
+        for flag in agent.get_arguments().filter(|flag| flag.get_help_heading() != heading) {
+            assert!(flag.get_help().is_some(), "{}", flag.get_id());
+        }
+    }
+
+    #[test]
     fn defaults_are_those_of_ocms_agent() {
         let flags = parse(&["--spoke-cluster-name=a"]).unwrap();
         let seconds = |flag: Duration| flag.as_secs();
@@ -377,18 +368,6 @@ mod tests {
             &[],
         ] {
             assert!(parse(arguments).is_err(), "{arguments:?}");
-        }
-    }
-
-    #[test]
-    fn durations() {
-        for (text, seconds) in
-            [("10s", 10.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("300ms", 0.3), ("0", 0.0)]
-        {
-            assert_eq!(go_duration(text).unwrap(), Duration::from_secs_f64(seconds), "{text}");
-        }
-        for text in ["", "s", "10", "1d", "1e400s", "-1s"] {
-            assert!(go_duration(text).is_err(), "{text}");
         }
     }
 }

@@ -1,108 +1,78 @@
-//! The watches: ManifestWorks on the hub; AppliedManifestWorks, tracked kinds, and prerequisites of
+//! The watches that always run: ManifestWorks on the hub; AppliedManifestWorks and prerequisites of
 //! failing works on the cluster. They record what changed and queue passes.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-use tracing::{info, warn};
-
-use super::Agent;
-use super::items::{AppliedItem, HubWork, MetadataItem, WorkItem};
-use super::mutex::lock;
-use super::server::{ApiError, path};
-use super::state::PassNeed;
-use super::tracking::{KindId, QueueKey, tracking_ordinal};
-use super::watch::{Follower, follow, revision};
 use gitwork_agent_core::manifest::ResourceMapping;
+use tracing::warn;
+
+use super::applied_works::AppliedWorks;
+use super::hub_works::HubWorks;
+use super::items::{AppliedItem, HubWork, MetadataItem, WorkItem};
+use super::resource_path::{path, recorded_mapping};
+use super::server::{ApiError, ApiServer};
+use super::shared::SharedState;
+use super::state::PassNeed;
+use super::tracking::{ObjectKey, QueueKey, REMOVED_OBJECTS};
+use super::watch::{Follower, follow, revision};
 
 /// Wait before a forbidden watch of a prerequisite is tried again: it only speeds up retries.
 const FORBIDDEN_RETRY: Duration = Duration::from_secs(300);
+/// The kinds that failing works may wait for: group and resource.
+pub const PREREQUISITES: [(&str, &str); 2] =
+    [("apiextensions.k8s.io", "customresourcedefinitions"), ("", "namespaces")];
 
-impl Agent {
-    pub(super) fn follow_all(self: &Arc<Self>) -> JoinSet<()> {
-        let mut follows = JoinSet::new();
-        let agent = self.clone();
-        follows.spawn(async move {
-            let mut follower = WorkWatch { agent: agent.clone(), listed: HashSet::new() };
-            follow(&agent.hub_works.server, &agent.hub_works.works_path(), false, &mut follower)
-                .await;
-        });
-        let agent = self.clone();
-        follows.spawn(async move {
-            let mut follower = AppliedWorkWatch { agent: agent.clone(), listed: HashSet::new() };
-            follow(&agent.cluster, &agent.applied_works.applied_path(None), false, &mut follower)
-                .await;
-        });
-        let crds = ("apiextensions.k8s.io", "customresourcedefinitions");
-        for (group, resource) in [crds, ("", "namespaces")] {
-            let mapping = ResourceMapping {
-                group: group.into(),
-                version: "v1".into(),
-                resource: resource.into(),
-                namespaced: false,
-            };
-            let agent = self.clone();
-            follows.spawn(async move {
-                let mut follower = Prerequisites { agent: agent.clone(), latest: 0, listed: false };
-                follow(&agent.cluster, &path(&mapping, "", None), true, &mut follower).await;
-            });
-        }
-        follows
-    }
+/// Follows the ManifestWorks on the hub until the future is dropped.
+pub async fn follow_works(hub_works: Arc<HubWorks>, applied_works: Arc<AppliedWorks>) {
+    let (hub, path) = (hub_works.server.clone(), hub_works.works_path());
+    let mut follower = WorkWatch { hub_works, applied_works, listed: HashSet::new() };
+    follow(&hub, &path, false, &mut follower).await;
+}
 
-    /// Follows the kinds of all tracked objects, and no others.
-    pub(super) fn follow_kinds(self: &Arc<Self>) {
-        let mut follows = lock(&self.kind_watches);
-        let kinds: Vec<(KindId, ResourceMapping, bool)> = {
-            let state = self.state();
-            state
-                .tracking
-                .kinds()
-                .filter(|(id, _, used)| *used != follows.contains_key(id))
-                .map(|(id, mapping, used)| (id, mapping.clone(), used))
-                .collect()
-        };
-        for (id, mapping, used) in kinds {
-            if used {
-                let agent = self.clone();
-                let follow = tokio::spawn(async move {
-                    let mut follower = Kind {
-                        agent: agent.clone(),
-                        id,
-                        seen: BTreeSet::new(),
-                        lists: 0,
-                        listing: false,
-                    };
-                    follow(&agent.cluster, &path(&mapping, "", None), true, &mut follower).await;
-                });
-                follows.insert(id, follow.abort_handle());
-            } else if let Some(follow) = follows.remove(&id) {
-                follow.abort();
-            }
-        }
-        self.metrics.watches.set(i64::try_from(follows.len()).unwrap_or(i64::MAX));
-    }
+/// Follows the AppliedManifestWorks on the cluster until the future is dropped.
+pub async fn follow_applied_works(applied_works: Arc<AppliedWorks>) {
+    let (cluster, path) = (applied_works.server.clone(), applied_works.applied_path(None));
+    let mut follower = AppliedWorkWatch { applied_works, listed: HashSet::new() };
+    follow(&cluster, &path, false, &mut follower).await;
+}
 
-    fn work_is_gone(&self, name: &str) {
-        let mut state = self.state();
-        let Some((name, entry)) = state.works.remove_entry(name) else { return };
-        let key = QueueKey::Work(name.clone());
-        for (place, outcome) in entry.last_pass.outcomes.iter().enumerate() {
-            if let Some(object) = &outcome.object {
-                state.tracking.unsubscribe(object, &key, tracking_ordinal(place));
-            }
-        }
-        drop(state);
-        self.shared.queue.add(self.applied_works.key_of_applied(&name));
-    }
+/// Follows one of [`PREREQUISITES`] on the cluster until the future is dropped.
+pub async fn follow_prerequisites(
+    cluster: ApiServer,
+    (group, resource): (&str, &str),
+    shared: Arc<SharedState>,
+) {
+    let mapping = ResourceMapping {
+        group: group.into(),
+        version: "v1".into(),
+        resource: resource.into(),
+        namespaced: false,
+    };
+    let mut follower = Prerequisites { shared, latest: 0, listed: false };
+    follow(&cluster, &path(&mapping, "", None), true, &mut follower).await;
 }
 
 /// The ManifestWorks on the hub.
 struct WorkWatch {
-    agent: Arc<Agent>,
+    hub_works: Arc<HubWorks>,
+    applied_works: Arc<AppliedWorks>,
     listed: HashSet<String>,
+}
+
+impl WorkWatch {
+    fn shared(&self) -> &SharedState {
+        &self.hub_works.shared
+    }
+
+    fn is_gone(&self, name: &str) {
+        let mut state = self.shared().lock();
+        let Some((name, entry)) = state.works.remove_entry(name) else { return };
+        state.unsubscribe_all(&QueueKey::Work(name.clone()), &entry.last_pass.outcomes);
+        drop(state);
+        self.shared().queue.add(self.applied_works.key_of_applied(&name));
+    }
 }
 
 impl Follower for WorkWatch {
@@ -115,51 +85,48 @@ impl Follower for WorkWatch {
         let name = work.name.clone();
         self.listed.insert(name.clone());
         let is_evicted = {
-            let mut state = self.agent.state();
+            let mut state = self.shared().lock();
             let change = state.put_work(work);
             if change == PassNeed::Something {
-                self.agent.shared.queue.add(QueueKey::Work(name.as_str().into()));
+                self.shared().queue.add(QueueKey::Work(name.as_str().into()));
             }
-            let QueueKey::Applied(applied) = self.agent.applied_works.key_of_applied(&name) else {
+            let QueueKey::Applied(applied) = self.applied_works.key_of_applied(&name) else {
                 return;
             };
             state.applied.get(&applied).is_some_and(|one| one.status.eviction_start_time.is_some())
         };
         if is_evicted {
-            self.agent.shared.queue.add(self.agent.applied_works.key_of_applied(&name));
+            self.shared().queue.add(self.applied_works.key_of_applied(&name));
         }
     }
     fn gone(&mut self, item: WorkItem) {
         self.listed.remove(&item.metadata.name);
-        self.agent.work_is_gone(&item.metadata.name);
+        self.is_gone(&item.metadata.name);
     }
     fn list_ended(&mut self, _revision: u64) {
         let gone: Vec<Arc<str>> = {
-            let state = self.agent.state();
+            let state = self.shared().lock();
             state.works.keys().filter(|name| !self.listed.contains(&***name)).cloned().collect()
         };
         for name in gone {
-            self.agent.work_is_gone(&name);
+            self.is_gone(&name);
         }
         self.listed = HashSet::new();
-        self.agent.synced.send_modify(|synced| synced.works = true);
+        self.shared().listed.send_modify(|listed| listed.works = true);
     }
     fn failed(&mut self, error: &ApiError) -> Duration {
-        warn!(
-            cluster = self.agent.hub_works.cluster_name,
-            %error,
-            "cannot watch the ManifestWorks on the hub"
-        );
+        let cluster = &self.hub_works.cluster_name;
+        warn!(cluster, %error, "cannot watch the ManifestWorks on the hub");
         Duration::ZERO
     }
     fn recovered(&mut self) {
-        self.agent.shared.retry_failed();
+        self.shared().retry_failed();
     }
 }
 
 /// The AppliedManifestWorks of all hubs.
 struct AppliedWorkWatch {
-    agent: Arc<Agent>,
+    applied_works: Arc<AppliedWorks>,
     listed: HashSet<String>,
 }
 
@@ -171,7 +138,7 @@ impl Follower for AppliedWorkWatch {
     fn present(&mut self, item: AppliedItem) {
         let name: Arc<str> = item.metadata.name.as_str().into();
         self.listed.insert(item.metadata.name.clone());
-        let mut state = self.agent.state();
+        let mut state = self.shared().lock();
         let old = state.applied.get(&name);
         if old.is_some_and(|old| {
             old.revision() >= item.revision() && old.metadata.uid == item.metadata.uid
@@ -189,15 +156,15 @@ impl Follower for AppliedWorkWatch {
         });
         state.applied.insert(name.clone(), Arc::new(item));
         if let (true, Some(QueueKey::Work(work))) =
-            (recorded_differs, self.agent.applied_works.key_of_work(&name))
+            (recorded_differs, self.applied_works.key_of_work(&name))
             && let Some(entry) = state.works.get_mut(&work)
         {
-            entry.pending.ordinals.insert(super::tracking::REMOVED_OBJECTS, u64::MAX);
-            self.agent.shared.queue.add(QueueKey::Work(work));
+            entry.pending.ordinals.insert(REMOVED_OBJECTS, u64::MAX);
+            self.shared().queue.add(QueueKey::Work(work));
         }
         drop(state);
         if is_news {
-            self.agent.shared.queue.add(QueueKey::Applied(name));
+            self.shared().queue.add(QueueKey::Applied(name));
         }
     }
     fn gone(&mut self, item: AppliedItem) {
@@ -205,122 +172,54 @@ impl Follower for AppliedWorkWatch {
     }
     fn list_ended(&mut self, _revision: u64) {
         let gone: Vec<Arc<str>> = {
-            let state = self.agent.state();
+            let state = self.shared().lock();
             state.applied.keys().filter(|name| !self.listed.contains(&***name)).cloned().collect()
         };
         for name in gone {
             self.is_gone(&name);
         }
         self.listed = HashSet::new();
-        self.agent.synced.send_modify(|synced| synced.applied = true);
+        self.shared().listed.send_modify(|listed| listed.applied = true);
     }
     fn failed(&mut self, error: &ApiError) -> Duration {
         warn!(%error, "cannot watch the AppliedManifestWorks on the cluster");
         Duration::ZERO
     }
     fn recovered(&mut self) {
-        self.agent.shared.retry_failed();
+        self.shared().retry_failed();
     }
 }
 
 impl AppliedWorkWatch {
+    fn shared(&self) -> &SharedState {
+        &self.applied_works.shared
+    }
+
     /// The AppliedManifestWork is gone: its work is finished, or is applied again.
     fn is_gone(&self, name: &str) {
-        let mut state = self.agent.state();
+        let mut state = self.shared().lock();
         let Some(applied) = state.applied.remove(name) else { return };
         let key = QueueKey::Applied(name.into());
         for resource in &applied.status.applied_resources {
-            let mapping = ResourceMapping {
-                group: resource.group.clone(),
-                version: resource.version.clone(),
-                resource: resource.resource.clone(),
-                namespaced: !resource.namespace.is_empty(),
-            };
-            let object = super::tracking::ObjectKey {
-                kind: state.tracking.kind(&mapping),
+            let object = ObjectKey {
+                kind: state.tracking.kind(&recorded_mapping(resource)),
                 namespace: resource.namespace.as_str().into(),
                 name: resource.name.as_str().into(),
             };
-            state.tracking.unsubscribe(&object, &key, super::tracking::REMOVED_OBJECTS);
+            state.tracking.unsubscribe(&object, &key, REMOVED_OBJECTS);
         }
-        let Some(QueueKey::Work(work)) = self.agent.applied_works.key_of_work(name) else { return };
+        let Some(QueueKey::Work(work)) = self.applied_works.key_of_work(name) else { return };
         if let Some(entry) = state.works.get_mut(&work) {
             entry.pending.everything = true;
-            self.agent.shared.queue.add(QueueKey::Work(work));
+            self.shared().queue.add(QueueKey::Work(work));
         }
     }
 }
 
-/// The objects of one tracked kind, metadata only.
-struct Kind {
-    agent: Arc<Agent>,
-    id: KindId,
-    seen: BTreeSet<(Box<str>, Box<str>)>,
-    lists: u32,
-    listing: bool,
-}
-
-impl Follower for Kind {
-    type Item = MetadataItem;
-    fn list_started(&mut self) {
-        self.seen.clear();
-        self.listing = true;
-    }
-    fn present(&mut self, item: MetadataItem) {
-        let metadata = item.metadata;
-        let changes = {
-            let mut state = self.agent.state();
-            if self.listing
-                && state.tracking.is_tracked(self.id, &metadata.namespace, &metadata.name)
-            {
-                self.seen
-                    .insert((metadata.namespace.as_str().into(), metadata.name.as_str().into()));
-            }
-            state.tracking.observe_present(self.id, &metadata)
-        };
-        if self.listing && self.lists > 0 {
-            self.agent.metrics.missed_changes.inc_by(changes.len() as u64);
-        }
-        self.agent.shared.notify(changes);
-    }
-    fn gone(&mut self, item: MetadataItem) {
-        let Some(at) = Some(revision(&item.metadata.resource_version)) else { return };
-        let changes = self.agent.state().tracking.observe_gone(
-            self.id,
-            &item.metadata.namespace,
-            &item.metadata.name,
-            at,
-        );
-        self.agent.shared.notify(changes);
-    }
-    fn list_ended(&mut self, revision: u64) {
-        let changes = self.agent.state().tracking.list_ended(self.id, &self.seen, revision);
-        if self.lists > 0 {
-            self.agent.metrics.missed_changes.inc_by(changes.len() as u64);
-        }
-        self.agent.shared.notify(changes);
-        self.seen.clear();
-        self.listing = false;
-        self.lists = self.lists.saturating_add(1);
-    }
-    fn failed(&mut self, error: &ApiError) -> Duration {
-        if !error.is_forbidden() && !error.is_not_found() {
-            return Duration::ZERO;
-        }
-        // Objects of this kind cannot be watched: poll them, as OCM's agent does.
-        info!(
-            %error,
-            "cannot watch a kind; polling its objects instead. Grant list and watch on the kind"
-        );
-        let changes = self.agent.state().tracking.all_subscribers(self.id);
-        self.agent.shared.notify(changes);
-        self.agent.settings.status_sync_interval
-    }
-}
-
-/// Kinds that failing works may wait for: namespaces and CRDs.
+/// A kind that failing works may wait for.
 struct Prerequisites {
-    agent: Arc<Agent>,
+    shared: Arc<SharedState>,
+    /// The latest revision.
     latest: u64,
     listed: bool,
 }
@@ -333,7 +232,7 @@ impl Follower for Prerequisites {
         let is_new = at > self.latest;
         self.latest = self.latest.max(at);
         if self.listed && is_new {
-            self.agent.shared.retry_failed();
+            self.shared.retry_failed();
         }
     }
     fn gone(&mut self, _item: MetadataItem) {}

@@ -16,7 +16,8 @@ use tracing::debug;
 
 use super::error::{PassError, request_error};
 use super::items::{HubWork, WorkItem};
-use super::server::{ApiServer, path, work_mapping};
+use super::resource_path::{path, work_mapping};
+use super::server::{ApiError, ApiServer};
 use super::shared::SharedState;
 
 /// Attempts to write a status that other clients write too.
@@ -34,18 +35,30 @@ pub struct HubWorks {
 }
 
 impl HubWorks {
+    /// Adds this agent's finalizer, and gives the work with it; `None` if the work is gone.
     pub async fn add_finalizer(&self, work: &HubWork) -> Result<Option<Arc<HubWork>>, PassError> {
         let mut finalizers = work.finalizers.clone();
         finalizers.push(WORK_FINALIZER.into());
-        let patch = json!({"metadata": {"uid": work.uid, "resourceVersion": work.resource_version, "finalizers": finalizers}});
-        match self.server.merge_patch(&self.work_path(&work.name), &patch).await {
+        match self.write_finalizers(work, &finalizers).await {
             Ok(object) => self.written(object).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(request_error("add the finalizer to the ManifestWork")(error)),
         }
     }
 
-    pub fn written(&self, object: Object) -> Result<Arc<HubWork>, PassError> {
+    async fn write_finalizers(
+        &self,
+        work: &HubWork,
+        finalizers: &[String],
+    ) -> Result<Object, ApiError> {
+        let HubWork { uid, resource_version, .. } = work;
+        let patch = json!({"metadata": {
+            "uid": uid, "resourceVersion": resource_version, "finalizers": finalizers,
+        }});
+        self.server.merge_patch(&self.work_path(&work.name), &patch).await
+    }
+
+    fn written(&self, object: Object) -> Result<Arc<HubWork>, PassError> {
         let item: WorkItem = serde_json::from_value(Value::Object(object))
             .map_err(|_| PassError::Answer("ManifestWork"))?;
         Ok(self.shared.lock().put_written(item.into()))
@@ -97,7 +110,7 @@ impl HubWorks {
         Err(PassError::Contended)
     }
 
-    pub async fn read_work(&self, name: &str) -> Result<Option<Arc<HubWork>>, PassError> {
+    async fn read_work(&self, name: &str) -> Result<Option<Arc<HubWork>>, PassError> {
         match self
             .server
             .get(&self.work_path(name))
@@ -109,14 +122,14 @@ impl HubWorks {
         }
     }
 
+    /// Removes this agent's finalizer: nothing of the work is left on the cluster.
     pub async fn drop_finalizer(&self, work: &HubWork) -> Result<(), PassError> {
         if !work.has_finalizer() {
             return Ok(());
         }
-        let rest: Vec<&String> =
-            work.finalizers.iter().filter(|one| *one != WORK_FINALIZER).collect();
-        let patch = json!({"metadata": {"uid": work.uid, "resourceVersion": work.resource_version, "finalizers": rest}});
-        match self.server.merge_patch(&self.work_path(&work.name), &patch).await {
+        let mut rest = work.finalizers.clone();
+        rest.retain(|one| one != WORK_FINALIZER);
+        match self.write_finalizers(work, &rest).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) if error.is_conflict() => {
@@ -128,6 +141,7 @@ impl HubWorks {
         }
     }
 
+    /// Sets the condition `Deleting` in the work's status.
     pub async fn report_deleting(&self, work: &HubWork) -> Result<(), PassError> {
         let mut status: ManifestWorkStatus = serde_json::from_str(&work.status).unwrap_or_default();
         let old = status.clone();
@@ -154,10 +168,11 @@ impl HubWorks {
     }
 
     /// The path of one ManifestWork of this cluster.
-    pub fn work_path(&self, name: &str) -> String {
+    fn work_path(&self, name: &str) -> String {
         path(&work_mapping("manifestworks", true), &self.cluster_name, Some(name))
     }
 
+    /// The path of all ManifestWorks of this cluster.
     pub fn works_path(&self) -> String {
         path(&work_mapping("manifestworks", true), &self.cluster_name, None)
     }

@@ -12,18 +12,30 @@ use gitwork_agent_core::identity::{APPLIED_FINALIZER, WORK_FINALIZER};
 use gitwork_agent_core::object::Object;
 use gitwork_api::work::{AppliedManifestWorkSpec, AppliedManifestWorkStatus};
 
+/// The metadata of an object (`ObjectMeta` of the Kubernetes API), as far as the agent needs it.
+/// Missing fields are empty.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
+    /// The name.
     pub name: String,
+    /// The namespace; empty if the kind is cluster-scoped.
     pub namespace: String,
+    /// Differs for each object that ever had the name.
     pub uid: String,
+    /// See [`revision`].
     pub resource_version: String,
+    /// Counts changes of the content; 0 for kinds that do not count them.
     pub generation: i64,
+    /// The labels.
     pub labels: BTreeMap<String, String>,
+    /// The annotations.
     pub annotations: BTreeMap<String, String>,
+    /// The object stays while it has one, though it is being deleted.
     pub finalizers: Vec<String>,
+    /// The owners, for garbage collection.
     pub owner_references: Vec<Value>,
+    /// Is set if the object is being deleted (RFC 3339).
     pub deletion_timestamp: Option<String>,
 }
 
@@ -31,12 +43,13 @@ pub struct Metadata {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct MetadataItem {
+    /// Its metadata.
     pub metadata: Metadata,
 }
 
 impl Versioned for MetadataItem {
-    fn version(&self) -> String {
-        self.metadata.resource_version.clone()
+    fn version(&self) -> &str {
+        &self.metadata.resource_version
     }
 }
 
@@ -44,6 +57,7 @@ impl Versioned for MetadataItem {
 /// counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObjectVersion {
+    /// The resourceVersion as a number; see [`revision`].
     pub revision: u64,
     /// 0 for kinds that have none: their content can change unseen.
     pub generation: i64,
@@ -52,6 +66,7 @@ pub struct ObjectVersion {
 }
 
 impl ObjectVersion {
+    /// The version that an event or a list reports.
     pub fn of(metadata: &Metadata) -> Self {
         let mut hasher = DefaultHasher::new();
         metadata.uid.hash(&mut hasher);
@@ -68,6 +83,7 @@ impl ObjectVersion {
         }
     }
 
+    /// The version of an object that was read or written.
     pub fn of_object(object: &Object) -> Self {
         let metadata = object.get("metadata").cloned().unwrap_or_default();
         serde_json::from_value(metadata).map_or_else(|_| Self::default(), |read| Self::of(&read))
@@ -85,14 +101,17 @@ impl ObjectVersion {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct WorkItem {
+    /// Its metadata.
     pub metadata: Metadata,
+    /// Its spec; null if it is missing.
     pub spec: Value,
+    /// Its status; null if it is missing.
     pub status: Value,
 }
 
 impl Versioned for WorkItem {
-    fn version(&self) -> String {
-        self.metadata.resource_version.clone()
+    fn version(&self) -> &str {
+        &self.metadata.resource_version
     }
 }
 
@@ -100,14 +119,23 @@ impl Versioned for WorkItem {
 /// parsed trees.
 #[derive(Debug)]
 pub struct HubWork {
+    /// The name, in the cluster's namespace.
     pub name: String,
+    /// See [`Metadata::uid`].
     pub uid: String,
+    /// See [`revision`].
     pub resource_version: String,
+    /// Counts changes of the spec.
     pub generation: i64,
+    /// The labels, which the AppliedManifestWork gets too.
     pub labels: BTreeMap<String, String>,
+    /// The finalizers of all clients.
     pub finalizers: Vec<String>,
+    /// It is being deleted.
     pub deleting: bool,
+    /// The spec as JSON.
     pub spec: Box<str>,
+    /// The status as JSON.
     pub status: Box<str>,
 }
 
@@ -133,9 +161,11 @@ impl From<WorkItem> for HubWork {
 }
 
 impl HubWork {
+    /// Whether it has this agent's finalizer.
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|one| one == WORK_FINALIZER)
     }
+    /// The resourceVersion as a number.
     pub fn revision(&self) -> u64 {
         revision(&self.resource_version)
     }
@@ -155,24 +185,30 @@ impl HubWork {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct AppliedItem {
+    /// Its metadata.
     pub metadata: Metadata,
+    /// The hub, agent and work that it belongs to.
     pub spec: AppliedManifestWorkSpec,
+    /// The objects that are applied.
     pub status: AppliedManifestWorkStatus,
 }
 
 impl Versioned for AppliedItem {
-    fn version(&self) -> String {
-        self.metadata.resource_version.clone()
+    fn version(&self) -> &str {
+        &self.metadata.resource_version
     }
 }
 
 impl AppliedItem {
+    /// Whether it is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
+    /// Whether it has this agent's finalizer.
     pub fn has_finalizer(&self) -> bool {
         self.metadata.finalizers.iter().any(|one| one == APPLIED_FINALIZER)
     }
+    /// The resourceVersion as a number.
     pub fn revision(&self) -> u64 {
         revision(&self.metadata.resource_version)
     }

@@ -5,13 +5,21 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::{HeaderValue, header};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use gitwork_agent_core::identity::{FIELD_MANAGER, hub_host};
+use gitwork_kube::client::{ClientOptions, client_builder};
 
-const CONNECT: Duration = Duration::from_secs(10);
+/// The agent names itself as OCM's agent does: the API server derives the default field manager
+/// from the name. The write time-out is that of kube. Reads have no time-out of their own: each
+/// request and each watch has one.
+const OPTIONS: ClientOptions = ClientOptions {
+    user_agent: FIELD_MANAGER,
+    connect_timeout: Duration::from_secs(10),
+    write_timeout: None,
+    read_timeout: None,
+};
 /// A kubeconfig names a handful of files.
 const FILES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -19,22 +27,29 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Why there is no connection. The messages hold nothing that a kubeconfig keeps secret.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
+    /// The file is missing, or is no kubeconfig.
     #[error(
-        "cannot read the kubeconfig {path}; is the file there, and does `kubectl config view` accept it?"
+        "cannot read the kubeconfig {path}; is the file there, \
+         and does `kubectl config view` accept it?"
     )]
     Read { path: PathBuf },
+    /// It names no server.
     #[error("the kubeconfig {path} has no current context with a cluster")]
     NoCluster { path: PathBuf },
+    /// A file that it names is missing or invalid.
     #[error("the kubeconfig {path} cannot be used: are its certificates and keys there?")]
     Unusable { path: PathBuf },
+    /// There is neither a kubeconfig nor the service account of a pod.
     #[error("no kubeconfig is given and this is no pod: give --kubeconfig or --spoke-kubeconfig")]
     NoPod,
+    /// The client certificate or the CA cannot be used.
     #[error("cannot set up TLS for the connection to {server}")]
     Setup { server: String },
 }
 
 /// A client for a cluster, and the address that OCM hashes.
 pub struct ClusterConnection {
+    /// Requests to the cluster.
     pub client: Client,
     /// The server address as the kubeconfig has it, byte for byte.
     pub host: String,
@@ -60,14 +75,10 @@ pub fn connect_in_cluster() -> Result<ClusterConnection, KubeconfigError> {
     Ok(ClusterConnection { client: client(config)?, host })
 }
 
-/// A client that names itself as OCM's agent does: the API server takes the name for the field
-/// manager.
-pub fn client(mut config: Config) -> Result<Client, KubeconfigError> {
+fn client(config: Config) -> Result<Client, KubeconfigError> {
     let server = config.cluster_url.to_string();
-    config.connect_timeout = Some(CONNECT);
-    config.default_retry = false;
-    config.headers.push((header::USER_AGENT, HeaderValue::from_static(FIELD_MANAGER)));
-    Client::try_from(config).map_err(|_| KubeconfigError::Setup { server })
+    let builder = client_builder(config, &OPTIONS);
+    Ok(builder.map_err(|_| KubeconfigError::Setup { server })?.build())
 }
 
 /// The server of the current context, byte for byte.
@@ -111,9 +122,11 @@ mod tests {
 
     #[test]
     fn the_server_is_taken_as_it_stands() {
-        let text = "{apiVersion: v1, kind: Config, current-context: b, contexts: [{name: a, context: {cluster: a, user: u}}, \
-            {name: b, context: {cluster: b, user: u}}], clusters: [{name: a, cluster: {server: 'https://a'}}, \
-            {name: b, cluster: {server: 'https://B:6443/'}}], users: []}";
+        let text = "{apiVersion: v1, kind: Config, current-context: b, users: [], \
+            contexts: [{name: a, context: {cluster: a, user: u}}, \
+            {name: b, context: {cluster: b, user: u}}], \
+            clusters: [{name: a, cluster: {server: 'https://a'}}, \
+            {name: b, cluster: {server: 'https://B:6443/'}}]}";
         assert_eq!(server(&Kubeconfig::from_yaml(text).unwrap()).unwrap(), "https://B:6443/");
         assert_eq!(server(&Kubeconfig::default()), None);
     }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
-use super::server::{ApiError, ApiServer, path};
+use super::resource_path::path;
+use super::server::{ApiError, ApiServer};
 use gitwork_agent_core::manifest::ResourceMapping;
 use gitwork_kube::leader_election::{Election, ElectionCandidate, ElectionResult, LeaseStore};
 use gitwork_kube::lease::Lease;
@@ -17,6 +19,7 @@ pub struct AgentLease {
     path: String,
 }
 
+/// A candidate for the Lease of `election`, behind `server`.
 pub fn candidate(server: ApiServer, election: Election) -> ElectionCandidate<AgentLease> {
     let (collection, path) = (
         path(&mapping(), &election.namespace, None),
@@ -53,11 +56,15 @@ pub async fn acquire(candidate: &mut ElectionCandidate<AgentLease>) {
     info!(lease = name, identity, "waiting for leadership");
     let mut is_reported = false;
     loop {
-        match candidate.attempt(Duration::ZERO).await {
+        match candidate.attempt(Duration::ZERO, Timestamp::now()).await {
             Ok(ElectionResult::Leader) => return,
             Ok(_) => {}
             Err(error) if !std::mem::replace(&mut is_reported, true) => {
-                warn!(lease = name, %error, "cannot write the Lease; nothing is applied until this process holds it");
+                warn!(
+                    lease = name,
+                    %error,
+                    "cannot write the Lease; nothing is applied until this process holds it"
+                );
             }
             Err(error) => debug!(%error, "cannot write the Lease"),
         }
@@ -65,15 +72,15 @@ pub async fn acquire(candidate: &mut ElectionCandidate<AgentLease>) {
     }
 }
 
-/// Renews until that has failed for too long. An attempt that is still under way then counts as one
-/// that has failed.
+/// Renews the Lease until no renewal has succeeded for `renew_deadline`. An attempt that is still
+/// under way then counts as a failure.
 pub async fn hold(candidate: &mut ElectionCandidate<AgentLease>) {
     let Election { renew_deadline, retry_period, .. } = candidate.election().clone();
     let mut until = Instant::now() + renew_deadline;
     loop {
         sleep(retry_period.min(until.duration_since(Instant::now()))).await;
         let asked = Instant::now();
-        match timeout_at(until, candidate.attempt(Duration::ZERO)).await {
+        match timeout_at(until, candidate.attempt(Duration::ZERO, Timestamp::now())).await {
             Ok(Ok(ElectionResult::Leader)) => until = asked + renew_deadline,
             Ok(Ok(_)) | Err(_) => return,
             Ok(Err(error)) => debug!(%error, "cannot renew the Lease"),

@@ -1,4 +1,4 @@
-//! What the agent counts. No label holds a name that a user chooses.
+//! The metrics of the agent. No label has a value that a user chooses.
 
 use std::sync::atomic::AtomicI64;
 
@@ -27,15 +27,22 @@ pub struct AgentMetrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     passes: Family<OutcomeLabels, Counter>,
+    /// Objects that were corrected after another client changed them.
     pub corrections: Counter,
+    /// Corrections that were delayed because another client undoes them.
     pub fights: Counter,
+    /// Changes that no watch reported, only a full list.
     pub missed_changes: Counter,
+    /// ManifestWorks of this cluster on the hub.
     pub works: Count,
+    /// Tracked objects on the cluster.
     pub objects: Count,
+    /// Watched kinds on the cluster, without those that are always watched.
     pub watches: Count,
 }
 
 impl AgentMetrics {
+    /// All metrics at 0, with the prefix `gitwork_agent`.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("gitwork_agent");
         let requests = Family::default();
@@ -86,16 +93,18 @@ impl AgentMetrics {
         }
     }
 
+    /// Counts a request. `server`: `hub`, `cluster` or `lease`. `verb`: the HTTP method, or
+    /// `WATCH`. `code`: the HTTP status code; 0 if there was no response.
     pub fn request(&self, server: &'static str, verb: &str, code: u16) {
         self.requests.get_or_create(&RequestLabels { server, verb: verb.to_owned(), code }).inc();
     }
 
-    /// `settled`, `changed` or `failed`.
+    /// Counts a pass. `outcome`: `settled`, `changed` or `failed`.
     pub fn pass(&self, outcome: &'static str) {
         self.passes.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
-    /// In OpenMetrics' text form.
+    /// All metrics in OpenMetrics' text format.
     pub fn text(&self) -> String {
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -38,16 +39,22 @@ const DEFAULT_NAMESPACE: &str = "open-cluster-management-agent";
 /// Why the agent did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// `--workload-source-driver` is not `kube`.
     #[error(
-        "the driver {0:?} is not supported: only --workload-source-driver=kube is; for CloudEvents keep OCM's own agent"
+        "the driver {0:?} is not supported: only --workload-source-driver=kube is; \
+         for CloudEvents keep OCM's own agent"
     )]
     Driver(String),
+    /// There is no connection to the hub or the cluster.
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
+    /// The file of `--config` cannot be used.
     #[error(transparent)]
     OperatorConfig(#[from] OperatorConfigError),
+    /// Health and metrics cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// The handlers of SIGTERM and SIGINT cannot be installed.
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
 }
@@ -103,7 +110,7 @@ pub async fn run(flags: AgentFlags) -> Result<ExitReason, RunError> {
     let ended = lead(&flags, (hub, cluster), metrics, current, candidate.as_mut(), signalled).await;
     // Release the Lease only now, when this process writes nothing any more.
     if let Some(candidate) = &mut candidate
-        && let Ok(Err(error)) = timeout(RELEASE, candidate.release()).await
+        && let Ok(Err(error)) = timeout(RELEASE, candidate.release(Timestamp::now())).await
     {
         debug!(%error, "cannot release the Lease");
     }
@@ -225,7 +232,10 @@ async fn follow_kubeconfig(agent: &Arc<Agent>, file: &Path, host: &str) {
             }
             // Probably in the middle of a change; read again soon.
             Err(error) => {
-                warn!(%error, "cannot use the changed kubeconfig of the hub yet; reading it again soon");
+                warn!(
+                    %error,
+                    "cannot use the changed kubeconfig of the hub yet; reading it again soon"
+                );
             }
         }
     }

@@ -32,12 +32,16 @@ const WAITING_MAX: usize = 32;
 /// Why health and metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    /// The address cannot be bound.
     #[error(
-        "cannot listen on {address}: {error}; is the port in use? Choose another address with --listen"
+        "cannot listen on {address}: {error}; is the port in use? \
+         Choose another address with --listen"
     )]
     Listen { address: SocketAddr, error: std::io::Error },
+    /// No self-signed certificate can be made, or rustls rejects the certificate.
     #[error("cannot make a certificate to serve with: {0}")]
     Certificate(String),
+    /// A file of `--config` has no usable certificate or key.
     #[error("cannot serve with the certificate {path}: {problem}")]
     CertificateFile { path: PathBuf, problem: String },
 }
@@ -156,6 +160,7 @@ pub struct TlsListener {
 }
 
 impl TlsListener {
+    /// The bound address, with the port that the kernel chose if port 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.local
     }

@@ -1,112 +1,140 @@
 //! Requests to one API server: raw objects in and out, each with a deadline, all counted.
 
-use std::error::Error;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request};
+use http::{Method, Request, header};
 use kube::Client;
-use kube::core::Status;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::metrics::AgentMetrics;
-use gitwork_agent_core::identity::{FIELD_MANAGER, WORK_GROUP};
-use gitwork_agent_core::manifest::ResourceMapping;
+use gitwork_agent_core::identity::FIELD_MANAGER;
 use gitwork_agent_core::object::Object;
+use gitwork_kube::api_status::ApiStatus;
+use gitwork_kube::connection::{ApiConnection, ApiResponse, RequestError, RequestLimits};
+use gitwork_kube::list_page::escape_query;
+use gitwork_kube::watch_stream::{WatchEnd, WatchStream};
 
-/// No answer takes this long where the API server is well: its own limit is 60 s, for lists of all.
-const REQUEST: Duration = Duration::from_secs(35);
+/// Objects on one page of a list: little to hold at a time, and still 200 pages for 50,000.
+pub const LIST_PAGE: u32 = 250;
+
+const LIMITS: RequestLimits = RequestLimits {
+    // The API server's own limit is 60 s, but only lists of all objects take that long.
+    timeout: Duration::from_secs(35),
+    // A page of works of the largest size that etcd stores by default (1.5 MiB).
+    response_bytes_max: LIST_PAGE as usize * 1536 * 1024,
+    // The API server accepts requests of up to 3 MiB.
+    event_bytes_max: 8 * 1024 * 1024,
+};
+
 const JSON: &str = "application/json";
 const METADATA_ONLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// What went wrong with a request. No form holds content of objects but what the API server says in
-/// its status.
+/// Why a request failed. The messages contain no content of objects but what the API server quotes
+/// in its status.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    #[error("{}", .0.message)]
-    Status(Box<Status>),
-    #[error("no answer from the API server within {} s", REQUEST.as_secs())]
+    /// The API server answered with a failure.
+    #[error("{}", message(.0))]
+    Status(Box<ApiStatus>),
+    /// The whole response did not come in time. A write may have taken place.
+    #[error("no answer from the API server within {} s", LIMITS.timeout.as_secs())]
     Timeout,
+    /// The connection failed, for this reason. A write may have taken place.
     #[error("cannot reach the API server: {0}")]
     Connection(String),
+    /// The response is not what the request asks for, which is this.
     #[error("the API server's answer is not what was asked for: {0}")]
     Answer(&'static str),
+    /// An open watch ended early.
+    #[error("{0}")]
+    Watch(Box<WatchEnd>),
+}
+
+/// The whole message as the API server has it: OCM's agent copies it into the status, too.
+fn message(status: &ApiStatus) -> String {
+    if status.message.is_empty() { status.text() } else { status.message.clone() }
 }
 
 impl ApiError {
+    /// The status of a failed response.
+    pub fn status(&self) -> Option<&ApiStatus> {
+        match self {
+            Self::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+    /// The HTTP status code; 0 if there is no response.
     pub fn code(&self) -> u16 {
-        match self {
-            Self::Status(status) => status.code,
-            _ => 0,
-        }
+        self.status().map_or(0, |status| status.code)
     }
-    fn reason(&self) -> &str {
-        match self {
-            Self::Status(status) => &status.reason,
-            _ => "",
-        }
-    }
+    /// The object, its namespace or its kind does not exist.
     pub fn is_not_found(&self) -> bool {
-        self.code() == 404
+        self.status().is_some_and(ApiStatus::is_not_found)
     }
-    /// Of an update that was bound to an older version, or of a deletion of another object.
+    /// The precondition of a write failed: the object changed, or another one has its name.
     pub fn is_conflict(&self) -> bool {
-        self.code() == 409 && self.reason() == "Conflict"
+        self.status().is_some_and(ApiStatus::is_conflict)
     }
+    /// The name of a create is taken.
     pub fn is_already_exists(&self) -> bool {
-        self.reason() == "AlreadyExists"
+        self.status().is_some_and(ApiStatus::is_already_exists)
     }
+    /// The request is denied, by RBAC or by admission.
     pub fn is_forbidden(&self) -> bool {
-        self.code() == 403
+        self.status().is_some_and(ApiStatus::is_forbidden)
     }
     /// The version to watch from is too old.
     pub fn is_expired(&self) -> bool {
-        self.code() == 410
+        match self {
+            Self::Watch(end) => **end == WatchEnd::Expired,
+            _ => self.status().is_some_and(ApiStatus::is_expired),
+        }
     }
 }
 
-impl From<kube::Error> for ApiError {
-    fn from(error: kube::Error) -> Self {
+impl From<RequestError> for ApiError {
+    fn from(error: RequestError) -> Self {
         match error {
-            kube::Error::Api(status) => Self::Status(status),
-            kube::Error::SerdeError(_) => Self::Answer("JSON of an object"),
-            other => Self::Connection(deepest(&other)),
+            RequestError::Timeout(_) => Self::Timeout,
+            RequestError::Connection(problem) => Self::Connection(problem),
+            RequestError::TooLarge { .. } => Self::Answer("a response within the size limit"),
         }
     }
 }
 
-/// The last cause: the outer ones say that something failed, the last one what.
-fn deepest(error: &dyn Error) -> String {
-    let mut cause = error;
-    for _ in 0..16 {
-        match cause.source() {
-            Some(deeper) => cause = deeper,
-            None => break,
+impl From<WatchEnd> for ApiError {
+    fn from(end: WatchEnd) -> Self {
+        match end {
+            WatchEnd::Failed(status) => Self::Status(Box::new(status)),
+            WatchEnd::Broken(problem) => Self::Connection(problem),
+            other => Self::Watch(Box::new(other)),
         }
     }
-    gitwork_api::truncate::truncate_chars(&cause.to_string(), 300).into_owned()
 }
 
-/// At most so many requests a second, where an operator asks for it.
+/// A limit on the requests per second, for operators who set one.
 pub struct RateLimit {
     per_second: f64,
     burst: f64,
+    /// The tokens at a moment; fewer than none while requests wait.
     bucket: Mutex<(Instant, f64)>,
 }
 
 impl RateLimit {
+    /// Allows `per_second` requests on average, and `burst` at once after a pause.
     pub fn new(per_second: f64, burst: f64) -> Self {
         Self { per_second, burst, bucket: Mutex::new((Instant::now(), burst)) }
     }
 
-    /// Waits for its turn; those who wait go in order.
-    async fn apply_order(&self) {
+    /// Waits until the next request is allowed. Requests go in the order in which they came.
+    async fn wait(&self) {
         let mut bucket = self.bucket.lock().await;
         let now = Instant::now();
         let (since, tokens) = *bucket;
@@ -119,108 +147,93 @@ impl RateLimit {
     }
 }
 
-/// One API server.
+/// One API server. Clones share the connection.
 #[derive(Clone)]
 pub struct ApiServer {
-    client: Arc<RwLock<Client>>,
-    /// `hub` or `cluster`: a label of the metrics.
+    connection: ApiConnection,
+    /// `hub`, `cluster` or `lease`: a label of the metrics.
     name: &'static str,
     limit: Option<Arc<RateLimit>>,
     metrics: Arc<AgentMetrics>,
 }
 
-/// The path of a collection, or of an object in it.
-pub fn path(mapping: &ResourceMapping, namespace: &str, name: Option<&str>) -> String {
-    let mut path = if mapping.group.is_empty() {
-        format!("/api/{}", segment(&mapping.version))
-    } else {
-        format!("/apis/{}/{}", segment(&mapping.group), segment(&mapping.version))
-    };
-    if mapping.namespaced && !namespace.is_empty() {
-        path.push_str("/namespaces/");
-        path.push_str(&segment(namespace));
-    }
-    path.push('/');
-    path.push_str(&segment(&mapping.resource));
-    if let Some(name) = name {
-        path.push('/');
-        path.push_str(&segment(name));
-    }
-    path
+/// One request.
+struct ServerRequest<'a> {
+    method: Method,
+    path: &'a str,
+    accept: &'static str,
+    content_type: &'static str,
+    body: Vec<u8>,
+    /// The user to send it as, if not the agent itself.
+    impersonate: Option<&'a str>,
 }
 
-/// The resource of a kind of OCM's work API.
-pub fn work_mapping(resource: &str, namespaced: bool) -> ResourceMapping {
-    ResourceMapping {
-        group: WORK_GROUP.into(),
-        version: "v1".into(),
-        resource: resource.into(),
-        namespaced,
+impl<'a> ServerRequest<'a> {
+    fn get(path: &'a str, accept: &'static str) -> Self {
+        Self { accept, ..Self::write(Method::GET, path, Vec::new()) }
     }
-}
 
-/// One segment of a path: whatever a manifest names, it stays one.
-fn segment(text: &str) -> String {
-    use std::fmt::Write;
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'_' | b':')
-            || (byte == b'.' && text != "." && text != "..")
-        {
-            encoded.push(char::from(byte));
-        } else {
-            let _infallible = write!(encoded, "%{byte:02X}");
+    fn write(method: Method, path: &'a str, body: Vec<u8>) -> Self {
+        Self { method, path, accept: JSON, content_type: JSON, body, impersonate: None }
+    }
+
+    fn into_http(self) -> Result<Request<Vec<u8>>, ApiError> {
+        let mut request = Request::builder()
+            .method(self.method)
+            .uri(self.path)
+            .header(header::ACCEPT, self.accept)
+            .header(header::CONTENT_TYPE, self.content_type);
+        if let Some(user) = self.impersonate {
+            request = request.header("Impersonate-User", user);
         }
+        request.body(self.body).map_err(|_| ApiError::Answer("a name that fits a URL"))
     }
-    encoded
 }
 
 impl ApiServer {
+    /// An API server behind `client`. `name`: its label in the metrics.
     pub fn new(
         client: Client,
         name: &'static str,
         limit: Option<RateLimit>,
         metrics: Arc<AgentMetrics>,
     ) -> Self {
-        Self { client: Arc::new(RwLock::new(client)), name, limit: limit.map(Arc::new), metrics }
+        let connection = ApiConnection::new(client, LIMITS);
+        Self { connection, name, limit: limit.map(Arc::new), metrics }
     }
 
-    pub fn client(&self) -> Client {
-        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// From the next request on: credentials have changed.
+    /// Replaces the client, from the next request on: credentials have changed.
     pub fn set_client(&self, client: Client) {
-        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        self.connection.set_client(client);
     }
 
-    /// An object, or `None` where it is not there.
+    /// Reads an object; `None` if it does not exist.
     pub async fn get(&self, path: &str) -> Result<Option<Object>, ApiError> {
-        absent_is_none(self.send(Method::GET, path, JSON, JSON, None, None).await)
+        absent_is_none(self.send(ServerRequest::get(path, JSON)).await)
     }
 
-    /// Only the metadata of an object.
+    /// Reads only the metadata of an object; `None` if it does not exist.
     pub async fn get_metadata(&self, path: &str) -> Result<Option<Object>, ApiError> {
-        absent_is_none(self.send(Method::GET, path, METADATA_ONLY, JSON, None, None).await)
+        absent_is_none(self.send(ServerRequest::get(path, METADATA_ONLY)).await)
     }
 
-    /// A page of a list, of metadata only or whole.
+    /// Reads one page of a list, of whole objects or of their metadata.
     pub async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
         metadata_only: bool,
     ) -> Result<T, ApiError> {
         let accept = if metadata_only { METADATA_LIST } else { JSON };
-        self.send(Method::GET, path, accept, JSON, None, None).await
+        self.send(ServerRequest::get(path, accept)).await
     }
 
+    /// Creates an object and gives it as stored.
     pub async fn create(&self, collection: &str, object: &Object) -> Result<Object, ApiError> {
         let path = format!("{collection}?fieldManager={FIELD_MANAGER}");
-        self.send(Method::POST, &path, JSON, JSON, Some(body(object)?), None).await
+        self.send(ServerRequest::write(Method::POST, &path, body(object)?)).await
     }
 
-    /// Tries a creation as somebody else, without doing it.
+    /// Checks as `user` whether an object could be created; creates nothing.
     pub async fn dry_run_create_as(
         &self,
         collection: &str,
@@ -228,26 +241,30 @@ impl ApiServer {
         user: &str,
     ) -> Result<Object, ApiError> {
         let path = format!("{collection}?dryRun=All&fieldManager={FIELD_MANAGER}");
-        self.send(Method::POST, &path, JSON, JSON, Some(body(object)?), Some(user)).await
+        let request = ServerRequest::write(Method::POST, &path, body(object)?);
+        self.send(ServerRequest { impersonate: Some(user), ..request }).await
     }
 
-    /// Sends a review, such as a SubjectAccessReview.
+    /// Sends a review, such as a SubjectAccessReview, and gives it with its status.
     pub async fn review(&self, path: &str, review: &Value) -> Result<Value, ApiError> {
-        self.send(Method::POST, path, JSON, JSON, Some(review.to_string().into_bytes()), None).await
+        self.send(ServerRequest::write(Method::POST, path, review.to_string().into_bytes())).await
     }
 
+    /// Replaces an object, bound to its resourceVersion, and gives it as stored.
     pub async fn replace(&self, path: &str, object: &Object) -> Result<Object, ApiError> {
         let path = format!("{path}?fieldManager={FIELD_MANAGER}");
-        self.send(Method::PUT, &path, JSON, JSON, Some(body(object)?), None).await
+        self.send(ServerRequest::write(Method::PUT, &path, body(object)?)).await
     }
 
+    /// Sends a JSON merge patch (RFC 7396) and gives the object as stored.
     pub async fn merge_patch(&self, path: &str, patch: &Value) -> Result<Object, ApiError> {
         let path = format!("{path}?fieldManager={FIELD_MANAGER}");
-        let patch = patch.to_string().into_bytes();
-        self.send(Method::PATCH, &path, JSON, "application/merge-patch+json", Some(patch), None)
-            .await
+        let content_type = "application/merge-patch+json";
+        let request = ServerRequest::write(Method::PATCH, &path, patch.to_string().into_bytes());
+        self.send(ServerRequest { content_type, ..request }).await
     }
 
+    /// Applies an object server-side as `manager` and gives it as stored.
     pub async fn apply(
         &self,
         path: &str,
@@ -255,71 +272,70 @@ impl ApiServer {
         manager: &str,
         force: bool,
     ) -> Result<Object, ApiError> {
-        let path = format!("{path}?fieldManager={}&force={force}", segment(manager));
+        let path = format!("{path}?fieldManager={}&force={force}", escape_query(manager));
         let content_type = "application/apply-patch+yaml";
-        self.send(Method::PATCH, &path, JSON, content_type, Some(body(object)?), None).await
+        let request = ServerRequest::write(Method::PATCH, &path, body(object)?);
+        self.send(ServerRequest { content_type, ..request }).await
     }
 
-    /// Deletes in the background the object with this uid, and no other. That there is none is no
-    /// error.
+    /// Deletes in the background the object with this uid, and no other. That it does not exist is
+    /// no error.
     pub async fn delete(&self, path: &str, uid: &str) -> Result<(), ApiError> {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": "Background", "preconditions": {"uid": uid}});
-        let sent = self.send::<Value>(
-            Method::DELETE,
-            path,
-            JSON,
-            JSON,
-            Some(options.to_string().into_bytes()),
-            None,
-        );
+        let body = options.to_string().into_bytes();
+        let sent = self.send::<Value>(ServerRequest::write(Method::DELETE, path, body));
         absent_is_none(sent.await).map(|_deleted| ())
     }
 
-    /// A GET request for a watch, which is sent by the client itself.
-    pub fn watch_request(path: &str, metadata_only: bool) -> Result<Request<Vec<u8>>, ApiError> {
-        let accept = if metadata_only { METADATA_ONLY } else { JSON };
-        Request::get(path)
-            .header(http::header::ACCEPT, accept)
-            .body(Vec::new())
-            .map_err(|_| ApiError::Answer("a name that fits a URL"))
-    }
-
-    pub fn count(&self, verb: &str, code: u16) {
-        self.metrics.request(self.name, verb, code);
-    }
-
-    async fn send<T: DeserializeOwned>(
+    /// Opens a watch, of whole objects or of their metadata. The stream ends `open_for` later, if
+    /// not earlier.
+    pub async fn watch(
         &self,
-        method: Method,
         path: &str,
-        accept: &str,
-        content_type: &str,
-        body: Option<Vec<u8>>,
-        impersonate: Option<&str>,
-    ) -> Result<T, ApiError> {
-        let verb = method.as_str().to_owned();
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(http::header::ACCEPT, accept)
-            .header(http::header::CONTENT_TYPE, content_type);
-        if let Some(user) = impersonate {
-            request = request.header("Impersonate-User", user);
-        }
-        let request = request
-            .body(body.unwrap_or_default())
-            .map_err(|_| ApiError::Answer("a name that fits a URL"))?;
-        if let Some(limit) = &self.limit {
-            limit.apply_order().await;
-        }
-        let answer = match timeout(REQUEST, self.client().request::<T>(request)).await {
-            Ok(answer) => answer.map_err(ApiError::from),
-            Err(_) => Err(ApiError::Timeout),
+        metadata_only: bool,
+        open_for: Duration,
+    ) -> Result<WatchStream, ApiError> {
+        let accept = if metadata_only { METADATA_ONLY } else { JSON };
+        let request = ServerRequest::get(path, accept).into_http()?;
+        let opened = match self.connection.open_watch(request, open_for).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(response)) => Err(failure(&response)),
+            Err(error) => Err(error.into()),
         };
-        self.count(&verb, answer.as_ref().map_or_else(ApiError::code, |_| 200));
+        self.count("WATCH", &opened);
+        opened
+    }
+
+    async fn send<T: DeserializeOwned>(&self, request: ServerRequest<'_>) -> Result<T, ApiError> {
+        let method = request.method.clone();
+        let request = request.into_http()?;
+        if let Some(limit) = &self.limit {
+            limit.wait().await;
+        }
+        let answer = match self.connection.send(request).await {
+            Ok(response) => read(&response),
+            Err(error) => Err(error.into()),
+        };
+        self.count(method.as_str(), &answer);
         answer
     }
+
+    fn count<T>(&self, verb: &str, answer: &Result<T, ApiError>) {
+        let code = answer.as_ref().map_or_else(ApiError::code, |_| 200);
+        self.metrics.request(self.name, verb, code);
+    }
+}
+
+fn read<T: DeserializeOwned>(response: &ApiResponse) -> Result<T, ApiError> {
+    if !response.status.is_success() {
+        return Err(failure(response));
+    }
+    serde_json::from_slice(&response.body).map_err(|_| ApiError::Answer("JSON of an object"))
+}
+
+fn failure(response: &ApiResponse) -> ApiError {
+    ApiError::Status(Box::new(response.api_status()))
 }
 
 fn absent_is_none<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
@@ -338,38 +354,32 @@ fn body(object: &Object) -> Result<Vec<u8>, ApiError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn names_cannot_leave_their_segment() {
-        let mapping = |group: &str, namespaced| ResourceMapping {
-            group: group.into(),
-            version: "v1".into(),
-            resource: "widgets".into(),
-            namespaced,
-        };
-        for (mapping, namespace, name, expected) in [
-            (mapping("", true), "ns", Some("a"), "/api/v1/namespaces/ns/widgets/a"),
-            (mapping("x.io", false), "ns", Some("system:a"), "/apis/x.io/v1/widgets/system:a"),
-            (mapping("x.io", true), "ns", None, "/apis/x.io/v1/namespaces/ns/widgets"),
-            (
-                mapping("", true),
-                "ns",
-                Some("../secrets/x?y"),
-                "/api/v1/namespaces/ns/widgets/..%2Fsecrets%2Fx%3Fy",
-            ),
-            (mapping("", true), "..", Some("a"), "/api/v1/namespaces/%2E%2E/widgets/a"),
-        ] {
-            assert_eq!(path(&mapping, namespace, name), expected);
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_rate_limit_lets_a_burst_through_and_then_so_many_a_second() {
         let limit = RateLimit::new(10.0, 5.0);
         let start = Instant::now();
         for _ in 0..25 {
-            limit.apply_order().await;
+            limit.wait().await;
         }
         let passed = start.elapsed().as_secs_f64();
         assert!((1.9..2.2).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn messages_are_those_of_the_api_server_and_never_empty() {
+        let answer = |code: u16, body: &str| {
+            let status = http::StatusCode::from_u16(code).unwrap();
+            let body = body.as_bytes().to_vec().into();
+            failure(&ApiResponse { status, retry_after_seconds: None, body })
+        };
+        let long = "two\nlines ".repeat(200);
+        let body = json!({"kind": "Status", "reason": "Invalid", "message": long}).to_string();
+        assert_eq!(answer(422, &body).to_string(), long);
+        let proxy = answer(502, "<html>Bad Gateway</html>");
+        assert_eq!((proxy.to_string().as_str(), proxy.code()), ("HTTP status 502", 502));
+        assert_eq!(ApiError::from(WatchEnd::Silent).code(), 0);
+        for expired in [ApiError::from(WatchEnd::Expired), answer(410, "{}")] {
+            assert!(expired.is_expired(), "{expired}");
+        }
     }
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::mutex::lock;
 use super::queue::Queue;
-use super::state::WorkState;
+use super::state::AgentState;
 use super::tracking::{ObjectChange, QueueKey};
 
 /// Delay before a pass, since changes of one object often come in pairs.
@@ -20,16 +21,34 @@ const PASS_INTERVAL_MIN: Duration = Duration::from_millis(250);
 #[derive(Default)]
 pub struct SharedState {
     /// Guards works, applied works and tracking together: a change of one often changes another.
-    works: Mutex<WorkState>,
+    works: Mutex<AgentState>,
     /// Guards the numbers of failures in a row of AppliedManifestWorks.
     applied_failures: Mutex<HashMap<Arc<str>, u32>>,
     /// The passes to run. The queue has a lock of its own.
     pub queue: Queue<QueueKey>,
+    /// Which collections were listed completely once.
+    pub listed: watch::Sender<ListedCollections>,
+}
+
+/// The collections that were listed completely once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ListedCollections {
+    /// The ManifestWorks on the hub.
+    pub works: bool,
+    /// The AppliedManifestWorks on the cluster.
+    pub applied: bool,
+}
+
+impl ListedCollections {
+    /// Whether all of them were listed.
+    pub fn is_complete(self) -> bool {
+        self.works && self.applied
+    }
 }
 
 impl SharedState {
     /// Locks works, applied works and tracking. Do not hold the lock over an `await`.
-    pub fn lock(&self) -> MutexGuard<'_, WorkState> {
+    pub fn lock(&self) -> MutexGuard<'_, AgentState> {
         lock(&self.works)
     }
 

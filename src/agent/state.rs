@@ -1,4 +1,4 @@
-//! The state that watches and passes share: works, applied works and tracked objects.
+//! The works, applied works and tracked objects, as watches and passes last saw them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::items::{AppliedItem, HubWork};
-use super::tracking::{ObjectChange, ObjectKey, Tracking};
+use super::tracking::{ObjectChange, ObjectKey, QueueKey, Tracking, tracking_ordinal};
 use gitwork_agent_core::drift_backoff::DriftBackoff;
 use gitwork_agent_core::status::ApplyOutcome;
 use gitwork_api::work::ManifestResourceMeta;
@@ -15,30 +15,40 @@ use gitwork_api::work::ManifestResourceMeta;
 /// The outcome of the last attempt to apply one manifest.
 #[derive(Debug, Clone)]
 pub struct ManifestOutcome {
+    /// What the status names the manifest by.
     pub meta: ManifestResourceMeta,
+    /// For the condition `Applied`.
     pub applied: ApplyOutcome,
     /// The live object's uid; empty if there is no object.
     pub uid: String,
     /// Why the object cannot be recorded as applied, if it cannot.
     pub unrecorded: Option<String>,
+    /// When to apply the manifest again although nothing has changed.
     pub retry: Retry,
+    /// The object's key in the tracking; `None` if its kind is not known.
     pub object: Option<ObjectKey>,
-    pub fight: DriftBackoff,
+    /// The corrections of the object, to slow them down if another client undoes them.
+    pub drift_backoff: DriftBackoff,
 }
 
 /// When a manifest is applied again although nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
+    /// Only after a change.
     Never,
     /// Soon, then with exponential backoff.
     BackOff,
+    /// After this wait.
     After(Duration),
 }
 
 /// A work, the outcome of its last pass, and the changes since.
 pub struct WorkEntry {
+    /// The latest version.
     pub work: Arc<HubWork>,
+    /// The outcome of its last pass; empty while a pass is under way.
     pub last_pass: LastPass,
+    /// The changes since the last pass began.
     pub pending: PendingChanges,
     /// Passes in a row that failed.
     pub failures: u32,
@@ -46,6 +56,7 @@ pub struct WorkEntry {
     pub last_pass_end: Option<Instant>,
 }
 
+/// What the last pass over a work found.
 #[derive(Debug, Default)]
 pub struct LastPass {
     /// One for each manifest in the work's order; empty before the first pass.
@@ -57,15 +68,20 @@ pub struct LastPass {
 /// The manifests that the next pass applies.
 #[derive(Debug, Clone, Default)]
 pub struct PendingChanges {
+    /// All of them: the work is new or changed.
     pub everything: bool,
     /// Ordinals of manifests, each with the revision of the latest change of its object.
     pub ordinals: BTreeMap<u32, u64>,
 }
 
+/// All that the agent knows of hub and cluster.
 #[derive(Default)]
-pub struct WorkState {
+pub struct AgentState {
+    /// The ManifestWorks of this cluster, by name.
     pub works: HashMap<Arc<str>, WorkEntry>,
+    /// The AppliedManifestWorks of all hubs, by name.
     pub applied: HashMap<Arc<str>, Arc<AppliedItem>>,
+    /// The objects that belong to them.
     pub tracking: Tracking,
 }
 
@@ -78,7 +94,7 @@ pub enum PassNeed {
     Something,
 }
 
-impl WorkState {
+impl AgentState {
     /// Stores a work from the hub. Ignores versions older than the stored one.
     pub fn put_work(&mut self, work: HubWork) -> PassNeed {
         let name: Arc<str> = work.name.as_str().into();
@@ -122,11 +138,31 @@ impl WorkState {
         work
     }
 
+    /// Stops tracking the objects of a work that is gone.
+    pub fn unsubscribe_all(&mut self, key: &QueueKey, outcomes: &[ManifestOutcome]) {
+        self.unsubscribe_changed(key, outcomes, &[]);
+    }
+
+    /// Stops tracking the objects that a work's manifests no longer have.
+    pub fn unsubscribe_changed(
+        &mut self,
+        key: &QueueKey,
+        old: &[ManifestOutcome],
+        new: &[ManifestOutcome],
+    ) {
+        for (place, outcome) in old.iter().enumerate() {
+            let Some(object) = &outcome.object else { continue };
+            if new.get(place).and_then(|one| one.object.as_ref()) != Some(object) {
+                self.tracking.unsubscribe(object, key, tracking_ordinal(place));
+            }
+        }
+    }
+
     /// Marks the changed manifests as pending. Returns the works and applied works to queue.
-    pub fn record_changes(&mut self, changes: Vec<ObjectChange>) -> Vec<super::tracking::QueueKey> {
+    pub fn record_changes(&mut self, changes: Vec<ObjectChange>) -> Vec<QueueKey> {
         let mut keys = Vec::new();
         for (key, ordinal, revision) in changes {
-            if let super::tracking::QueueKey::Work(name) = &key {
+            if let QueueKey::Work(name) = &key {
                 let Some(entry) = self.works.get_mut(name) else { continue };
                 let latest = entry.pending.ordinals.entry(ordinal).or_default();
                 *latest = (*latest).max(revision);

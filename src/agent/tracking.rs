@@ -18,22 +18,28 @@ pub enum QueueKey {
 /// A tracked kind: its index in the list of kinds.
 pub type KindId = usize;
 
+/// A tracked object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
+    /// Its kind.
     pub kind: KindId,
+    /// Its namespace; empty if the kind is cluster-scoped.
     pub namespace: Box<str>,
+    /// Its name.
     pub name: Box<str>,
 }
 
 /// One manifest of a work that observes an object.
 #[derive(Debug, Clone)]
-struct Subscriber {
-    key: QueueKey,
-    ordinal: u32,
+pub struct Subscription {
+    /// The work, or the AppliedManifestWork while the object is being deleted.
+    pub key: QueueKey,
+    /// The manifest's ordinal; see [`tracking_ordinal`].
+    pub ordinal: u32,
     /// Whether status changes count too.
-    wants_all: bool,
+    pub wants_all: bool,
     /// Digest of the manifest when the live content last matched it; 0: never.
-    applied_digest: u64,
+    pub applied_digest: u64,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +48,7 @@ struct Tracked {
     version: Option<ObjectVersion>,
     /// Events up to this revision are ignored.
     revision: u64,
-    subscribers: Vec<Subscriber>,
+    subscribers: Vec<Subscription>,
 }
 
 struct Kind {
@@ -72,6 +78,7 @@ pub struct LastObserved {
     pub version: Option<ObjectVersion>,
     /// The object is known not to exist.
     pub is_absent: bool,
+    /// See [`Subscription::applied_digest`].
     pub applied_digest: u64,
 }
 
@@ -99,6 +106,7 @@ impl Tracking {
             .map(|(id, kind)| (id, &kind.mapping, !kind.objects.is_empty()))
     }
 
+    /// The number of tracked objects.
     pub fn count(&self) -> usize {
         self.kinds.iter().map(|kind| kind.objects.len()).sum()
     }
@@ -108,6 +116,7 @@ impl Tracking {
         kind.objects.get(&(key.namespace.clone(), key.name.clone()))
     }
 
+    /// The last observed version of an object, and what `holder` applied to it.
     pub fn last_observed(&self, key: &ObjectKey, holder: &QueueKey, ordinal: u32) -> LastObserved {
         let Some(tracked) = self.get(key) else { return LastObserved::default() };
         let digest = tracked
@@ -126,11 +135,8 @@ impl Tracking {
     pub fn subscribe(
         &mut self,
         key: &ObjectKey,
-        holder: &QueueKey,
-        ordinal: u32,
-        wants_all: bool,
         version: Option<ObjectVersion>,
-        applied_digest: u64,
+        new: Subscription,
     ) {
         let Some(kind) = self.kinds.get_mut(key.kind) else { return };
         let tracked = kind.objects.entry((key.namespace.clone(), key.name.clone())).or_default();
@@ -142,12 +148,8 @@ impl Tracking {
             Some(_) => {}
             None => tracked.version = None,
         }
-        let new = Subscriber { key: holder.clone(), ordinal, wants_all, applied_digest };
-        match tracked
-            .subscribers
-            .iter_mut()
-            .find(|one| one.key == *holder && one.ordinal == ordinal)
-        {
+        let is_same = |old: &&mut Subscription| old.key == new.key && old.ordinal == new.ordinal;
+        match tracked.subscribers.iter_mut().find(is_same) {
             Some(old) => *old = new,
             None => tracked.subscribers.push(new),
         }
@@ -250,6 +252,7 @@ impl Tracking {
             .collect()
     }
 
+    /// Whether an object is tracked.
     pub fn is_tracked(&self, kind: KindId, namespace: &str, name: &str) -> bool {
         self.kinds
             .get(kind)
@@ -290,20 +293,18 @@ mod tests {
         }
     }
 
+    fn subscription(holder: &QueueKey, wants_all: bool) -> Subscription {
+        Subscription { key: holder.clone(), ordinal: 3, wants_all, applied_digest: 7 }
+    }
+
     fn setup(wants_all: bool) -> (Tracking, KindId, ObjectKey, QueueKey) {
         let mut tracking = Tracking::default();
         let kind = tracking.kind(&mapping("v1"));
         assert_eq!(tracking.kind(&mapping("v1beta1")), kind);
         let key = ObjectKey { kind, namespace: "ns".into(), name: "web".into() };
         let holder = QueueKey::Work("a".into());
-        tracking.subscribe(
-            &key,
-            &holder,
-            3,
-            wants_all,
-            Some(ObjectVersion::of(&metadata("10", 1))),
-            7,
-        );
+        let version = ObjectVersion::of(&metadata("10", 1));
+        tracking.subscribe(&key, Some(version), subscription(&holder, wants_all));
         (tracking, kind, key, holder)
     }
 
@@ -333,7 +334,8 @@ mod tests {
     #[test]
     fn kinds_without_generation_report_every_change() {
         let (mut tracking, kind, key, holder) = setup(false);
-        tracking.subscribe(&key, &holder, 3, false, Some(ObjectVersion::of(&metadata("20", 0))), 7);
+        let version = ObjectVersion::of(&metadata("20", 0));
+        tracking.subscribe(&key, Some(version), subscription(&holder, false));
         assert_eq!(tracking.observe_present(kind, &metadata("21", 0)).len(), 1);
     }
 

@@ -23,7 +23,8 @@ use super::schema;
         kind = "AppliedManifestWork",
         plural = "appliedmanifestworks",
         status = "AppliedManifestWorkStatus",
-        doc = "What the agent applied on the managed cluster for one ManifestWork; it owns the applied objects.",
+        doc = "What the agent applied on the managed cluster for one ManifestWork; it owns the \
+               applied objects.",
         schema = "manual",
         derive = "Default",
         derive = "PartialEq",
@@ -43,6 +44,7 @@ pub struct AppliedManifestWorkSpec {
     #[serde(default)]
     #[schemars(!default)]
     pub manifest_work_name: String,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -51,7 +53,8 @@ pub struct AppliedManifestWorkSpec {
 #[cfg(feature = "kube")]
 kind_schema!(
     AppliedManifestWork,
-    "What the agent applied on the managed cluster for one ManifestWork; it owns the applied objects.",
+    "What the agent applied on the managed cluster for one ManifestWork; it owns the applied \
+     objects.",
     {"spec": AppliedManifestWorkSpec, "status": AppliedManifestWorkStatus},
     required: &[]
 );
@@ -68,6 +71,7 @@ pub struct AppliedManifestWorkStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::date_time")]
     pub eviction_start_time: Option<Time>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -98,6 +102,7 @@ pub struct AppliedManifestResourceMeta {
     /// UID of the object, so that an object that another client created again is not deleted.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,

@@ -5,13 +5,19 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 #[cfg(feature = "kube")]
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::UnknownFields;
+pub use super::cluster_set::{
+    ManagedClusterSelector, ManagedClusterSetBindingSpec, ManagedClusterSetBindingStatus,
+    ManagedClusterSetSpec, ManagedClusterSetStatus, ManagedNamespaceConfig, SelectorType,
+};
+#[cfg(feature = "kube")]
+pub use super::cluster_set::{ManagedClusterSet, ManagedClusterSetBinding};
 #[cfg(feature = "kube")]
 use super::kind_schema::kind_schema;
 use super::schema::{self, text_enum};
@@ -29,7 +35,8 @@ use super::schema::{self, text_enum};
         shortname = "mcl",
         shortname = "mcls",
         status = "ManagedClusterStatus",
-        doc = "A cluster that the hub manages. The namespace of the same name on the hub has its ManifestWorks.",
+        doc = "A cluster that the hub manages. The namespace of the same name on the hub has its \
+               ManifestWorks.",
         schema = "manual",
         derive = "Default",
         derive = "PartialEq",
@@ -52,7 +59,7 @@ use super::schema::{self, text_enum};
         printcolumn(
             name = "Available",
             type_ = "string",
-            json_path = r#".status.conditions[?(@.type=="ManagedClusterConditionAvailable")].status"#
+            json_path = ".status.conditions[?(@.type==\"ManagedClusterConditionAvailable\")].status"
         ),
         printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
     )
@@ -73,6 +80,7 @@ pub struct ManagedClusterSpec {
     /// What keeps Placements from choosing the cluster unless they tolerate it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -81,7 +89,8 @@ pub struct ManagedClusterSpec {
 #[cfg(feature = "kube")]
 kind_schema!(
     ManagedCluster,
-    "A cluster that the hub manages. The namespace of the same name on the hub has its ManifestWorks.",
+    "A cluster that the hub manages. The namespace of the same name on the hub has its \
+     ManifestWorks.",
     {"spec": ManagedClusterSpec, "status": ManagedClusterStatus},
     required: &[]
 );
@@ -96,6 +105,7 @@ pub struct ClientConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bytes")]
     pub ca_bundle: Option<ByteString>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -131,6 +141,7 @@ pub struct Taint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::date_time_or_null")]
     pub time_added: Option<Time>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -161,8 +172,12 @@ pub struct ManagedClusterStatus {
     pub cluster_claims: Vec<ManagedClusterClaim>,
     /// Namespaces that the agent makes on the cluster for its cluster sets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["clusterSet", "name"]))]
+    #[schemars(extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["clusterSet", "name"]
+    ))]
     pub managed_namespaces: Vec<ClusterSetManagedNamespaceConfig>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -175,6 +190,7 @@ pub struct ManagedClusterVersion {
     /// Version of Kubernetes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kubernetes: String,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -192,6 +208,7 @@ pub struct ManagedClusterClaim {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("minLength" = 1, "maxLength" = 1024))]
     pub value: String,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -210,163 +227,7 @@ pub struct ClusterSetManagedNamespaceConfig {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]
     pub conditions: Vec<Condition>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// Which clusters are in the set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(
-    feature = "kube",
-    derive(CustomResource),
-    kube(
-        group = "cluster.open-cluster-management.io",
-        version = "v1beta2",
-        kind = "ManagedClusterSet",
-        plural = "managedclustersets",
-        shortname = "mclset",
-        shortname = "mclsets",
-        status = "ManagedClusterSetStatus",
-        doc = "A set of managed clusters that can be bound to namespaces.",
-        schema = "manual",
-        derive = "Default",
-        derive = "PartialEq",
-        attr = "cfg_attr(all(), serde(default))",
-        printcolumn(
-            name = "Empty",
-            type_ = "string",
-            json_path = r#".status.conditions[?(@.type=="ClusterSetEmpty")].status"#
-        ),
-        printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
-    )
-)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("default" = {"clusterSelector": {"selectorType": "ExclusiveClusterSetLabel"}}))]
-pub struct ManagedClusterSetSpec {
-    /// Which clusters are in the set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = {"selectorType": "ExclusiveClusterSetLabel"}))]
-    pub cluster_selector: Option<ManagedClusterSelector>,
-    /// Namespaces that the agents make on the clusters of the set.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    pub managed_namespaces: Vec<ManagedNamespaceConfig>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-#[cfg(feature = "kube")]
-kind_schema!(
-    ManagedClusterSet,
-    "A set of managed clusters that can be bound to namespaces.",
-    {"spec": ManagedClusterSetSpec, "status": ManagedClusterSetStatus},
-    required: &[]
-);
-
-text_enum! {
-    /// How a cluster set finds its clusters.
-    SelectorType {
-        /// By the label `cluster.open-cluster-management.io/clusterset`: a cluster is in one such
-        /// set.
-        #[default]
-        ExclusiveClusterSetLabel,
-        /// By a label selector.
-        LabelSelector,
-    }
-}
-
-/// Which clusters are in a set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("required" = ["selectorType"]))]
-pub struct ManagedClusterSelector {
-    /// How the set finds its clusters.
-    #[serde(default)]
-    pub selector_type: SelectorType,
-    /// The clusters' labels, for the type LabelSelector. An empty selector is every cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::label_selector")]
-    pub label_selector: Option<LabelSelector>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// A namespace that the agents make on the clusters of a set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ManagedNamespaceConfig {
-    /// Name of the namespace.
-    #[schemars(extend("pattern" = schema::DNS_LABEL, "maxLength" = 63))]
-    pub name: String,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// What the hub reports of a cluster set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ManagedClusterSetStatus {
-    /// ClusterSetEmpty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::conditions")]
-    pub conditions: Vec<Condition>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// Which cluster set is bound.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(
-    feature = "kube",
-    derive(CustomResource),
-    kube(
-        group = "cluster.open-cluster-management.io",
-        version = "v1beta2",
-        kind = "ManagedClusterSetBinding",
-        plural = "managedclustersetbindings",
-        shortname = "mclsetbinding",
-        shortname = "mclsetbindings",
-        namespaced,
-        status = "ManagedClusterSetBindingStatus",
-        doc = "Lets the Placements of a namespace choose from a cluster set.",
-        schema = "manual",
-        derive = "Default",
-        derive = "PartialEq",
-        attr = "cfg_attr(all(), serde(default))"
-    )
-)]
-#[serde(rename_all = "camelCase")]
-pub struct ManagedClusterSetBindingSpec {
-    /// Name of the cluster set; the binding has the same name.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("minLength" = 1))]
-    pub cluster_set: String,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-#[cfg(feature = "kube")]
-kind_schema!(
-    ManagedClusterSetBinding,
-    "Lets the Placements of a namespace choose from a cluster set.",
-    {"spec": ManagedClusterSetBindingSpec, "status": ManagedClusterSetBindingStatus},
-    required: &[]
-);
-
-/// What the hub reports of a binding.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ManagedClusterSetBindingStatus {
-    /// Bound.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::conditions")]
-    pub conditions: Vec<Condition>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -382,7 +243,8 @@ pub struct ManagedClusterSetBindingStatus {
         version = "v1alpha1",
         kind = "ClusterClaim",
         plural = "clusterclaims",
-        doc = "Something that a managed cluster says of itself; the hub sees it in the ManagedCluster's status.",
+        doc = "Something that a managed cluster says of itself; the hub sees it in the \
+               ManagedCluster's status.",
         schema = "manual",
         derive = "Default",
         derive = "PartialEq",
@@ -395,6 +257,7 @@ pub struct ClusterClaimSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("minLength" = 1, "maxLength" = 1024))]
     pub value: String,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -403,7 +266,8 @@ pub struct ClusterClaimSpec {
 #[cfg(feature = "kube")]
 kind_schema!(
     ClusterClaim,
-    "Something that a managed cluster says of itself; the hub sees it in the ManagedCluster's status.",
+    "Something that a managed cluster says of itself; the hub sees it in the ManagedCluster's \
+     status.",
     {"spec": ClusterClaimSpec},
     required: &[]
 );

@@ -6,7 +6,12 @@ use serde_json::{Map, Value};
 /// The schema of a whole kind. kube's derive would ask for `spec` on every object and let every
 /// optional field be null; OCM's CRDs do neither.
 macro_rules! kind_schema {
-    ($kind:ident, $description:literal, {$($part:literal: $type:ty),+}, required: $required:expr) => {
+    (
+        $kind:ident,
+        $description:literal,
+        {$($part:literal: $type:ty),+},
+        required: $required:expr
+    ) => {
         impl ::schemars::JsonSchema for $kind {
             fn schema_name() -> ::std::borrow::Cow<'static, str> {
                 stringify!($kind).into()

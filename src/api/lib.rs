@@ -7,6 +7,16 @@
 //! `Other`, and a missing `spec` is an empty one. So one odd object never makes a whole list
 //! unreadable, and no write drops what somebody else set. Only the types of Kubernetes' own
 //! (conditions, label selectors) have no room for unknown fields.
+//!
+//! ```
+//! use gitwork_api::work::ManifestWorkSpec;
+//! use serde_json::json;
+//!
+//! let text = json!({ "deleteOption": { "propagationPolicy": "Archive" }, "archive": 3 });
+//! let spec: ManifestWorkSpec = serde_json::from_value(text.clone()).unwrap();
+//! // Neither the field nor the value is known here, and both are written back.
+//! assert_eq!(serde_json::to_value(&spec).unwrap(), text);
+//! ```
 #![allow(
     clippy::duplicated_attributes,
     reason = "two printer columns of one kind may have the same type"
@@ -14,17 +24,22 @@
 
 mod applied;
 pub mod cluster;
+mod cluster_set;
 #[cfg(feature = "kube")]
 pub mod crds;
 #[cfg(feature = "kube")]
 mod kind_schema;
+mod manifest_config;
 pub mod names;
 pub mod placement;
+mod placement_decision;
+mod prioritizer;
 pub mod replicaset;
 mod schema;
 pub mod secret;
 pub mod truncate;
 pub mod work;
+mod work_status;
 
 use std::collections::BTreeMap;
 
@@ -34,7 +49,7 @@ pub type UnknownFields = BTreeMap<String, serde_json::Value>;
 #[cfg(test)]
 #[cfg(feature = "kube")]
 mod tests {
-    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
     use serde::Serialize;
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
@@ -93,7 +108,7 @@ mod tests {
     where
         K: kube::CustomResourceExt + DeserializeOwned + Serialize + PartialEq + std::fmt::Debug,
     {
-        let crd: CustomResourceDefinition = K::crd();
+        let crd: apiextensions::CustomResourceDefinition = K::crd();
         let head = json!({
             "apiVersion": format!("{}/{}", crd.spec.group, crd.spec.versions[0].name),
             "kind": crd.spec.names.kind,

@@ -3,14 +3,24 @@
 /// Why a name was refused; reads after "the cluster name `X` ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
+    /// The name has no characters.
     #[error("is empty")]
     Empty,
+    /// The name is longer than its kind allows.
     #[error("is {length} characters long; at most {limit} are allowed")]
-    TooLong { length: usize, limit: usize },
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+        /// The longest that is allowed, in bytes.
+        limit: usize,
+    },
+    /// The first character that a DNS label (RFC 1123) may not have.
     #[error("has the character {0:?}; only lower-case letters, digits and '-' are allowed")]
     LabelCharacter(char),
+    /// The first character that a DNS subdomain (RFC 1123) may not have.
     #[error("has the character {0:?}; only lower-case letters, digits, '-' and '.' are allowed")]
     SubdomainCharacter(char),
+    /// The name, or a part of it between dots, starts or ends with `-`, or is empty.
     #[error("must start and end with a lower-case letter or a digit")]
     Edge,
 }
@@ -49,6 +59,10 @@ pub fn check_subdomain(text: &str, limit: usize) -> Result<(), NameError> {
     Ok(())
 }
 
+/// The rule that [`is_label_text`] checks.
+const LABEL_TEXT: &str =
+    "at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
+
 /// What is wrong with a label's or annotation's key (Kubernetes: qualified names); reads after "the
 /// key `X` ".
 pub fn check_qualified_name(key: &str) -> Option<String> {
@@ -57,15 +71,12 @@ pub fn check_qualified_name(key: &str) -> Option<String> {
     if let Some(Err(why)) = prefix.map(|prefix| check_subdomain(prefix, 253)) {
         return Some(format!("has a prefix that {why}"));
     }
-    (name.is_empty() || !is_label_text(name))
-        .then(|| "must be at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends".into())
+    (name.is_empty() || !is_label_text(name)).then(|| format!("must be {LABEL_TEXT}"))
 }
 
 /// What is wrong with a label's value; reads after "the key `X` ".
 pub fn check_label_value(value: &str) -> Option<String> {
-    (!is_label_text(value)).then(|| {
-        format!("has the value {value:?}: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends")
-    })
+    (!is_label_text(value)).then(|| format!("has the value {value:?}: {LABEL_TEXT}"))
 }
 
 fn is_label_text(text: &str) -> bool {

@@ -1,8 +1,6 @@
 //! `cluster.open-cluster-management.io/v1beta1`: Placement and PlacementDecision.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
-    Condition, LabelSelector, LabelSelectorRequirement, Time,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 #[cfg(feature = "kube")]
 use kube::CustomResource;
@@ -13,6 +11,15 @@ use super::UnknownFields;
 use super::cluster::TaintEffect;
 #[cfg(feature = "kube")]
 use super::kind_schema::kind_schema;
+#[cfg(feature = "kube")]
+pub use super::placement_decision::PlacementDecision;
+pub use super::placement_decision::{
+    ClusterDecision, DecisionGroupStatus, PlacementDecisionSpec, PlacementDecisionStatus,
+    PlacementStatus,
+};
+pub use super::prioritizer::{
+    AddOnScore, PrioritizerConfig, PrioritizerPolicy, ScoreCoordinate, ScoreCoordinateType,
+};
 use super::schema::{self, text_enum};
 
 /// Label of a PlacementDecision: the name of its Placement.
@@ -89,6 +96,7 @@ pub struct PlacementSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "1m", "pattern" = "^[0-9]+[hms]$"))]
     pub score_rate_limit: Option<String>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -120,6 +128,7 @@ pub struct ClusterPredicate {
     /// All its parts must hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_cluster_selector: Option<ClusterSelector>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -139,6 +148,7 @@ pub struct ClusterSelector {
     /// By expressions over the ManagedCluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cel_selector: Option<ClusterCelSelector>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -152,6 +162,7 @@ pub struct ClusterClaimSelector {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::requirements")]
     pub match_expressions: Vec<LabelSelectorRequirement>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -164,81 +175,7 @@ pub struct ClusterCelSelector {
     /// CEL over `managedCluster`, all of which must be true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cel_expressions: Vec<String>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// Which of the clusters that fit come first.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PrioritizerPolicy {
-    /// Additive adds to OCM's own prioritizers, Exact replaces them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "Additive"))]
-    pub mode: Option<String>,
-    /// The prioritizers and their weights.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub configurations: Vec<PrioritizerConfig>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// A prioritizer and its weight.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PrioritizerConfig {
-    /// Where the score comes from.
-    pub score_coordinate: ScoreCoordinate,
-    /// From -10 to 10; 0 switches the prioritizer off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 1, "minimum" = -10, "maximum" = 10))]
-    pub weight: Option<i32>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-text_enum! {
-    /// Where a score comes from.
-    ScoreCoordinateType {
-        /// A prioritizer of OCM's own.
-        #[default]
-        BuiltIn,
-        /// An AddOnPlacementScore.
-        AddOn,
-    }
-}
-
-/// Where a score comes from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("required" = ["type"]))]
-pub struct ScoreCoordinate {
-    /// Which of the other fields counts.
-    #[serde(rename = "type", default)]
-    pub type_: ScoreCoordinateType,
-    /// Name of OCM's prioritizer: Balance, Steady, ResourceAllocatableCPU,
-    /// ResourceAllocatableMemory.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub built_in: String,
-    /// The score of an add-on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub add_on: Option<AddOnScore>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// The score of an add-on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AddOnScore {
-    /// Name of the AddOnPlacementScore in each cluster namespace.
-    pub resource_name: String,
-    /// Name of the score in it.
-    pub score_name: String,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -252,6 +189,7 @@ pub struct SpreadPolicy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 8))]
     pub spread_constraints: Vec<SpreadConstraint>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -285,7 +223,7 @@ text_enum! {
 pub struct SpreadConstraint {
     /// Name of the label or claim.
     #[schemars(extend(
-        "pattern" = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$",
+        "pattern" = schema::TOPOLOGY_KEY,
         "maxLength" = 316
     ))]
     pub topology_key: String,
@@ -299,6 +237,7 @@ pub struct SpreadConstraint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "ScheduleAnyway"))]
     pub when_unsatisfiable: Option<UnsatisfiableAction>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -326,6 +265,7 @@ pub struct Toleration {
     /// Seconds from when the taint was added until it matters after all; without it, it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -338,6 +278,7 @@ pub struct DecisionStrategy {
     /// The groups, in the order of a rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_strategy: Option<GroupStrategy>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -357,6 +298,7 @@ pub struct GroupStrategy {
         extend("default" = "100%", "pattern" = "^((100|[1-9][0-9]{0,1})%|[1-9][0-9]*)$")
     )]
     pub clusters_per_decision_group: Option<IntOrString>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -371,6 +313,7 @@ pub struct DecisionGroup {
     pub group_name: String,
     /// Which of the chosen clusters are in it.
     pub group_cluster_selector: GroupClusterSelector,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -387,108 +330,7 @@ pub struct GroupClusterSelector {
     /// By the cluster's claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_selector: Option<ClusterClaimSelector>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// What the hub reports of a Placement. The clusters themselves are in its PlacementDecisions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PlacementStatus {
-    /// PlacementSatisfied and PlacementMisconfigured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::conditions_by_type")]
-    pub conditions: Vec<Condition>,
-    /// How many clusters were chosen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub number_of_selected_clusters: Option<i32>,
-    /// The groups of the chosen clusters, in the order of a rollout.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub decision_groups: Vec<DecisionGroupStatus>,
-    /// When a changed score last counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::date_time")]
-    pub last_score_update_time: Option<Time>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// One group of the chosen clusters.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DecisionGroupStatus {
-    /// Number of the group, from 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decision_group_index: Option<i32>,
-    /// Name of the group; empty for clusters that no group asks for.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub decision_group_name: String,
-    /// Names of the PlacementDecisions that have the group's clusters.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub decisions: Vec<String>,
-    /// How many clusters are in the group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 0))]
-    pub cluster_count: Option<i32>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// A PlacementDecision says nothing but its status.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(
-    feature = "kube",
-    derive(CustomResource),
-    kube(
-        group = "cluster.open-cluster-management.io",
-        version = "v1beta1",
-        kind = "PlacementDecision",
-        plural = "placementdecisions",
-        namespaced,
-        no_spec,
-        status = "PlacementDecisionStatus",
-        doc = "At most 100 of the clusters that a Placement chose; the Placement's name is in a label.",
-        schema = "manual",
-        derive = "Default",
-        derive = "PartialEq",
-        attr = "cfg_attr(all(), serde(default))"
-    )
-)]
-pub struct PlacementDecisionSpec {}
-
-#[cfg(feature = "kube")]
-kind_schema!(
-    PlacementDecision,
-    "At most 100 of the clusters that a Placement chose; the Placement's name is in a label.",
-    {"status": PlacementDecisionStatus},
-    required: &[]
-);
-
-/// The chosen clusters.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PlacementDecisionStatus {
-    /// One for each cluster.
-    pub decisions: Vec<ClusterDecision>,
-    #[serde(flatten)]
-    #[schemars(skip)]
-    pub unknown_fields: UnknownFields,
-}
-
-/// One chosen cluster.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterDecision {
-    /// Name of the ManagedCluster.
-    pub cluster_name: String,
-    /// Why it was chosen; mostly empty.
-    pub reason: String,
-    /// Its score.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub score: Option<i64>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,

@@ -68,6 +68,7 @@ pub struct ManifestWorkReplicaSetSpec {
     /// Whether the ManifestWorks are gone before the ManifestWorkReplicaSet is.
     #[serde(default)]
     pub cascade_deletion_policy: CascadeDeletionPolicy,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -103,6 +104,7 @@ pub struct LocalPlacementReference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = {"type": "All", "all": {"progressDeadline": "None"}}))]
     pub rollout_strategy: Option<RolloutStrategy>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -138,6 +140,7 @@ pub struct RolloutStrategy {
     /// More, for the type ProgressivePerGroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progressive_per_group: Option<RolloutProgressivePerGroup>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -164,6 +167,7 @@ pub struct RolloutConfig {
         extend("default" = 0, "pattern" = NUMBER_OR_PERCENTAGE)
     )]
     pub max_failures: Option<IntOrString>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -210,6 +214,7 @@ pub struct MandatoryDecisionGroup {
     /// Number of the group, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_index: Option<i32>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -229,6 +234,7 @@ pub struct ManifestWorkReplicaSetStatus {
     /// Counts for each Placement.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placement_summary: Vec<PlacementSummary>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -247,6 +253,7 @@ pub struct PlacementSummary {
     /// The counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<ManifestWorkReplicaSetSummary>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,
@@ -284,6 +291,7 @@ pub struct ManifestWorkReplicaSetSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer")]
     pub degraded: Option<i64>,
+    /// Fields that a newer OCM has, by name. They are kept and written back.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown_fields: UnknownFields,

@@ -10,9 +10,20 @@ pub(super) const SUBDOMAIN: &str =
 /// DNS label: a namespace's name.
 pub(super) const DNS_LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// Key of a label or a taint: an optional DNS subdomain and a name. Also the type of a condition.
-pub(super) const QUALIFIED_NAME: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+pub(super) const QUALIFIED_NAME: &str = concat!(
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?",
+    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+);
+/// As [`QUALIFIED_NAME`], in the form that OCM has for the topology key of a Placement.
+pub(super) const TOPOLOGY_KEY: &str = concat!(
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?",
+    r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+);
 /// Kubernetes' quantity: a number with a binary, decimal or exponent suffix.
-const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+const QUANTITY: &str = concat!(
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))",
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+);
 
 /// An enumeration of texts that stays readable when OCM adds a value: that is `Other`.
 /// The schema has the known values in the order they are written.
@@ -58,7 +69,10 @@ macro_rules! text_enum {
         }
 
         impl<'de> ::serde::Deserialize<'de> for $name {
-            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            fn deserialize<D>(deserializer: D) -> Result<Self, D::Error>
+            where
+                D: ::serde::Deserializer<'de>,
+            {
                 String::deserialize(deserializer).map(Self::from)
             }
         }
@@ -194,7 +208,8 @@ fn requirement() -> Value {
                 "type": "array",
                 "items": {"type": "string"},
                 "x-kubernetes-list-type": "atomic",
-                "description": "The values to compare with: some for In and NotIn, none for the others.",
+                "description": "The values to compare with: some for In and NotIn, none for the \
+                                others.",
             },
         },
     })

@@ -24,6 +24,7 @@ pub fn hide<'a>(message: &mut String, objects: impl IntoIterator<Item = &'a Map<
     }
 }
 
+/// Whether an object is a Secret, by its `kind`.
 pub fn is_secret(object: &Map<String, Value>) -> bool {
     object.get("kind").and_then(Value::as_str) == Some("Secret")
 }
@@ -53,8 +54,11 @@ mod tests {
 
     #[test]
     fn what_secrets_hold_is_hidden_whatever_its_form() {
-        let secret = json!({"kind": "Secret", "data": {"a": "dDBw", "b": ["list-item", {"c": 4711}]},
-            "stringData": {"q": "t0ps3cret", "longer": "t0ps3cret-and-more", "empty": ""}});
+        let secret = json!({
+            "kind": "Secret",
+            "data": {"a": "dDBw", "b": ["list-item", {"c": 4711}]},
+            "stringData": {"q": "t0ps3cret", "longer": "t0ps3cret-and-more", "empty": ""},
+        });
         let map = json!({"kind": "ConfigMap", "data": {"a": "open"}});
         let objects = [secret.as_object().unwrap(), map.as_object().unwrap()];
         for (message, expected) in [

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use jiff::Timestamp;
 
+use super::argument_error::ArgumentError;
 use super::compare::{HubPlan, plan_against_hub};
 use super::error::CommandError;
 use super::exit::Exit;
@@ -38,8 +39,8 @@ pub struct ApproveArgs {
     print: bool,
 }
 
-fn hash(text: &str) -> Result<Digest, String> {
-    Digest::parse(text).ok_or_else(|| "a hash has 64 hexadecimal digits".into())
+fn hash(text: &str) -> Result<Digest, ArgumentError> {
+    Digest::parse(text).ok_or(ArgumentError::Hash)
 }
 
 /// Guard options that together hold every change that any configuration of the daemon may hold.
@@ -74,7 +75,7 @@ pub fn approve(args: &ApproveArgs) -> Result<Exit, CommandError> {
         output::print(&text)?;
         return Ok(Exit::Done);
     }
-    let is_there = |uid: &str| state.is_on_hub(uid);
+    let is_there = |uid: &str| state.hub().has_uid(uid);
     let namespace = args.hub.namespace();
     let source = &desired.source;
     let who = runtime()?.block_on(async {

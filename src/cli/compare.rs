@@ -33,7 +33,7 @@ use gitwork_core::signature::verification::VerificationFailure;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::sync::state::SyncState;
 use gitwork_core::text::style::ColorMode;
-use gitwork_hub::{Hub, KubeHub, StoredRecord};
+use gitwork_hub::{Hub, HubEvent, KubeHub, StoredRecord};
 use gitwork_source::Source;
 use gitwork_source::verification::Verification;
 
@@ -175,7 +175,7 @@ fn between_revisions(
 fn narrowed(mut desired: Desired, path: &RepoPath, filter: &Filter) -> Desired {
     desired.works.retain(|key, _| filter.matches(key));
     desired.frozen.works.retain(|key| filter.matches(key));
-    desired.tell_from_root(path);
+    desired.locate_from_root(path);
     desired
 }
 
@@ -275,13 +275,13 @@ pub(super) fn plan_of(
     state.set_desired(desired);
     let (ours, others): (Vec<_>, Vec<_>) =
         on_hub.works.into_iter().partition(|work| work.is_ours(&desired.source));
-    state.set_listed(ours);
+    state.set_event(HubEvent::Listed(ours));
     for work in others.into_iter().filter(|work| desired.works.contains_key(&work.key)) {
         let key = work.key.clone();
         state.set_looked_up(&key, Ok(Some(work)), now, 0);
     }
     if on_hub.directives.is_some() {
-        state.set_directives(on_hub.directives, now);
+        state.guards_mut().set_directives(on_hub.directives, now);
     }
     on_hub.record.into_iter().for_each(|record| state.set_record(record));
     // One round for the applied commits, one for the commits that approvals name.
@@ -292,9 +292,9 @@ pub(super) fn plan_of(
         let unreached = source.history().unreached(head, &commits, cancel)?;
         state.set_ancestry(head, &commits, &unreached);
     }
-    let candidates = state.take_unknown_departed(now);
-    let departed = source.history().removed_works(desired, &candidates, cancel)?;
-    state.set_departed(&candidates, departed);
+    let candidates = state.take_unknown_removed_works(now);
+    let removed_works = source.history().removed_works(desired, &candidates, cancel)?;
+    state.history_mut().set_removed_works(&candidates, removed_works);
     Ok((plan_at(&mut state, at), state))
 }
 

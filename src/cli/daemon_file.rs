@@ -13,6 +13,7 @@ use gitwork_core::config::window::ChangeWindows;
 use gitwork_core::config::{DaemonFile, DaemonSource, FileKind};
 use gitwork_core::model::diagnostic::{Diagnostic, Scope};
 use gitwork_core::model::name::RepoPath;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_source::SourceConfig;
@@ -80,9 +81,30 @@ fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(
     }
 }
 
+/// An invalid field of the file.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {field}: {message}", .path.display())]
+struct DaemonFileError {
+    path: PathBuf,
+    /// As in `sources[0].windows`.
+    field: String,
+    message: String,
+}
+
+impl OperationError for DaemonFileError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "DaemonFile"
+    }
+}
+
 /// An error at a field of the file.
 pub fn in_file(path: &Path, field: &str, message: &str) -> CommandError {
-    CommandError::new(format!("{}: {field}: {message}", path.display()))
+    let (path, field, message) = (path.to_owned(), field.to_owned(), message.to_owned());
+    DaemonFileError { path, field, message }.into()
 }
 
 /// Reads the file. Its problems go to stderr.

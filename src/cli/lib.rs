@@ -1,5 +1,11 @@
 //! The commands of `gitwork`: parse arguments, call the libraries, print text. Data goes to stdout,
 //! everything else to stderr.
+//!
+//! ```
+//! // As `gitwork --version` does.
+//! let exit = gitwork::main(["gitwork", "--version"].map(Into::into));
+//! assert_eq!(exit, std::process::ExitCode::SUCCESS);
+//! ```
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,6 +16,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod adopt;
 mod adoption_changes;
 mod approve;
+mod argument_error;
 mod compare;
 mod daemon_file;
 mod documents;

@@ -71,7 +71,7 @@ pub fn read(config: SourceConfig) -> Result<Desired, CommandError> {
     drop(source);
     // The source shared it; after the drop nothing has to be copied.
     let mut desired = Arc::unwrap_or_clone(read.desired);
-    desired.tell_from_root(&path);
+    desired.locate_from_root(&path);
     Ok(desired)
 }
 

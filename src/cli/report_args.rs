@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::argument_error::ArgumentError;
 use gitwork_core::config::commit_status::{CommitStatusConfig, Provider, StatusBranchConfig};
 use gitwork_daemon::reporters::Reporting;
 
@@ -50,12 +51,10 @@ pub struct ReportArgs {
     status_branch: Option<String>,
 }
 
-fn provider(text: &str) -> Result<Provider, String> {
+fn provider(text: &str) -> Result<Provider, ArgumentError> {
     let found = Provider::ALL.iter().find(|(_, word)| *word == text);
-    found.map(|(provider, _)| *provider).ok_or_else(|| {
-        let words: Vec<&str> = Provider::ALL.iter().map(|(_, word)| *word).collect();
-        format!("name one of {}", words.join(", "))
-    })
+    let words = Provider::ALL.iter().map(|(_, word)| *word);
+    found.map(|(provider, _)| *provider).ok_or_else(|| ArgumentError::one_of(words))
 }
 
 impl ReportArgs {

@@ -19,10 +19,12 @@ use super::signals::Signals;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::operation_error::{OperationError as _, describe};
 use gitwork_core::report::page::SourceInfo;
+use gitwork_daemon::clock::WallClock;
 use gitwork_daemon::engine::{Engine, EngineError};
 use gitwork_daemon::http;
 use gitwork_daemon::http::Health;
-use gitwork_daemon::leadership::{LeaderElector, LedSources, run_while_leader};
+use gitwork_daemon::leader_elector::{LeaderElector, LedSources};
+use gitwork_daemon::leadership::run_while_leader;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_daemon::page;
 use gitwork_daemon::page::Page;
@@ -85,13 +87,21 @@ impl Running {
         let identity = source.state_files().holder(&instance());
         let candidate = SourceLease::new(self.kube.clone(), &config.id);
         let (led_sources, metrics) = (self.led_sources.clone(), self.metrics.clone());
-        let elector =
-            LeaderElector::new(candidate, identity, led_sources, hint.clone(), metrics.clone());
+        let clock = WallClock::system();
+        let elector = LeaderElector::new(
+            candidate,
+            identity,
+            led_sources,
+            hint.clone(),
+            metrics.clone(),
+            clock.clone(),
+        );
         let leadership = elector.leadership();
         self.hints.insert(config.id.clone(), hint);
         let (fetch_request, fetch_requests) = mpsc::channel(1);
         self.fetch_requests.insert(config.id.clone(), fetch_request);
         let mut engine = Engine::new(Arc::new(self.kube.clone()), source, options, metrics.clone());
+        engine.set_wall_clock(clock.clone());
         engine.set_leadership(leadership.clone());
         let health = self.health.clone();
         engine.on_ready(move || health.source_is_ready());
@@ -109,6 +119,7 @@ impl Running {
             reporting,
             feed,
             source_error: engine.source_error(),
+            clock,
         };
         let start = reports.starter(metrics)?;
         self.reporters.spawn(run_while_leader(leadership.watch(), stop(), start));
@@ -213,6 +224,7 @@ struct StatusReports {
     reporting: Reporting,
     feed: StatusFeed,
     source_error: SourceError,
+    clock: WallClock,
 }
 
 impl StatusReports {
@@ -236,9 +248,10 @@ impl StatusReports {
                     "status reporting for this source is off until restart"
                 ),
             }
-            let report = SourceReporter::new(self.kube.clone(), self.info.clone());
+            let (kube, clock) = (&self.kube, &self.clock);
+            let report = SourceReporter::new(kube.clone(), self.info.clone(), clock.clone());
             tasks.spawn(report.run(self.feed.clone(), self.source_error.clone(), ended.clone()));
-            let transitions = TransitionReporter::new(self.kube.clone(), instance());
+            let transitions = TransitionReporter::new(kube.clone(), instance(), clock.clone());
             tasks.spawn(transitions.run(self.feed.clone(), ended.clone()));
         })
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::argument_error::ArgumentError;
 use super::error::CommandError;
 use gitwork_core::config::signers::{SignerKeys, SignerPolicy, VerifiedCommits};
 use gitwork_source::verification::Verification;
@@ -22,11 +23,11 @@ pub struct SignerArgs {
     openpgp_keys: Vec<PathBuf>,
 }
 
-fn verify(text: &str) -> Result<VerifiedCommits, String> {
+fn verify(text: &str) -> Result<VerifiedCommits, ArgumentError> {
     match text {
         "commits" => Ok(VerifiedCommits::Commits),
         "merges" => Ok(VerifiedCommits::Merges),
-        _ => Err("name one of commits, merges".into()),
+        _ => Err(ArgumentError::one_of(["commits", "merges"])),
     }
 }
 

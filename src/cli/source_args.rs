@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::argument_error::ArgumentError;
 use super::error::CommandError;
 use gitwork_api::names::check_label;
 use gitwork_core::config::AdoptionPolicy;
@@ -95,21 +96,26 @@ pub struct HubArgs {
 }
 
 /// Parses the policy for a commit that does not descend from the applied one.
-pub fn rewind(text: &str) -> Result<RewindPolicy, String> {
+pub fn rewind(text: &str) -> Result<RewindPolicy, ArgumentError> {
     let found = RewindPolicy::ALL.into_iter().find(|(_, word)| *word == text);
-    found.map(|(policy, _)| policy).ok_or_else(|| "name one of hold, warn, follow".into())
+    found.map(|(policy, _)| policy).ok_or_else(|| ArgumentError::one_of(["hold", "warn", "follow"]))
 }
 
 /// Parses the policy for adopting existing ManifestWorks.
-pub fn adoption(text: &str) -> Result<AdoptionPolicy, String> {
+pub fn adoption(text: &str) -> Result<AdoptionPolicy, ArgumentError> {
     let found = AdoptionPolicy::ALL.into_iter().find(|(_, word)| *word == text);
-    found.map(|(policy, _)| policy).ok_or_else(|| "name one of never, annotated, unowned".into())
+    found
+        .map(|(policy, _)| policy)
+        .ok_or_else(|| ArgumentError::one_of(["never", "annotated", "unowned"]))
 }
 
-fn namespace(text: &str) -> Result<String, String> {
-    check_label(text, 63)
-        .map(|()| text.to_owned())
-        .map_err(|why| format!("a namespace's name {why}"))
+/// Parses the id of a source.
+pub fn source_id(text: &str) -> Result<SourceId, ArgumentError> {
+    SourceId::parse(text).map_err(ArgumentError::SourceId)
+}
+
+fn namespace(text: &str) -> Result<String, ArgumentError> {
+    check_label(text, 63).map(|()| text.to_owned()).map_err(ArgumentError::Namespace)
 }
 
 impl HubArgs {

@@ -3,11 +3,12 @@
 use clap::Args;
 use jiff::Timestamp;
 
+use super::argument_error::ArgumentError;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
 use super::output;
-use super::source_args::HubArgs;
+use super::source_args::{self, HubArgs};
 use crate::limits;
 use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
@@ -32,7 +33,7 @@ pub struct ResumeArgs {
 #[derive(Debug, Args)]
 pub struct ReconcileArgs {
     /// Id of the source, as the log and `gitwork status -o wide` show it
-    #[arg(long, value_name = "ID", value_parser = source_id)]
+    #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
     source_id: SourceId,
     #[command(flatten)]
     hub: HubArgs,
@@ -44,39 +45,34 @@ struct TargetArgs {
     #[arg(value_name = "CLUSTER[/WORK]", value_parser = scope)]
     target: Option<Scope>,
     /// Id of the source, as the log and `gitwork status -o wide` show it
-    #[arg(long, value_name = "ID", value_parser = source_id)]
+    #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
     source_id: SourceId,
     #[command(flatten)]
     hub: HubArgs,
 }
 
-fn source_id(text: &str) -> Result<SourceId, String> {
-    SourceId::parse(text).map_err(|why| format!("a source id {why}"))
-}
-
-fn reason(text: &str) -> Result<String, String> {
+fn reason(text: &str) -> Result<String, ArgumentError> {
     let length = text.chars().count();
     if length > limits::REASON_CHARS_MAX {
         let limit = limits::REASON_CHARS_MAX;
-        return Err(format!("it has {length} characters; the limit is {limit}"));
+        return Err(ArgumentError::TooLong { length, limit });
     }
     Ok(escape_untrusted(text))
 }
 
 /// Parses `CLUSTER/WORK`.
-pub fn work_key(text: &str) -> Result<WorkKey, String> {
-    let (cluster, work) = text.split_once('/').ok_or("name it as CLUSTER/WORK")?;
-    let cluster = ClusterName::parse(cluster).map_err(|why| format!("the cluster's name {why}"))?;
-    let work = WorkName::parse(work).map_err(|why| format!("the work's name {why}"))?;
+pub fn work_key(text: &str) -> Result<WorkKey, ArgumentError> {
+    let (cluster, work) = text.split_once('/').ok_or(ArgumentError::WorkKey)?;
+    let cluster = ClusterName::parse(cluster).map_err(ArgumentError::Cluster)?;
+    let work = WorkName::parse(work).map_err(ArgumentError::Work)?;
     Ok(WorkKey { cluster, work })
 }
 
-fn scope(text: &str) -> Result<Scope, String> {
+fn scope(text: &str) -> Result<Scope, ArgumentError> {
     if text.contains('/') {
         return work_key(text).map(Scope::Work);
     }
-    let cluster = ClusterName::parse(text).map_err(|why| format!("the cluster's name {why}"))?;
-    Ok(Scope::Cluster(cluster))
+    ClusterName::parse(text).map(Scope::Cluster).map_err(ArgumentError::Cluster)
 }
 
 /// The scope for messages.

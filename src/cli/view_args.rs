@@ -4,7 +4,8 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::source_args::{Filter, FilterArgs, HubArgs};
+use super::argument_error::ArgumentError;
+use super::source_args::{self, Filter, FilterArgs, HubArgs};
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use gitwork_core::report::status::print;
 use gitwork_core::report::status::print::Layout;
@@ -17,7 +18,7 @@ use gitwork_core::text::style::{ColorMode, TextStyle};
 #[derive(Debug, Args)]
 pub struct ViewArgs {
     /// Select works of this source
-    #[arg(long, value_name = "ID", value_parser = source_id)]
+    #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
     pub(super) source_id: Option<SourceId>,
     #[command(flatten)]
     pub filter: FilterArgs,
@@ -67,19 +68,15 @@ pub(super) enum StateFilter {
     Unreachable,
 }
 
-fn state_filter(text: &str) -> Result<StateFilter, String> {
+fn state_filter(text: &str) -> Result<StateFilter, ArgumentError> {
     if text == "unreachable" {
         return Ok(StateFilter::Unreachable);
     }
     let found = State::ALL.into_iter().find(|state| state.as_str() == text);
     found.map(StateFilter::State).ok_or_else(|| {
         let all: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
-        format!("the states are {} and unreachable", all.join(", "))
+        ArgumentError::State(all.join(", "))
     })
-}
-
-fn source_id(text: &str) -> Result<SourceId, String> {
-    SourceId::parse(text).map_err(|why| format!("a source id {why}"))
 }
 
 /// The selection and the output format of a view.

@@ -284,7 +284,8 @@ fn frame(live: &LiveWorks, options: &ViewOptions, note: Option<&str>) -> String 
     if lines.len() > room {
         let left_out = lines.len() - room.saturating_sub(1);
         lines.truncate(room.saturating_sub(1));
-        lines.push(format!("… {left_out} more lines; use --cluster, --work and --state to select"));
+        let more = format!("… {left_out} more lines; use --cluster, --work and --state to select");
+        lines.push(more);
     }
     lines.push(String::new());
     lines.push(truncate_columns(&summary, width).into_owned());

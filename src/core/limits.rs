@@ -68,7 +68,7 @@ pub const STATUS_CONDITIONS_MAX: usize = 12;
 pub const STATUS_FEEDBACK_MAX: usize = 32;
 /// What is kept of one work's status. Usual works have some hundred bytes; this is what a hostile
 /// agent can make the daemon keep for each.
-pub const STATUS_ACCOUNT_BYTES_MAX: usize = 4 * 1024;
+pub const STATUS_DETAILS_BYTES_MAX: usize = 4 * 1024;
 /// Changes of the status page that are kept for browsers which are behind: at two a second, a
 /// minute's worth.
 pub const PAGE_CHANGES_MAX: usize = 128;
@@ -81,12 +81,14 @@ pub const PAGE_LINE_CHARS_MAX: usize = 400;
 pub const STATUS_FINDINGS_MAX: usize = 200;
 /// The text of an Event: the API server takes 1 KiB (Kubernetes: `NoteLengthLimit`).
 pub const EVENT_NOTE_BYTES_MAX: usize = 1_024;
-/// Events that are written at once over all works of a source, and how often one more may be: an
-/// API server keeps each for an hour, so that a fleet that flaps leaves some 18,000 of them there.
+/// Events written at once over all works of a source. An API server keeps each for an hour, so a
+/// fleet that flaps leaves some 18,000 of them there.
 pub const EVENTS_AT_ONCE: u32 = 100;
+/// Time after which one more Event over all works of a source is allowed.
 pub const EVENT_EVERY: Duration = Duration::from_millis(200);
-/// As the two above, for one work: nobody reads more of a work that flaps.
+/// Events written at once for one work: nobody reads more of a work that flaps.
 pub const EVENTS_OF_WORK_AT_ONCE: u32 = 5;
+/// Time after which one more Event of the same work is allowed.
 pub const EVENT_OF_WORK_EVERY: Duration = Duration::from_secs(60);
 /// Works whose Events are remembered. Past it, those are forgotten whose last one no longer counts:
 /// 400 works at the most can have one within `EVENT_OF_WORK_EVERY`, and so no more than 1,600
@@ -100,13 +102,14 @@ pub const PATTERNS_MAX: usize = 1_000;
 /// Entries of `metadata.managedFields` that are looked at for who has edited a work; a work has
 /// three or four, and the API server merges the oldest updates past ten.
 pub const MANAGED_FIELDS_ENTRIES_MAX: usize = 32;
-/// Fields of one of them, and how deep they are looked for: a ManifestWork's spec has some dozens,
-/// and its manifests are one field.
+/// Fields read of one such entry. A ManifestWork's spec has some dozens, and its manifests are one
+/// field.
 pub const MANAGED_FIELDS_MAX: usize = 1_000;
+/// Levels below `fieldsV1` to which field names are looked for.
 pub const MANAGED_FIELDS_DEPTH_MAX: usize = 16;
-/// Fields reported of a manager that edited a work, and the characters of each and of the name
-/// (Kubernetes takes 128 of it): it has to fit into an Event.
+/// Fields reported of a manager that edited a work: the report has to fit into an Event.
 pub const MANAGER_FIELDS_MAX: usize = 4;
+/// Characters kept of one field name, or of the name of a manager (Kubernetes: 128).
 pub const MANAGER_CHARS_MAX: usize = 128;
 /// How often the directives of operators are read: approvals, suspensions, a requested sync. One
 /// request of about 100 bytes for each source.

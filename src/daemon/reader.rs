@@ -13,22 +13,28 @@ use gitwork_core::plan::RemovedWorks;
 use gitwork_core::render::desired::Desired;
 use gitwork_source::{Source, SourceReadError, SourceState};
 
-/// A source. See [`Source`] for its methods.
+/// A source as the engine reads it. [`Source`] is the real one.
 pub trait SourceReader: Send + 'static {
+    /// The id of the source.
     fn id(&self) -> &SourceId;
+    /// Fetches, verifies and renders the newest commit. Ends early once `cancel` is true.
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError>;
-    fn departed(
+    /// The last state in Git of works that the hub has and `desired` does not. Each candidate has
+    /// the folder that the work came from.
+    fn removed_works(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
     ) -> Result<RemovedWorks, SourceReadError>;
+    /// The last commit up to `head` that changed each work folder.
     fn last_changed(
         &self,
         head: CommitId,
         folders: &BTreeSet<RepoPath>,
         cancel: &AtomicBool,
     ) -> Result<BTreeMap<RepoPath, CommitId>, SourceReadError>;
+    /// Those of `commits` that `head` does not build on.
     fn unreached(
         &self,
         head: CommitId,
@@ -39,9 +45,12 @@ pub trait SourceReader: Send + 'static {
     fn wants_applied(&self) -> bool {
         false
     }
+    /// Sets the commits that were applied to the hub, from which a read verifies later ones.
     fn set_applied(&mut self, _applied: BTreeSet<CommitId>) {}
-    fn known_moves(&self) -> u64;
-    fn remember_moves(&self, moves: u64) -> std::io::Result<()>;
+    /// The generation of the record on the hub that this machine remembers; 0 if none.
+    fn known_record_generation(&self) -> u64;
+    /// Stores the generation of the record, so that a restored hub is detected.
+    fn remember_record_generation(&self, record_generation: u64) -> std::io::Result<()>;
     /// `None`: the next call may block and needs a thread of its own. A source in memory never
     /// blocks and gives the duration of the call on tokio's clock.
     fn latency(&mut self) -> Option<Duration> {
@@ -56,7 +65,7 @@ impl SourceReader for Source {
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
         Self::read(self, cancel)
     }
-    fn departed(
+    fn removed_works(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
@@ -86,11 +95,11 @@ impl SourceReader for Source {
     fn set_applied(&mut self, applied: BTreeSet<CommitId>) {
         self.set_applied_commits(applied);
     }
-    fn known_moves(&self) -> u64 {
+    fn known_record_generation(&self) -> u64 {
         self.known_record_generation()
     }
-    fn remember_moves(&self, moves: u64) -> std::io::Result<()> {
-        self.state_files().remember_record_generation(moves)
+    fn remember_record_generation(&self, record_generation: u64) -> std::io::Result<()> {
+        self.state_files().remember_record_generation(record_generation)
     }
 }
 

@@ -23,7 +23,9 @@ use gitwork_source::{SourceConfig, SourceLocation};
 /// Where the status of a source is reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reporting {
+    /// Commit statuses at the forge.
     pub commit_status: Option<CommitStatusConfig>,
+    /// A branch with the clusters' status.
     pub status_branch: Option<StatusBranchConfig>,
 }
 
@@ -37,42 +39,55 @@ pub struct Reporters {
 /// Why the status of a source cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportingError {
+    /// The source is a folder on disk.
     #[error(
         "a folder on disk has no commits to report on: use the URL of a repository, or remove \
             {field}"
     )]
-    Folder { field: &'static str },
+    Folder {
+        /// The configured field that needs commits.
+        field: &'static str,
+    },
+    /// The forge, its address or its login is not usable.
     #[error("commitStatus: {0}")]
     Address(#[from] AddressError),
+    /// The contexts are invalid.
     #[error("commitStatus.{0}")]
     Contexts(#[from] ContextsError),
+    /// The repository of the status branch cannot be opened.
     #[error("statusBranch: {0}")]
     Branch(#[from] PushError),
+    /// The status branch is the branch of the source.
     #[error("statusBranch: {branch} is the branch that the source is read from; name another one")]
-    OwnBranch { branch: String },
+    OwnBranch {
+        /// The name of the branch.
+        branch: String,
+    },
+}
+
+impl ReportingError {
+    /// The error of a part; `None` for errors of this crate.
+    fn inner(&self) -> Option<&dyn OperationError> {
+        match self {
+            Self::Address(error) => Some(error),
+            Self::Contexts(error) => Some(error),
+            Self::Branch(error) => Some(error),
+            Self::Folder { .. } | Self::OwnBranch { .. } => None,
+        }
+    }
 }
 
 impl OperationError for ReportingError {
     fn class(&self) -> ErrorClass {
-        match self {
-            Self::Branch(error) => error.class(),
-            _ => ErrorClass::NeedsAction,
-        }
+        self.inner().map_or(ErrorClass::NeedsAction, OperationError::class)
     }
 
     fn reason(&self) -> &'static str {
-        match self {
-            Self::Branch(error) => error.reason(),
-            Self::Address(_) | Self::Contexts(_) => "CommitStatusConfig",
-            Self::Folder { .. } | Self::OwnBranch { .. } => "StatusReportingConfig",
-        }
+        self.inner().map_or("StatusReportingConfig", OperationError::reason)
     }
 
     fn hints(&self) -> Vec<String> {
-        match self {
-            Self::Branch(error) => error.hints(),
-            _ => Vec::new(),
-        }
+        self.inner().map(OperationError::hints).unwrap_or_default()
     }
 }
 

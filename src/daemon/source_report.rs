@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::clock::WallClock;
 use super::status_publisher::SourceError;
 use crate::limits;
 use gitwork_core::report::page::SourceInfo;
@@ -18,14 +18,16 @@ use gitwork_hub::{HubError, KubeHub};
 pub struct SourceReporter {
     hub: KubeHub,
     info: SourceInfo,
+    clock: WallClock,
     /// The report on the hub; `None` before it was read.
     stored: Option<SourceReport>,
     is_failing: bool,
 }
 
 impl SourceReporter {
-    pub fn new(hub: KubeHub, info: SourceInfo) -> Self {
-        Self { hub, info, stored: None, is_failing: false }
+    /// A reporter of the source of `info`. Reports have the time of `clock`.
+    pub fn new(hub: KubeHub, info: SourceInfo, clock: WallClock) -> Self {
+        Self { hub, info, clock, stored: None, is_failing: false }
     }
 
     /// Runs until `stop` is true, or the feed ends.
@@ -83,7 +85,7 @@ impl SourceReporter {
             source_error,
             &self.info,
             self.stored.as_ref(),
-            Timestamp::now(),
+            self.clock.now(),
         );
         if self.stored.as_ref().is_some_and(|stored| stored.is_same_except_time(&report)) {
             self.is_failing = false;

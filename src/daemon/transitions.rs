@@ -2,11 +2,12 @@
 //! ManifestWorks. It reads the newest status each time, so that a slow hub delays nothing else.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
+use super::clock::WallClock;
 use gitwork_core::model::name::{CommitId, SourceId};
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
@@ -26,6 +27,7 @@ pub struct TransitionReporter {
     hub: KubeHub,
     /// The pod's name.
     instance: String,
+    clock: WallClock,
     rate: EventRate,
     started: Instant,
     paused_until: Option<Instant>,
@@ -35,9 +37,10 @@ pub struct TransitionReporter {
 }
 
 impl TransitionReporter {
-    pub fn new(hub: KubeHub, instance: String) -> Self {
+    /// `instance` is the name of the reporting pod. Events have the time of `clock`.
+    pub fn new(hub: KubeHub, instance: String, clock: WallClock) -> Self {
         let (rate, started, paused_until) = (EventRate::default(), Instant::now(), None);
-        Self { hub, instance, rate, started, paused_until, skipped: 0, is_failing: false }
+        Self { hub, instance, clock, rate, started, paused_until, skipped: 0, is_failing: false }
     }
 
     /// Runs until `stop` is true, or the feed ends. The first status has no transitions, so that a
@@ -87,12 +90,14 @@ impl TransitionReporter {
             return;
         }
         let about =
-            About { key: transition.key, uid, at: Timestamp::now(), instance: &self.instance };
+            About { key: transition.key, uid, at: self.clock.now(), instance: &self.instance };
         match self.hub.record_event(&about, note).await {
             Ok(()) => (self.paused_until, self.is_failing) = (None, false),
             Err(error) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(work = %transition.key, %error, "cannot write Events; the sync continues");
+                    tracing::warn!(
+                        work = %transition.key, %error, "cannot write Events; the sync continues"
+                    );
                 }
                 self.paused_until = Some(Instant::now() + PAUSE);
             }
@@ -112,8 +117,12 @@ fn log(transition: &StateTransition<'_>, source: &SourceId, commit: Option<Commi
     let commit = now.commit.or(commit).map(|commit| commit.to_string());
     if now.state.is_failure() {
         let why = escape_untrusted(&now.message().unwrap_or_default());
-        tracing::warn!(%source, cluster, work, before, state, reason, commit, why, "the work is {state}");
+        tracing::warn!(
+            %source, cluster, work, before, state, reason, commit, why, "the work is {state}"
+        );
     } else {
-        tracing::info!(%source, cluster, work, before, state, reason, commit, "the work is {state}");
+        tracing::info!(
+            %source, cluster, work, before, state, reason, commit, "the work is {state}"
+        );
     }
 }

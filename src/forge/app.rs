@@ -43,6 +43,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl App {
+    /// An installation that has not logged in yet.
     pub fn new(config: &GithubAppConfig) -> Self {
         Self {
             id: config.id.clone(),

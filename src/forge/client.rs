@@ -75,6 +75,7 @@ impl ForgeClient {
         Ok(Self { target, http, how })
     }
 
+    /// The repository and its forge.
     pub fn target(&self) -> &ForgeTarget {
         &self.target
     }

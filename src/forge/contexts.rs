@@ -7,19 +7,34 @@ use globset::{GlobBuilder, GlobMatcher};
 use crate::limits;
 use gitwork_core::config::commit_status::ContextConfig;
 use gitwork_core::model::name::ClusterName;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::report::forge::Part;
 use gitwork_core::report::status::RolloutVerdict;
 use gitwork_core::report::status::source::SourceStatus;
 
-/// Why the configured contexts are invalid.
+/// Why the configured contexts are invalid. `index` counts the entries from 0.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
 pub enum ContextsError {
+    /// A pattern of cluster names is invalid.
     #[error("contexts[{index}]: {pattern:?} is not a pattern of cluster names: {source}")]
     Pattern { index: usize, pattern: String, source: globset::Error },
+    /// An entry selects no cluster.
     #[error("contexts[{index}]: name at least one cluster, as in `clusters: [\"prod-*\"]`")]
     NoClusters { index: usize },
+    /// The name of a group is invalid.
     #[error("contexts[{index}]: a group's name has 1 to 63 letters, digits, `-`, `.` or `_`")]
     Group { index: usize },
+}
+
+impl OperationError for ContextsError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "CommitStatusConfig"
+    }
 }
 
 /// The contexts other than that of the whole source.
@@ -34,6 +49,7 @@ struct Rule {
 }
 
 impl Contexts {
+    /// Compiles the patterns of the configured contexts.
     pub fn new(configs: &[ContextConfig]) -> Result<Self, ContextsError> {
         let mut rules = Vec::new();
         for (index, config) in configs.iter().enumerate() {

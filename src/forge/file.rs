@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::limits;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 
 /// Why a file cannot be used. The message never holds its content.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,16 @@ impl FileError {
     }
 }
 
+impl OperationError for FileError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "CredentialFile"
+    }
+}
+
 /// Reads a token or secret: the file's text without surrounding white space.
 pub fn read_secret(file: &Path, purpose: &'static str) -> Result<String, FileError> {
     let bytes = read_bounded(file, purpose, limits::TOKEN_BYTES_MAX)?;
@@ -33,7 +44,11 @@ pub fn read_secret(file: &Path, purpose: &'static str) -> Result<String, FileErr
 }
 
 /// Reads at most `limit` bytes. A longer file is an error.
-pub fn read_bounded(file: &Path, purpose: &'static str, limit: u64) -> Result<Vec<u8>, FileError> {
+pub(crate) fn read_bounded(
+    file: &Path,
+    purpose: &'static str,
+    limit: u64,
+) -> Result<Vec<u8>, FileError> {
     use std::io::Read as _;
     let opened = std::fs::File::open(file)
         .map_err(|error| FileError::new(file, purpose, error.to_string()))?;

@@ -22,23 +22,30 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::file::{FileError, read_bounded};
 use crate::limits;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_core::report::forge::request::authorization;
 use gitwork_core::report::forge::response::{ForgeResponse, Rejection};
 use gitwork_core::report::forge::{ForgeTarget, HttpRequest};
 
 /// Why there is no response. The message never holds the token.
 #[derive(Debug, thiserror::Error)]
-pub enum ForgeError {
+pub(crate) enum ForgeError {
+    /// A file with a token, a key or certificates is not usable.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The proxy is no http URL.
     #[error("the proxy must be an http URL, as in http://proxy.example:3128")]
     Proxy,
-    #[error("{url} is not a valid address: check `apiUrl`")]
+    /// The URL of the request is not valid.
+    #[error("{url} is not a valid address")]
     Address { url: String },
+    /// No complete response within [`limits::FORGE_CALL`].
     #[error("{host} did not answer within {} s", limits::FORGE_CALL.as_secs())]
     TimedOut { host: String },
+    /// No connection, or it broke.
     #[error("cannot connect to {host}: {problem}")]
     Connection { host: String, problem: String },
+    /// The response has no end, or is larger than [`limits::FORGE_ANSWER_BYTES_MAX`].
     #[error(
         "the response of {host} broke off or is longer than {} bytes",
         limits::FORGE_ANSWER_BYTES_MAX
@@ -46,29 +53,58 @@ pub enum ForgeError {
     HalfAnswer { host: String },
 }
 
+impl OperationError for ForgeError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::File(error) => error.class(),
+            Self::Proxy | Self::Address { .. } => ErrorClass::NeedsAction,
+            Self::TimedOut { .. } | Self::Connection { .. } | Self::HalfAnswer { .. } => {
+                ErrorClass::TRANSIENT
+            }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::File(error) => error.reason(),
+            Self::Proxy => "Proxy",
+            Self::Address { .. } => "Address",
+            Self::TimedOut { .. } => "Timeout",
+            Self::Connection { .. } => "Network",
+            Self::HalfAnswer { .. } => "Server",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Address { .. } => vec!["check `apiUrl`".to_owned()],
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl From<ForgeError> for Rejection {
     fn from(error: ForgeError) -> Self {
-        let message = error.to_string();
-        match error {
-            ForgeError::File(_) | ForgeError::Proxy | ForgeError::Address { .. } => {
-                Self::Blocked { message }
-            }
-            ForgeError::TimedOut { .. }
-            | ForgeError::Connection { .. }
-            | ForgeError::HalfAnswer { .. } => Self::Later { after: None, message },
+        let message = describe(&error);
+        if error.needs_action() {
+            return Self::Blocked { message };
         }
+        Self::Later { after: None, message }
     }
 }
 
 /// The connection settings of a forge.
 #[derive(Debug, Clone)]
-pub struct Http {
+pub(crate) struct Http {
+    /// A file with the certificate authorities, in PEM; `None`: the system's.
     pub ca_file: Option<PathBuf>,
+    /// `http://[user:password@]host:port`.
     pub proxy: Option<String>,
 }
 
 /// A complete response.
-pub struct Received {
+pub(crate) struct Received {
+    /// The HTTP status code.
     pub status: u16,
     headers: HeaderMap,
     pub body: Bytes,
@@ -119,7 +155,7 @@ impl Http {
 }
 
 /// The authorization header; `None` if the token has characters that a header must not have.
-pub fn authorization_header(
+pub(crate) fn authorization_header(
     target: &ForgeTarget,
     token: &str,
 ) -> Option<(&'static str, HeaderValue)> {

@@ -1,25 +1,45 @@
 //! Reports the state of a source's clusters at its repository: commit statuses over HTTP, and the
 //! status branch. [`gitwork_core::report::forge`] decides on content and schedule.
 //!
-//! - [`app`]: the login of a GitHub App.
-//! - [`branch`]: the task that keeps a source's status branch up to date.
-//! - [`client`]: writes one commit status or check run.
-//! - [`contexts`]: the clusters and groups with their own status.
-//! - [`file`]: files with tokens and keys.
-//! - [`http`]: one request and its response, bounded in time and size.
-//! - [`reporter`]: the task that keeps a source's commit statuses up to date.
+//! - [`ForgeClient`] writes one commit status, or one check run of a GitHub App.
+//! - [`CommitStatusReporter`] is the task that keeps a source's commit statuses up to date.
+//! - [`Contexts`] selects the clusters and groups with their own status.
+//! - [`StatusBranchReporter`] is the task that keeps a source's status branch up to date.
+//! - [`file`] reads files with tokens and keys.
+//!
+//! ```no_run
+//! use gitwork_core::config::commit_status::CommitStatusConfig;
+//! use gitwork_core::model::name::{CommitId, RepoPath};
+//! use gitwork_core::report::forge::{CommitState, CommitStatus};
+//! use gitwork_forge::ForgeClient;
+//!
+//! # async fn write(
+//! #     config: CommitStatusConfig,
+//! #     commit: CommitId,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! let target = config.target("https://github.com/acme/fleet.git")?;
+//! let client = ForgeClient::new(target, &config, &RepoPath::root())?;
+//! let status = CommitStatus {
+//!     part: None,
+//!     commit,
+//!     state: CommitState::Success,
+//!     description: "12 works available on 3 clusters".to_owned(),
+//! };
+//! client.write(&status, None).await?;
+//! # Ok(())
+//! # }
+//! ```
 
-pub mod app;
-pub mod branch;
-pub mod client;
+mod app;
+mod branch;
+mod client;
 pub mod contexts;
 pub mod file;
-pub mod http;
+mod http;
 pub mod limits;
 pub mod reporter;
 
 pub use branch::StatusBranchReporter;
 pub use client::ForgeClient;
 pub use contexts::Contexts;
-pub use http::ForgeError;
 pub use reporter::CommitStatusReporter;

@@ -27,7 +27,7 @@ pub struct CommitStatusReporter {
     status: Option<Arc<SourceStatus>>,
     started: Instant,
     /// The last write failed, and that was logged.
-    in_trouble: bool,
+    is_failing: bool,
     /// Contexts over the limit, as last logged.
     left_out: usize,
     /// Called with each write's outcome, a metric label.
@@ -38,6 +38,7 @@ pub struct CommitStatusReporter {
 pub type Count = Box<dyn Fn(&'static str) + Send + Sync>;
 
 impl CommitStatusReporter {
+    /// A reporter that has written nothing yet.
     pub fn new(client: ForgeClient, contexts: Contexts) -> Self {
         Self {
             client,
@@ -45,7 +46,7 @@ impl CommitStatusReporter {
             queue: StatusQueue::default(),
             status: None,
             started: Instant::now(),
-            in_trouble: false,
+            is_failing: false,
             left_out: 0,
             count: None,
         }
@@ -133,7 +134,7 @@ impl CommitStatusReporter {
                 tracing::debug!(
                     provider, repository, %commit, state = ?status.state, "commit status written"
                 );
-                if std::mem::take(&mut self.in_trouble) {
+                if std::mem::take(&mut self.is_failing) {
                     tracing::info!(provider, repository, "commit statuses are written again");
                 }
             }
@@ -142,7 +143,7 @@ impl CommitStatusReporter {
             }
         }
         if let Some(error) = self.queue.answered(status, result, now, seed) {
-            self.in_trouble = true;
+            self.is_failing = true;
             tracing::warn!(
                 provider, repository, %commit, %error,
                 "cannot write commit statuses; the sync continues, and gitwork retries"

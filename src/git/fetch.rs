@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use git2::{Direction, ErrorCode, FetchOptions, RemoteCallbacks};
 
+use super::address::Address;
 use super::error::FetchError;
-use super::remote::{Address, Reference, Remote};
+use super::remote::{Reference, Remote};
 use super::repository::{object_id, oid};
 use super::transport::{Bounds, RemoteAttempt, SCHEME_URL, with_attempt};
 use crate::limits;

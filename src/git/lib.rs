@@ -36,6 +36,8 @@
 //! # }
 //! ```
 
+mod address;
+pub mod credential_file;
 pub mod directory;
 pub mod error;
 mod fetch;
@@ -44,6 +46,8 @@ pub mod limits;
 pub mod local;
 pub mod mirror;
 mod mirror_folder;
+mod push_error;
+mod push_outcome;
 pub mod range;
 pub mod remote;
 pub mod repository;
@@ -62,9 +66,10 @@ pub use error::{FetchError, MirrorError, RepositoryError};
 pub use fetch::Fetched;
 pub use local::LocalRepository;
 pub use mirror::{Mirror, MirrorLimits};
+pub use push_error::PushError;
 pub use remote::{Auth, ClientCertificate, Reference, Remote};
 pub use repository::{AncestorCheck, CommitFacts, GitSnapshot, Repository};
-pub use status_branch::{Published, PushError, StatusBranch};
+pub use status_branch::{Published, StatusBranch};
 pub use status_branch_checkpoint::StatusBranchCheckpoint;
 
 /// Replaces a file atomically: a reader sees the old text or the new one.

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use git2::ErrorClass;
 
+use super::address::{Address, ProxyAddress};
 use super::error::{FetchError, MirrorError, RepositoryError};
 use super::fetch::{Fetched, fetch_into};
 use super::mirror_folder::{
     FolderLock, NEW, create, create_private, folder_size, install, lock, numbered, numbers, remove,
     usable,
 };
-use super::remote::{Address, ProxyAddress, Reference, Remote};
+use super::remote::{Reference, Remote};
 use super::repository::{AncestorCheck, GitSnapshot, Repository};
 use super::transport::Bounds;
 use crate::limits;

@@ -4,7 +4,6 @@
 //! The tree is always the whole status that this process knows. If another process has pushed in
 //! between, the same tree goes on top of its commit: nothing is merged.
 
-use gitwork_core::text::truncate::truncate_chars;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,16 +13,18 @@ use git2::{
     Direction, ErrorCode, FetchOptions, Oid, PushOptions, RemoteCallbacks, Signature, Time,
 };
 
+use super::address::Address;
 use super::error::{FetchError, MirrorError};
 use super::fetch::{callbacks, libgit2_url};
 use super::mirror_folder::{FolderLock, create_private, io_error, lock, remove};
-use super::remote::{Address, Remote};
+use super::push_error::PushError;
+use super::push_outcome::PushOutcome;
+use super::remote::Remote;
 use super::repository::object_id;
 use super::status_tree::build;
 use super::transport::{Bounds, RemoteAttempt, with_attempt};
 use crate::limits;
 use gitwork_core::model::name::CommitId;
-use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::report::status::source::SourceStatus;
 use gitwork_core::report::status_branch::{SUMMARY_FILE, StatusSummary, file_changes};
 
@@ -38,66 +39,10 @@ pub enum Published {
     /// The branch already has this status.
     Unchanged,
     /// A new commit was pushed.
-    Pushed { commit: CommitId },
-}
-
-/// Why the status was not pushed.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
-pub enum PushError {
-    /// The remote cannot be reached, or refuses the credentials.
-    #[error(transparent)]
-    Remote(#[from] FetchError),
-    /// Another program or source owns the branch.
-    #[error(
-        "the branch {branch} is not gitwork's for this source (it has no {SUMMARY_FILE} of \
-         source {source_id})"
-    )]
-    Foreign { branch: String, source_id: String },
-    /// The remote refused the push; `message` is its text.
-    #[error("the remote refused a push to {branch}: {message}")]
-    Rejected { branch: String, message: String },
-    /// Other pushes to the branch came first, several times in a row.
-    #[error("other pushes to {branch} came first each time; the status is pushed later")]
-    Contended { branch: String },
-    /// The name cannot be a branch name.
-    #[error("{name:?} is not a valid branch name")]
-    BadName { name: String },
-    /// libgit2 failed.
-    #[error("Git failed on {folder}, the repository for the status branch")]
-    Git { folder: PathBuf, source: git2::Error },
-}
-
-impl OperationError for PushError {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Remote(error) => error.class(),
-            Self::Foreign { .. } | Self::Rejected { .. } | Self::BadName { .. } => {
-                ErrorClass::NeedsAction
-            }
-            Self::Contended { .. } | Self::Git { .. } => ErrorClass::TRANSIENT,
-        }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Remote(error) => error.reason(),
-            Self::Foreign { .. } => "ForeignBranch",
-            Self::Rejected { .. } => "PushRejected",
-            Self::Contended { .. } => "Contended",
-            Self::BadName { .. } => "BranchName",
-            Self::Git { .. } => "Repository",
-        }
-    }
-
-    fn hints(&self) -> Vec<String> {
-        match self {
-            Self::Remote(error) => error.hints(),
-            Self::Foreign { .. } => vec!["name another branch, or delete it".to_owned()],
-            Self::Rejected { .. } => vec!["allow it for these credentials".to_owned()],
-            Self::Contended { .. } | Self::BadName { .. } | Self::Git { .. } => Vec::new(),
-        }
-    }
+    Pushed {
+        /// The new tip of the branch.
+        commit: CommitId,
+    },
 }
 
 /// The status branch of one source.
@@ -122,15 +67,6 @@ struct Tip {
     commit: Option<Oid>,
     /// Commits in its history, itself included.
     length: usize,
-}
-
-/// The remote's answer to a push.
-enum PushOutcome {
-    Accepted,
-    /// The remote's tip is not the commit that the push builds on.
-    TipMoved,
-    /// With the remote's message.
-    Rejected(String),
 }
 
 impl StatusBranch {
@@ -364,12 +300,13 @@ impl StatusBranch {
         let force = if squash { "+" } else { "" };
         let refspec = format!("{force}{NEXT}:refs/heads/{}", self.branch);
         let outcome = with_attempt(&attempt, || {
-            let refused = std::cell::RefCell::new(None);
+            // Without a report for the reference, the remote has accepted the push.
+            let outcome = std::cell::RefCell::new(PushOutcome::Accepted);
             let moved = std::cell::Cell::new(false);
             let mut options = PushOptions::new();
             let mut callbacks: RemoteCallbacks<'_> = callbacks(&attempt);
-            callbacks.push_update_reference(|_, problem| {
-                *refused.borrow_mut() = problem.map(str::to_owned);
+            callbacks.push_update_reference(|_, reason| {
+                *outcome.borrow_mut() = PushOutcome::of_report(reason);
                 Ok(())
             });
             callbacks.push_negotiation(|updates| {
@@ -392,9 +329,7 @@ impl StatusBranch {
                     Ok(PushOutcome::TipMoved)
                 }
                 Err(error) => Err(attempt.explain(error)),
-                Ok(()) => Ok(refused
-                    .take()
-                    .map_or(PushOutcome::Accepted, |problem| push_outcome(&problem))),
+                Ok(()) => Ok(outcome.into_inner()),
             }
         })?;
         if matches!(outcome, PushOutcome::Accepted) {
@@ -402,25 +337,6 @@ impl StatusBranch {
         }
         Ok(outcome)
     }
-}
-
-/// Reads the remote's answer for one reference. The protocol has no codes, so a lost race is
-/// recognized by the texts of Git's own receive-pack.
-fn push_outcome(problem: &str) -> PushOutcome {
-    let races = [
-        "failed to update ref",
-        "cannot lock ref",
-        "fetch first",
-        "non-fast-forward",
-        "stale info",
-    ];
-    if races.iter().any(|words| problem.contains(words)) {
-        return PushOutcome::TipMoved;
-    }
-    let text = gitwork_core::text::escape::escape_untrusted(problem);
-    PushOutcome::Rejected(
-        truncate_chars(&text, gitwork_core::limits::HUB_MESSAGE_CHARS_MAX).into_owned(),
-    )
 }
 
 /// Replaces the repository in a folder by a new, empty one. Its name is used only once, because

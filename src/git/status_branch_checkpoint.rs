@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::push_error::PushError;
 use super::remote::Remote;
-use super::status_branch::{PushError, StatusBranch};
+use super::status_branch::StatusBranch;
 use gitwork_core::model::name::SourceId;
 
 /// The highest credible generation: one a second for 136 years. A higher number on the branch is

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -23,9 +22,7 @@ const OPTIONS: ClientOptions = ClientOptions {
     user_agent: USER_AGENT,
     connect_timeout: limits::HUB_CONNECT,
     write_timeout: Some(limits::HUB_CALL),
-    read_timeout: Some(Duration::from_secs(
-        limits::HUB_WATCH.as_secs() + limits::HUB_CALL.as_secs(),
-    )),
+    read_timeout: Some(limits::HUB_WATCH_OPEN),
 };
 
 /// Makes a client from the current credentials.
@@ -34,13 +31,26 @@ pub type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, ClientError
 /// Why there is no client. The messages contain no secret of a kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
+    /// The file is missing, is no kubeconfig, or does not have the context.
     #[error("cannot read the kubeconfig {path}: {problem}")]
-    Kubeconfig { path: String, problem: String },
+    Kubeconfig {
+        /// The file, or "of this user" for the default one.
+        path: String,
+        /// What is wrong with it, without a quote from it.
+        problem: String,
+    },
+    /// There is neither a kubeconfig nor the service account of a pod.
     #[error(
         "no hub is configured: {kubeconfig}, and this is not a pod ({in_cluster}); give \
             --kubeconfig or set KUBECONFIG"
     )]
-    NoHub { kubeconfig: String, in_cluster: String },
+    NoHub {
+        /// Why the default kubeconfig cannot be used.
+        kubeconfig: String,
+        /// Why the service account of a pod cannot be used.
+        in_cluster: String,
+    },
+    /// A certificate or the credential plugin of the kubeconfig cannot be used.
     #[error("cannot set up the connection to the hub: {0}")]
     Setup(String),
 }
@@ -86,7 +96,7 @@ pub fn connector(kubeconfig: Option<PathBuf>, context: Option<String>) -> Connec
     })
 }
 
-/// The same, with every request observer of.
+/// The same, with a report of each request to `observer`.
 pub fn observed_connector(
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
@@ -128,8 +138,8 @@ fn builder(config: Config) -> Result<ClientBuilder<BaseService>, ClientError> {
     builder.map_err(|error| ClientError::Setup(connection_error::describe(&error)))
 }
 
-/// What is wrong with a kubeconfig. A YAML error of the parser may quote the file, tokens included,
-/// so only its place is observer.
+/// Describes what is wrong with a kubeconfig. A YAML error of the parser may quote the file, tokens
+/// included, so it is left out.
 fn describe(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(_) => {

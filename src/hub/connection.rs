@@ -1,24 +1,29 @@
 //! The connection to the hub's API server: requests with a time limit, and credentials that are
 //! read again when they rotate.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use http::{Method, Request, StatusCode, header};
 use kube::Client;
-use kube::client::Body;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::client::{ClientError, Connect};
-use crate::response::{self, HttpResponse, RequestTarget, Verb};
+use crate::response::{self, RequestTarget, Verb};
 use crate::{HubError, NAMESPACE, limits};
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::MANAGER;
-use gitwork_kube::api_status::retry_after_seconds;
-use gitwork_kube::connection_error;
+use gitwork_kube::connection::{ApiConnection, ApiResponse, RequestError, RequestLimits};
+use gitwork_kube::watch_stream::WatchStream;
 
 /// The path of the ManifestWorks of all namespaces.
 const WORKS: &str = "/apis/work.open-cluster-management.io/v1/manifestworks";
+
+const LIMITS: RequestLimits = RequestLimits {
+    timeout: limits::HUB_CALL,
+    response_bytes_max: limits::HUB_ANSWER_BYTES_MAX,
+    event_bytes_max: limits::HUB_EVENT_BYTES_MAX,
+};
 
 /// A hub behind an API server. Clones share the connection.
 #[derive(Clone)]
@@ -28,7 +33,7 @@ pub struct KubeHub {
 }
 
 struct Connection {
-    client: RwLock<Client>,
+    api: ApiConnection,
     /// Makes a client from the current credentials; `None` if the client never changes.
     connect: Option<Connect>,
     /// When the credentials were last read again.
@@ -49,8 +54,8 @@ impl KubeHub {
     }
 
     fn over(client: Client, connect: Option<Connect>) -> Self {
-        let connection =
-            Connection { client: RwLock::new(client), connect, renewed: Mutex::new(None) };
+        let api = ApiConnection::new(client, LIMITS);
+        let connection = Connection { api, connect, renewed: Mutex::new(None) };
         Self { connection: Arc::new(connection), namespace: NAMESPACE.into() }
     }
 
@@ -64,7 +69,7 @@ impl KubeHub {
     }
 
     /// Sends a request and reads the whole response, within `limits::HUB_CALL`.
-    pub(super) async fn send(&self, request: &ApiRequest) -> Result<HttpResponse, HubError> {
+    pub(super) async fn send(&self, request: &ApiRequest) -> Result<ApiResponse, HubError> {
         let response = self.send_once(request).await?;
         if response.status == StatusCode::UNAUTHORIZED && self.renew().await? {
             // The API server did nothing for an unknown user.
@@ -73,54 +78,30 @@ impl KubeHub {
         Ok(response)
     }
 
-    async fn send_once(&self, request: &ApiRequest) -> Result<HttpResponse, HubError> {
-        let response = async {
-            let response = self.begin(request).await?;
-            let status = response.status();
-            let retry_after_seconds = retry_after_seconds(response.headers());
-            let body = axum::body::Body::new(response.into_body());
-            let body = axum::body::to_bytes(body, limits::HUB_ANSWER_BYTES_MAX).await;
-            let describe = |error| unavailable(connection_error::describe(&error));
-            let body = body.map_err(describe)?.to_vec();
-            Ok(HttpResponse { status, retry_after_seconds, body })
-        };
-        timeout(limits::HUB_CALL, response).await.unwrap_or_else(|_| Err(no_answer()))
+    async fn send_once(&self, request: &ApiRequest) -> Result<ApiResponse, HubError> {
+        self.connection.api.send(request.to_http()?).await.map_err(no_response)
     }
 
     /// Opens a watch: the head of the response comes within `limits::HUB_CALL`, the caller reads
-    /// the body. `None`: the resourceVersion expired (410).
-    pub(super) async fn open(
-        &self,
-        request: &ApiRequest,
-    ) -> Result<Option<axum::body::BodyDataStream>, HubError> {
-        for may_renew in [true, false] {
-            let response = timeout(limits::HUB_CALL, self.begin(request)).await;
-            let response = response.map_err(|_| no_answer())??;
-            let status = response.status();
-            let retry_after_seconds = retry_after_seconds(response.headers());
-            let body = axum::body::Body::new(response.into_body());
-            if status.is_success() {
-                return Ok(Some(body.into_data_stream()));
-            }
-            if status == StatusCode::GONE {
+    /// the events. `None`: the resourceVersion expired (410).
+    pub(super) async fn open(&self, request: &ApiRequest) -> Result<Option<WatchStream>, HubError> {
+        let mut may_renew = true;
+        loop {
+            let open_for = limits::HUB_WATCH_OPEN;
+            let opened = self.connection.api.open_watch(request.to_http()?, open_for).await;
+            let response = match opened.map_err(no_response)? {
+                Ok(events) => return Ok(Some(events)),
+                Err(response) => response,
+            };
+            if response.status == StatusCode::GONE {
                 return Ok(None);
             }
-            if status == StatusCode::UNAUTHORIZED && may_renew && self.renew().await? {
+            let is_unauthorized = response.status == StatusCode::UNAUTHORIZED;
+            if is_unauthorized && std::mem::take(&mut may_renew) && self.renew().await? {
                 continue;
             }
-            let body =
-                timeout(limits::HUB_CALL, axum::body::to_bytes(body, limits::HUB_EVENT_BYTES_MAX));
-            let body = body.await.ok().and_then(Result::ok).unwrap_or_default().to_vec();
-            let response = HttpResponse { status, retry_after_seconds, body };
             return Err(response::error(&response, request.verb, RequestTarget::Works, None));
         }
-        Err(unavailable("the credentials are not accepted".into()))
-    }
-
-    async fn begin(&self, request: &ApiRequest) -> Result<http::Response<Body>, HubError> {
-        let request = request.to_http().map_err(|error| unavailable(error.to_string()))?;
-        let client = self.connection.client.read().unwrap_or_else(PoisonError::into_inner).clone();
-        client.send(request).await.map_err(|error| unavailable(connection_error::describe(&error)))
     }
 
     /// Reads the credentials again, unless that just happened. Gives whether to send the request
@@ -137,14 +118,17 @@ impl KubeHub {
         let client = client
             .map_err(|_| unavailable("cannot read the credentials again in time".into()))?
             .map_err(|error| HubError::Forbidden { message: error.to_string() })?;
-        *self.connection.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        self.connection.api.set_client(client);
         tracing::info!("the hub did not accept the credentials; read them again");
         Ok(true)
     }
 }
 
-fn no_answer() -> HubError {
-    unavailable(format!("no answer within {} s", limits::HUB_CALL.as_secs()))
+fn no_response(error: RequestError) -> HubError {
+    match error {
+        RequestError::Connection(message) => unavailable(message),
+        other => unavailable(other.to_string()),
+    }
 }
 
 /// There is no valid response from the hub; a write may have taken place.
@@ -181,7 +165,7 @@ impl ApiRequest {
         Self { verb, path, body: Vec::new(), content_type: "application/json" }
     }
 
-    fn to_http(&self) -> Result<Request<Body>, http::Error> {
+    fn to_http(&self) -> Result<Request<Vec<u8>>, HubError> {
         let method = match self.verb {
             Verb::Get | Verb::List | Verb::Watch => Method::GET,
             Verb::Create => Method::POST,
@@ -192,6 +176,7 @@ impl ApiRequest {
             .method(method)
             .uri(&self.path)
             .header(header::CONTENT_TYPE, self.content_type)
-            .body(Body::from(self.body.clone()))
+            .body(self.body.clone())
+            .map_err(|error| unavailable(error.to_string()))
     }
 }

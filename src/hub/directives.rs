@@ -32,22 +32,51 @@ pub fn object_name(source: &SourceId) -> String {
 /// Why a directive was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectiveError {
+    /// The ConfigMap has no room for an approval.
     #[error(
-        "the directives of this source would have {bytes} bytes, and a ConfigMap has at most {limit}; \
+        "the directives of this source would have {bytes} bytes, \
+         and a ConfigMap has at most {limit}; \
          commit the approval to Git: `gitwork approve {hash} --print > approvals/{hash}`"
     )]
-    ApprovalTooLarge { hash: Digest, bytes: usize, limit: usize },
+    ApprovalTooLarge {
+        /// The hash of the approval.
+        hash: Digest,
+        /// The size of all directives with it, in bytes.
+        bytes: usize,
+        /// `limits::CONFIG_MAP_BYTES_MAX`.
+        limit: usize,
+    },
+    /// The ConfigMap has no room for a suspension.
     #[error(
-        "the directives of this source would have {bytes} bytes, and a ConfigMap has at most {limit}; \
+        "the directives of this source would have {bytes} bytes, \
+         and a ConfigMap has at most {limit}; \
          resume suspensions that are no longer needed"
     )]
-    TooLarge { bytes: usize, limit: usize },
+    TooLarge {
+        /// The size of all directives with it, in bytes.
+        bytes: usize,
+        /// `limits::CONFIG_MAP_BYTES_MAX`.
+        limit: usize,
+    },
+    /// gitwork's own namespace is missing.
     #[error(
         "the hub has no namespace {namespace:?}; make it, or name gitwork's own with --namespace"
     )]
-    ClusterNamespaceMissing { namespace: String },
+    ClusterNamespaceMissing {
+        /// Its name.
+        namespace: String,
+    },
+    /// The API server rejects the write: a permission is missing, or admission denies it.
     #[error("writing the ConfigMap {namespace}/{name} is refused: {message}")]
-    Refused { namespace: String, name: String, message: String },
+    Refused {
+        /// gitwork's own namespace.
+        namespace: String,
+        /// See [`object_name`].
+        name: String,
+        /// The message of the API server on one line.
+        message: String,
+    },
+    /// There is no response, for this reason.
     #[error("the hub did not answer: {0}")]
     Unavailable(String),
 }
@@ -92,8 +121,11 @@ impl KubeHub {
 
 /// An operator who writes directives of a source, as the hub authenticates them.
 pub struct Operator<'a> {
+    /// A client with the operator's credentials.
     pub client: &'a Client,
+    /// gitwork's own namespace on the hub.
     pub namespace: &'a str,
+    /// The source of the directives.
     pub source: &'a SourceId,
     /// The time of the directive (RFC 3339).
     pub at: String,

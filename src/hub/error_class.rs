@@ -4,7 +4,7 @@ use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 
 use crate::client::ClientError;
 use crate::directives::DirectiveError;
-use crate::fleet::FleetError;
+use crate::fleet_error::FleetError;
 
 impl OperationError for ClientError {
     fn class(&self) -> ErrorClass {

@@ -14,10 +14,11 @@ const CONTROLLER: &str = "gitwork.dev/gitwork";
 /// The object and the time of an Event.
 #[derive(Debug, Clone)]
 pub struct About<'a> {
+    /// The namespace and name of the ManifestWork.
     pub key: &'a WorkKey,
     /// The uid of the ManifestWork: `kubectl describe` asks for the Events of one object by it.
     pub uid: &'a str,
-    /// Microseconds since 1970.
+    /// When it happened. Events have microseconds.
     pub at: jiff::Timestamp,
     /// The pod's name.
     pub instance: &'a str,

@@ -22,7 +22,9 @@ mod tests;
 /// How many effects may be in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecuteOptions {
+    /// On the whole hub; at least 1.
     pub concurrency: usize,
+    /// For one cluster; at least 1.
     pub per_cluster: usize,
 }
 

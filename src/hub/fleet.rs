@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::bounded;
 use super::source_report::of_lease;
+pub use crate::fleet_error::FleetError;
 use crate::limits;
 use gitwork_core::model::name::{ClusterName, SourceId};
 use gitwork_core::model::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
@@ -25,30 +26,10 @@ use gitwork_core::report::status::source_report::ReportedSource;
 use gitwork_core::report::status::tree::WorkTree;
 use gitwork_kube::connection_error;
 
-/// Why the fleet cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FleetError {
-    #[error(
-        "the hub does not know {kind}; is this the hub of an Open Cluster Management fleet? Choose another one with \
-         --kubeconfig or --context, or install the CRDs that `gitwork crds` prints"
-    )]
-    CrdMissing { kind: &'static str },
-    #[error(
-        "the hub forbids this ({message}); ask for `{verb}` on {plural}{}",
-        if *one_namespace { "" } else { " in all namespaces, or name one cluster with --cluster" }
-    )]
-    Forbidden { verb: &'static str, plural: &'static str, one_namespace: bool, message: String },
-    #[error("the hub does not accept the credentials (401); are they expired or revoked?")]
-    NotAccepted,
-    #[error("cannot {verb} the hub's {plural}: {message}")]
-    Other { verb: &'static str, plural: &'static str, message: String },
-    #[error("the hub cannot be reached: {0}")]
-    NoHub(String),
-}
-
 /// The works to read, as far as the API server can select them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
+    /// One source only.
     pub source: Option<SourceId>,
     /// One cluster only; permissions in its namespace are enough.
     pub cluster: Option<ClusterName>,
@@ -91,7 +72,9 @@ impl Selection {
 /// The works, and the unreachable clusters.
 #[derive(Debug)]
 pub struct Fleet {
+    /// The works, each with the status that its agent reports.
     pub works: Vec<WorkTree>,
+    /// The clusters whose ManagedCluster is not available, or why they are not known.
     pub unreachable: Result<BTreeSet<ClusterName>, FleetError>,
     /// The reports of their sources; the works include them already.
     pub reports: Result<Vec<ReportedSource>, FleetError>,

@@ -6,10 +6,9 @@ use serde_json::{Value, json};
 
 use super::HubError;
 use super::connection::KubeHub;
-use super::response::HttpResponse;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::MANAGER;
-use gitwork_kube::api_status::ApiStatus;
+use gitwork_kube::connection::ApiResponse;
 use gitwork_kube::leader_election::LeaseStore;
 use gitwork_kube::lease::Lease;
 
@@ -30,18 +29,22 @@ pub struct SourceLease {
 }
 
 impl SourceLease {
+    /// The Lease of `source` in gitwork's own namespace.
     pub fn new(hub: KubeHub, source: &SourceId) -> Self {
         Self { hub, source: source.clone(), name: lease_name(source) }
     }
 
+    /// The source.
     pub fn source(&self) -> &SourceId {
         &self.source
     }
 
+    /// The namespace of the Lease: gitwork's own.
     pub fn namespace(&self) -> &str {
         self.hub.namespace()
     }
 
+    /// The name of the Lease; see [`lease_name`].
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -53,12 +56,12 @@ impl SourceLease {
         self.lease(&answer, "patch").map(drop)
     }
 
-    async fn patch(&self, patch: &Value) -> Result<HttpResponse, HubError> {
+    async fn patch(&self, patch: &Value) -> Result<ApiResponse, HubError> {
         self.hub.patch_lease(&self.name, patch).await
     }
 
     /// The Lease in a response; `None` if it changed since.
-    fn lease(&self, answer: &HttpResponse, verb: &str) -> Result<Option<Lease>, HubError> {
+    fn lease(&self, answer: &ApiResponse, verb: &str) -> Result<Option<Lease>, HubError> {
         if answer.status == StatusCode::CONFLICT {
             return Ok(None);
         }
@@ -107,7 +110,6 @@ impl LeaseStore for SourceLease {
     }
 }
 
-fn is_terminating(response: &HttpResponse) -> bool {
-    let code = response.status.as_u16();
-    ApiStatus::of_response(code, None, &response.body).is_namespace_terminating()
+fn is_terminating(response: &ApiResponse) -> bool {
+    response.api_status().is_namespace_terminating()
 }

@@ -6,9 +6,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::connection::{ApiRequest, KubeHub, unavailable};
-use super::response::{HttpResponse, Verb};
+use super::response::Verb;
 use super::{HubError, bounded};
 use gitwork_core::model::work::MANAGER;
+use gitwork_kube::connection::ApiResponse;
 
 /// A new Lease with this metadata.
 pub(super) fn new_lease(metadata: &Value) -> Value {
@@ -20,7 +21,7 @@ impl KubeHub {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace())
     }
 
-    pub(super) async fn get_lease(&self, name: &str) -> Result<HttpResponse, HubError> {
+    pub(super) async fn get_lease(&self, name: &str) -> Result<ApiResponse, HubError> {
         let path = format!("{}/{name}", self.leases());
         let content_type = "application/json";
         self.send(&ApiRequest { verb: Verb::Get, path, body: Vec::new(), content_type }).await
@@ -31,14 +32,14 @@ impl KubeHub {
         &self,
         name: &str,
         patch: &Value,
-    ) -> Result<HttpResponse, HubError> {
+    ) -> Result<ApiResponse, HubError> {
         let path = format!("{}/{name}?fieldManager={MANAGER}", self.leases());
         let body = patch.to_string().into_bytes();
         let content_type = "application/merge-patch+json";
         self.send(&ApiRequest { verb: Verb::Patch, path, body, content_type }).await
     }
 
-    pub(super) async fn create_lease(&self, lease: &Value) -> Result<HttpResponse, HubError> {
+    pub(super) async fn create_lease(&self, lease: &Value) -> Result<ApiResponse, HubError> {
         let path = format!("{}?fieldManager={MANAGER}", self.leases());
         let (body, content_type) = (lease.to_string().into_bytes(), "application/json");
         self.send(&ApiRequest { verb: Verb::Create, path, body, content_type }).await
@@ -47,7 +48,7 @@ impl KubeHub {
     /// The Lease in a response. `needs` is the start of the message if a permission is missing.
     pub(super) fn lease_in<T: DeserializeOwned>(
         &self,
-        answer: &HttpResponse,
+        answer: &ApiResponse,
         name: &str,
         needs: &str,
     ) -> Result<T, HubError> {

@@ -4,7 +4,8 @@
 //! contract tests run on both.
 //!
 //! ```no_run
-//! # async fn example(source: gitwork_core::model::name::SourceId) -> Result<(), Box<dyn std::error::Error>> {
+//! # use gitwork_core::model::name::SourceId;
+//! # async fn example(source: SourceId) -> Result<(), Box<dyn std::error::Error>> {
 //! use gitwork_hub::{Hub, KubeHub, client};
 //!
 //! let hub = KubeHub::connect(client::connector(None, None)).await?;
@@ -30,6 +31,7 @@ mod error_class;
 pub mod events;
 pub mod execute;
 pub mod fleet;
+mod fleet_error;
 pub mod lease;
 mod leases;
 pub mod limits;

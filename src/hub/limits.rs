@@ -10,9 +10,11 @@ pub const CONFIG_MAP_BYTES_MAX: usize = 1000 * 1024;
 pub const HUB_CALL: Duration = Duration::from_secs(10);
 /// Setting up a connection to the hub, TLS included.
 pub const HUB_CONNECT: Duration = Duration::from_secs(5);
-/// How long the hub keeps one watch request open. A dead connection is noticed after this and
-/// `HUB_CALL`. The next watch continues at the last resourceVersion without a list.
+/// How long the hub keeps one watch request open. A dead connection is noticed after
+/// `HUB_WATCH_OPEN`. The next watch continues at the last resourceVersion without a list.
 pub const HUB_WATCH: Duration = Duration::from_secs(120);
+/// How long a watch may stay open: a little longer than the hub keeps it open.
+pub const HUB_WATCH_OPEN: Duration = Duration::from_secs(HUB_WATCH.as_secs() + HUB_CALL.as_secs());
 /// Works on one page of a list. A page is in memory as text: 50 MB with works of the largest size
 /// that OCM's webhook accepts, 0.5 MB with usual works.
 pub const HUB_LIST_PAGE: u32 = 100;

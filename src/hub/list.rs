@@ -6,11 +6,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::connection::{ApiRequest, KubeHub, unavailable};
-use crate::response::{self, HttpResponse, RequestTarget, Verb};
+use crate::response::{self, RequestTarget, Verb};
 use crate::{HubError, bounded, limits};
 use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::work::LABEL_SOURCE;
 use gitwork_core::plan::observed::ObservedWork;
+use gitwork_kube::connection::ApiResponse;
 use gitwork_kube::list_page::ListPage;
 
 /// A complete list, and the resourceVersion to watch from.
@@ -68,7 +69,7 @@ async fn list_once(hub: &KubeHub, source: Option<&SourceId>) -> Result<Option<Li
         }
         let page = read(&response)?;
         let next_query = page.next_query();
-        works.extend(page.items.into_iter().filter_map(|item| {
+        works.extend(page.items.into_iter().flatten().filter_map(|item| {
             let work = item.0?;
             Some((work.key.clone(), work))
         }));
@@ -83,7 +84,7 @@ async fn list_once(hub: &KubeHub, source: Option<&SourceId>) -> Result<Option<Li
 }
 
 /// Reads one page. Anything but a valid list is an error: its missing works would count as deleted.
-fn read(response: &HttpResponse) -> Result<Page, HubError> {
+fn read(response: &ApiResponse) -> Result<Page, HubError> {
     if !response.status.is_success() {
         return Err(response::error(response, Verb::List, RequestTarget::Works, None));
     }
@@ -93,7 +94,8 @@ fn read(response: &HttpResponse) -> Result<Page, HubError> {
             bounded(&error.to_string())
         ))
     })?;
-    if page.kind != "ManifestWorkList" || page.metadata.resource_version.is_empty() {
+    let is_complete = page.items.is_some() && !page.metadata.resource_version.is_empty();
+    if page.kind != "ManifestWorkList" || !is_complete {
         return Err(unavailable("the response is no list of ManifestWorks".into()));
     }
     Ok(page)
@@ -107,8 +109,8 @@ mod tests {
     use super::*;
 
     fn page(body: &Value) -> Result<Page, HubError> {
-        let body = body.to_string().into_bytes();
-        read(&HttpResponse { status: StatusCode::OK, retry_after_seconds: None, body })
+        let body = body.to_string().into_bytes().into();
+        read(&ApiResponse { status: StatusCode::OK, retry_after_seconds: None, body })
     }
 
     #[test]
@@ -116,7 +118,7 @@ mod tests {
         let metadata = json!({"resourceVersion": "7", "continue": "a+b"});
         let kind = "ManifestWorkList";
         let good = page(&json!({"kind": kind, "metadata": metadata, "items": []})).ok().unwrap();
-        assert_eq!((good.items.len(), good.metadata.next.as_str()), (0, "a+b"));
+        assert_eq!((good.items.unwrap().len(), good.metadata.next.as_str()), (0, "a+b"));
         for bad in [
             json!({}),
             json!({"kind": kind, "metadata": metadata}),

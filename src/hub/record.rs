@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::connection::{KubeHub, unavailable};
 use super::directives::object_name;
 use super::leases::new_lease;
-use super::response::HttpResponse;
 use super::{HubError, StoredRecord};
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::MANAGER;
 use gitwork_core::plan::record::Record;
+use gitwork_kube::connection::ApiResponse;
 
 /// The annotation with the record.
 const ANNOTATION: &str = "gitwork.dev/record";
@@ -61,7 +61,7 @@ impl KubeHub {
     fn stored(
         &self,
         source: &SourceId,
-        answer: &HttpResponse,
+        answer: &ApiResponse,
         verbs: &str,
     ) -> Result<StoredRecord, HubError> {
         let name = object_name(source);

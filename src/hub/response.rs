@@ -1,12 +1,12 @@
 //! Converts failed responses about ManifestWorks to [`HubError`]. Pure.
 
-use http::StatusCode;
 use serde_json::Value;
 
 use crate::HubError;
 use gitwork_api::secret;
 use gitwork_core::model::name::{ClusterName, WorkKey};
 use gitwork_kube::api_status::ApiStatus;
+use gitwork_kube::connection::ApiResponse;
 use gitwork_retry::RetryClass;
 
 /// The verb of a request.
@@ -58,24 +58,15 @@ impl RequestTarget<'_> {
     }
 }
 
-/// One response, with its whole body.
-#[derive(Debug)]
-pub struct HttpResponse {
-    pub status: StatusCode,
-    pub retry_after_seconds: Option<u64>,
-    pub body: Vec<u8>,
-}
-
 /// The error of a failed response. Values of Secrets in `spec`, the `spec` of the request, are
 /// hidden in the message: webhooks and validation quote the content that they reject.
 pub fn error(
-    response: &HttpResponse,
+    response: &ApiResponse,
     verb: Verb,
     target: RequestTarget<'_>,
     spec: Option<&Value>,
 ) -> HubError {
-    let code = response.status.as_u16();
-    let mut status = ApiStatus::of_response(code, response.retry_after_seconds, &response.body);
+    let mut status = response.api_status();
     if let Some(spec) = spec {
         hide_secrets(&mut status.message, spec);
     }
@@ -124,8 +115,8 @@ fn forbidden(status: &ApiStatus, verb: Verb, target: RequestTarget<'_>) -> HubEr
         return HubError::ClusterNamespaceMissing { cluster: cluster.to_string() };
     }
     let verb = verb.as_str();
-    let is_rbac =
-        !status.is_from_api_server || status.message.contains(&format!("cannot {verb} resource"));
+    // A proxy before the API server says nothing about its reasons.
+    let is_rbac = !status.is_from_api_server || status.denied_verb() == Some(verb);
     if let (RequestTarget::Work(_), false) = (target, is_rbac) {
         return HubError::WriteRejected { key: target.name(), message: status.text() };
     }
@@ -162,6 +153,7 @@ fn hide_secrets(message: &mut String, spec: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
     use serde_json::json;
 
     use super::*;
@@ -177,15 +169,16 @@ mod tests {
 
     fn secrets() -> Value {
         json!({"workload": {"manifests": [
-            {"kind": "Secret", "data": {"p": "dDBw"}, "stringData": {"q": "t0ps3cret", "empty": ""}},
+            {"kind": "Secret", "data": {"p": "dDBw"},
+                "stringData": {"q": "t0ps3cret", "empty": ""}},
             {"kind": "ConfigMap", "data": {"p": "open"}},
         ]}})
     }
 
     fn read(code: u16, body: &Value, verb: Verb) -> HubError {
-        let body = body.to_string().into_bytes();
+        let body = body.to_string().into_bytes().into();
         let status = StatusCode::from_u16(code).unwrap();
-        let response = HttpResponse { status, retry_after_seconds: None, body };
+        let response = ApiResponse { status, retry_after_seconds: None, body };
         error(&response, verb, RequestTarget::Work(&key()), Some(&secrets()))
     }
 
@@ -245,8 +238,9 @@ mod tests {
 
     #[test]
     fn a_missing_permission_is_named_with_its_rbac_rule() {
-        let message = "manifestworks.work.open-cluster-management.io \"web\" is forbidden: User \"bot\" cannot \
-                       patch resource \"manifestworks\" in API group \"work.open-cluster-management.io\"";
+        let message = "manifestworks.work.open-cluster-management.io \"web\" is forbidden: \
+                       User \"bot\" cannot patch resource \"manifestworks\" \
+                       in API group \"work.open-cluster-management.io\"";
         let shown = read(403, &status("Forbidden", message, &json!({})), Verb::Patch).to_string();
         for part in
             ["namespace \"edge\"", "verbs: [patch]", "resources: [manifestworks]", "User \"bot\""]
@@ -263,7 +257,7 @@ mod tests {
         else {
             panic!("is rejected")
         };
-        assert_eq!(message.chars().count(), limits::HUB_MESSAGE_CHARS_MAX + 1);
+        assert_eq!(message.chars().count(), limits::HUB_MESSAGE_CHARS_MAX);
 
         let error = read(
             422,

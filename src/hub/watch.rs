@@ -88,15 +88,16 @@ impl Watch {
 
     async fn open(&mut self, resource_version: String, listed: bool) {
         let query = format!(
-            "watch=1&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={resource_version}{}",
+            "watch=1&allowWatchBookmarks=true&timeoutSeconds={}\
+             &resourceVersion={resource_version}{}",
             limits::HUB_WATCH.as_secs(),
             selector(Some(&self.source)),
         );
         match self.hub.open(&ApiRequest::of_works(Verb::Watch, &query)).await {
             Ok(None) if listed => self.interrupted(expired()),
             Ok(None) => {}
-            Ok(Some(body)) => {
-                self.phase = Phase::Reading(Reading::new(body, resource_version, listed));
+            Ok(Some(stream)) => {
+                self.phase = Phase::Reading(Reading::new(stream, resource_version, listed));
             }
             Err(error) => self.interrupted(error),
         }
@@ -152,11 +153,8 @@ fn expired() -> HubError {
 }
 
 impl Reading {
-    fn new(body: axum::body::BodyDataStream, resource_version: String, listed: bool) -> Box<Self> {
-        let opened = Instant::now();
-        let deadline = opened + limits::HUB_WATCH + limits::HUB_CALL;
-        let stream = WatchStream::new(body, deadline, limits::HUB_EVENT_BYTES_MAX);
-        Box::new(Self { stream, resource_version, listed, opened, events: 0 })
+    fn new(stream: WatchStream, resource_version: String, listed: bool) -> Box<Self> {
+        Box::new(Self { stream, resource_version, listed, opened: Instant::now(), events: 0 })
     }
 
     /// Waits for the next chunk and puts its events into `ready`.
@@ -202,9 +200,16 @@ mod tests {
 
     /// A watch of these chunks.
     fn reading(chunks: Vec<Vec<u8>>) -> Box<Reading> {
-        let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>));
-        let body = axum::body::Body::from_stream(chunks).into_data_stream();
-        Reading::new(body, "1".to_owned(), true)
+        reading_of(stream::iter(chunks.into_iter().map(Ok)))
+    }
+
+    fn reading_of(
+        chunks: impl futures::Stream<Item = Result<Vec<u8>, std::io::Error>> + Send + 'static,
+    ) -> Box<Reading> {
+        let chunks = chunks.map(|chunk| chunk.map(Into::into));
+        let deadline = Instant::now() + limits::HUB_WATCH_OPEN;
+        let chunks = WatchStream::new(chunks, deadline, limits::HUB_EVENT_BYTES_MAX);
+        Reading::new(chunks, "1".to_owned(), true)
     }
 
     /// The events of a watch, up to its end.
@@ -252,9 +257,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_watch_ends_at_its_deadline() {
-        let silence = stream::pending::<Result<Vec<u8>, std::io::Error>>();
-        let body = axum::body::Body::from_stream(silence).into_data_stream();
-        let mut reading = Reading::new(body, "1".to_owned(), true);
+        let mut reading = reading_of(stream::pending());
         let end = reading.next(&mut VecDeque::new()).await;
         assert_eq!(end, Err(WatchEnd::Silent));
         assert_eq!(reading.opened.elapsed(), limits::HUB_WATCH + limits::HUB_CALL);

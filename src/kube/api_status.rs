@@ -17,15 +17,25 @@ pub struct ApiStatus {
     pub code: u16,
     /// The machine-readable reason, such as `AlreadyExists`.
     pub reason: String,
+    /// The message for people. It may quote the object of the request, and have several lines.
     pub message: String,
     /// `details.kind`: the resource that a 404 is about, in the plural.
     pub resource: String,
-    /// The reasons in `details.causes`.
-    pub causes: Vec<String>,
+    /// `details.causes`: one for each invalid field, among others.
+    pub causes: Vec<StatusCause>,
     /// The wait that the server asks for, by header or by `details.retryAfterSeconds`.
     pub retry_after_seconds: Option<u64>,
     /// The body was a `Status` object: the API server itself answered.
     pub is_from_api_server: bool,
+}
+
+/// One entry of `details.causes` (`StatusCause` of the Kubernetes API).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StatusCause {
+    /// The machine-readable reason, such as `FieldValueInvalid`.
+    pub reason: String,
+    /// The path of the field, such as `spec.selector`; empty if the cause is about no field.
+    pub field: String,
 }
 
 impl ApiStatus {
@@ -48,26 +58,31 @@ impl ApiStatus {
             found.unwrap_or_default().to_owned()
         };
         let causes = object.pointer("/details/causes").and_then(Value::as_array);
-        let reasons =
-            causes.into_iter().flatten().filter_map(|cause| cause.get("reason")?.as_str());
+        let causes = causes.into_iter().flatten().map(|cause| {
+            let text = |field| cause.get(field).and_then(Value::as_str).unwrap_or_default().into();
+            StatusCause { reason: text("reason"), field: text("field") }
+        });
         let in_body = object.pointer("/details/retryAfterSeconds").and_then(Value::as_u64);
         Self {
             code,
             reason: text("/reason"),
             message: text("/message"),
             resource: text("/details/kind"),
-            causes: reasons.map(str::to_owned).collect(),
+            causes: causes.collect(),
             retry_after_seconds: retry_after_seconds.or(in_body),
             is_from_api_server: text("/kind") == "Status",
         }
     }
 
+    /// The API server does not accept the credentials.
     pub fn is_unauthorized(&self) -> bool {
         self.code == 401
     }
+    /// The request is denied: by RBAC, by admission, or because the namespace is being deleted.
     pub fn is_forbidden(&self) -> bool {
         self.code == 403
     }
+    /// The object, its namespace or its kind does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code == 404
     }
@@ -85,9 +100,31 @@ impl ApiStatus {
     }
     /// The namespace is being deleted: nothing can be created in it.
     pub fn is_namespace_terminating(&self) -> bool {
-        self.causes.iter().any(|cause| cause == "NamespaceTerminating")
+        self.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
     }
-    /// etcd, or the connection to it, rejects the size of the object. It is reported as a 500.
+    /// An update changes one of `fields`, which are immutable: a 422 with the field as a cause.
+    /// Validation reports it as `FieldValueInvalid`, or as `FieldValueForbidden` if another field
+    /// makes it immutable.
+    pub fn is_immutable(&self, fields: &[&str]) -> bool {
+        let reasons = ["FieldValueInvalid", "FieldValueForbidden"];
+        let is_immutable = |cause: &StatusCause| {
+            reasons.contains(&cause.reason.as_str()) && fields.contains(&cause.field.as_str())
+        };
+        self.code == 422 && self.causes.iter().any(is_immutable)
+    }
+    /// The verb that the user lacks, if the authorizer denied the request. Admission denies with
+    /// the same code and reason and the `Status` has no other field that tells them apart: only the
+    /// text of the message does.
+    pub fn denied_verb(&self) -> Option<&str> {
+        if !self.is_forbidden() {
+            return None;
+        }
+        let (_, after) = self.message.split_once("\" cannot ")?;
+        let (verb, _) = after.split_once(" resource \"")?;
+        verb.bytes().all(|byte| byte.is_ascii_lowercase()).then_some(verb)
+    }
+    /// etcd, or the connection to it, rejects the size of the object. The API server reports it as
+    /// a 500 without a reason: only the text of the message tells it from other failures.
     pub fn is_too_large(&self) -> bool {
         let words = ["request is too large", "larger than max"];
         self.code == 413
@@ -112,23 +149,6 @@ impl ApiStatus {
         match self.message.as_str() {
             "" => format!("HTTP status {}", self.code),
             message => one_line(message, MESSAGE_CHARS_MAX),
-        }
-    }
-}
-
-impl From<&kube::core::Status> for ApiStatus {
-    fn from(status: &kube::core::Status) -> Self {
-        let details = status.details.as_ref();
-        let causes = details.iter().flat_map(|details| &details.causes);
-        let wait = details.map_or(0, |details| details.retry_after_seconds);
-        Self {
-            code: status.code,
-            reason: status.reason.clone(),
-            message: status.message.clone(),
-            resource: details.map_or_else(String::new, |details| details.kind.clone()),
-            causes: causes.map(|cause| cause.reason.clone()).collect(),
-            retry_after_seconds: (wait > 0).then_some(u64::from(wait)),
-            is_from_api_server: true,
         }
     }
 }
@@ -170,12 +190,80 @@ mod tests {
         let status = ApiStatus::of_response(409, Some(2), body.to_string().as_bytes());
         assert!(status.is_already_exists() && !status.is_conflict());
         assert_eq!(status.retry_after_seconds, Some(2));
-        let kube: kube::core::Status = serde_json::from_value(json!({
-            "code": 409, "reason": "Conflict", "message": "a\nb",
-        }))
-        .unwrap();
-        let status = ApiStatus::from(&kube);
+        let body = json!({"kind": "Status", "reason": "Conflict", "message": "a\nb"});
+        let status = ApiStatus::of_response(409, None, body.to_string().as_bytes());
         assert!(status.is_conflict() && !status.is_already_exists());
         assert_eq!(status.text(), "a b");
+    }
+
+    fn status(code: u16, body: &Value) -> ApiStatus {
+        ApiStatus::of_response(code, None, body.to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_change_of_an_immutable_field_is_known_by_its_cause() {
+        // As kube-apiserver 1.33 answers to a PUT of a Secret.
+        let of_type = status(
+            422,
+            &json!({
+                "kind": "Status", "reason": "Invalid", "details": {"kind": "Secret", "causes": [
+                    {"reason": "FieldValueInvalid", "field": "type",
+                        "message": "Invalid value: \"b\": field is immutable"}]},
+            }),
+        );
+        let of_data = status(
+            422,
+            &json!({"reason": "Invalid", "details": {"causes": [
+                {"reason": "FieldValueForbidden", "field": "data",
+                    "message": "Forbidden: field is immutable when `immutable` is set"}]}}),
+        );
+        let of_a_key = status(
+            422,
+            &json!({"reason": "Invalid", "details": {"causes": [
+                {"reason": "FieldValueInvalid", "field": "data[a b]"}]}}),
+        );
+        let too_long = status(
+            422,
+            &json!({"reason": "Invalid", "details": {"causes": [
+                {"reason": "FieldValueTooLong", "field": "data"}]}}),
+        );
+        for (status, expected) in
+            [(of_type, true), (of_data, true), (of_a_key, false), (too_long, false)]
+        {
+            assert_eq!(status.is_immutable(&["type", "data"]), expected, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn the_authorizer_names_the_verb_that_it_denies_and_admission_does_not() {
+        for (message, expected) in [
+            (
+                "widgets.example.com is forbidden: User \"system:serviceaccount:a:b\" \
+                 cannot create resource \"widgets\" in API group \"example.com\" \
+                 in the namespace \"apps\"",
+                Some("create"),
+            ),
+            (
+                "nodes \"a\" is forbidden: User \"u\" cannot patch resource \"nodes/status\" \
+                 in API group \"\" at the cluster scope: \
+                 RBAC: role.rbac.authorization.k8s.io \"x\" not found",
+                Some("patch"),
+            ),
+            (
+                "admission webhook \"a.b\" denied the request: you cannot create resource \"x\"",
+                None,
+            ),
+            ("pods \"a\" is forbidden: exceeded quota: small, requested: pods=1", None),
+            (
+                "clusterroles.rbac.authorization.k8s.io \"a\" is forbidden: \
+                 user \"u\" (groups=[\"g\"]) is attempting to grant RBAC permissions \
+                 not currently held",
+                None,
+            ),
+        ] {
+            let body = json!({"kind": "Status", "reason": "Forbidden", "message": message});
+            assert_eq!(status(403, &body).denied_verb(), expected, "{message}");
+            assert_eq!(status(409, &body).denied_verb(), None);
+        }
     }
 }

@@ -51,9 +51,15 @@ pub enum ElectionResult {
     /// This process holds the Lease.
     Leader,
     /// Another process holds it.
-    Standby { holder: String },
+    Standby {
+        /// The identity of the holder; empty if another process took the Lease just now.
+        holder: String,
+    },
     /// It has no holder; this process leaves it to other replicas for `wait`.
-    Free { wait: Duration },
+    Free {
+        /// The rest of the time for which it is left to them.
+        wait: Duration,
+    },
 }
 
 /// One candidate for a Lease.
@@ -90,10 +96,15 @@ impl<S: LeaseStore> ElectionCandidate<S> {
     }
 
     /// Renews the Lease, or acquires it once it has had no holder for `acquire_delay`. If the
-    /// future is dropped the write may have succeeded; the next attempt finds out.
-    pub async fn attempt(&mut self, acquire_delay: Duration) -> Result<ElectionResult, S::Error> {
+    /// future is dropped the write may have succeeded; the next attempt finds out. `now` is the
+    /// time of day, which the Lease gets.
+    pub async fn attempt(
+        &mut self,
+        acquire_delay: Duration,
+        now: Timestamp,
+    ) -> Result<ElectionResult, S::Error> {
         if let Some(lease) = self.ours.take() {
-            self.ours = self.store.replace(&self.with_holder(lease, false)).await?;
+            self.ours = self.store.replace(&self.with_holder(lease, now, false)).await?;
             if self.ours.is_some() {
                 return Ok(ElectionResult::Leader);
             }
@@ -121,11 +132,13 @@ impl<S: LeaseStore> ElectionCandidate<S> {
         }
         self.ours = match found {
             Some(lease) => {
-                self.store.replace(&self.with_holder(lease, action == LeaseAction::Acquire)).await?
+                self.store
+                    .replace(&self.with_holder(lease, now, action == LeaseAction::Acquire))
+                    .await?
             }
             None => {
                 let lease = lease::new_lease(&self.election.namespace, &self.election.name);
-                self.store.create(&self.with_holder(lease, true)).await?
+                self.store.create(&self.with_holder(lease, now, true)).await?
             }
         };
         Ok(if self.ours.is_some() {
@@ -135,35 +148,36 @@ impl<S: LeaseStore> ElectionCandidate<S> {
         })
     }
 
-    /// Releases the Lease, so that another process can acquire it at once.
-    pub async fn release(&mut self) -> Result<(), S::Error> {
+    /// Releases the Lease, so that another process can acquire it at once. `now` is the time of
+    /// day.
+    pub async fn release(&mut self, now: Timestamp) -> Result<(), S::Error> {
         let known = self.ours.take();
         let found = if known.is_some() { known } else { self.store.get().await? };
         let Some(lease) = found.filter(|lease| lease::holder(lease) == self.election.identity)
         else {
             return Ok(());
         };
-        if self.store.replace(&released(lease)).await?.is_some() {
+        if self.store.replace(&released(lease, now)).await?.is_some() {
             return Ok(());
         }
         // Another process wrote an annotation in the meantime.
         match self.store.get().await? {
             Some(lease) if lease::holder(&lease) == self.election.identity => {
-                self.store.replace(&released(lease)).await.map(drop)
+                self.store.replace(&released(lease, now)).await.map(drop)
             }
             _ => Ok(()),
         }
     }
 
-    fn with_holder(&self, lease: Lease, acquires: bool) -> Lease {
+    fn with_holder(&self, lease: Lease, now: Timestamp, acquires: bool) -> Lease {
         let Election { identity, duration, .. } = &self.election;
-        lease::with_holder(lease, identity, duration.as_secs(), Timestamp::now(), acquires)
+        lease::with_holder(lease, identity, duration.as_secs(), now, acquires)
     }
 }
 
 /// `lease` without a holder. Its duration is 1 s, as in client-go: 0 is not valid.
-fn released(lease: Lease) -> Lease {
-    lease::with_holder(lease, "", 1, Timestamp::now(), false)
+fn released(lease: Lease, now: Timestamp) -> Lease {
+    lease::with_holder(lease, "", 1, now, false)
 }
 
 #[cfg(test)]
@@ -173,6 +187,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// The time of day: a renewal is a change only if it differs.
+    fn now() -> Timestamp {
+        Timestamp::now()
+    }
 
     /// One Lease in memory, with versions as an API server has them.
     #[derive(Clone, Default)]
@@ -228,7 +247,7 @@ mod tests {
     }
 
     async fn leads(candidate: &mut ElectionCandidate<Memory>) -> bool {
-        candidate.attempt(Duration::ZERO).await.unwrap() == ElectionResult::Leader
+        candidate.attempt(Duration::ZERO, now()).await.unwrap() == ElectionResult::Leader
     }
 
     #[tokio::test(start_paused = true)]
@@ -258,11 +277,11 @@ mod tests {
         assert!(leads(&mut first).await);
         assert_eq!(first.annotation("note"), Some("now"));
         store.annotate();
-        first.release().await.unwrap();
+        first.release(now()).await.unwrap();
         assert_eq!(store.holder(), "");
         let mut second = candidate(&store, "b");
         assert!(leads(&mut second).await);
-        first.release().await.unwrap();
+        first.release(now()).await.unwrap();
         assert_eq!(store.holder(), "b", "a release leaves the Lease of another holder alone");
     }
 
@@ -271,13 +290,16 @@ mod tests {
         let store = Memory::default();
         let mut first = candidate(&store, "a");
         let delay = 2 * SECOND;
-        assert_eq!(first.attempt(delay).await.unwrap(), ElectionResult::Free { wait: delay });
+        assert_eq!(
+            first.attempt(delay, now()).await.unwrap(),
+            ElectionResult::Free { wait: delay }
+        );
         tokio::time::advance(delay).await;
-        assert_eq!(first.attempt(delay).await.unwrap(), ElectionResult::Leader);
+        assert_eq!(first.attempt(delay, now()).await.unwrap(), ElectionResult::Leader);
         let mut second = candidate(&store, "b");
         assert!(!leads(&mut second).await);
         tokio::time::advance(16 * SECOND).await;
         let wait = SECOND;
-        assert_eq!(second.attempt(delay).await.unwrap(), ElectionResult::Free { wait });
+        assert_eq!(second.attempt(delay, now()).await.unwrap(), ElectionResult::Free { wait });
     }
 }

@@ -210,7 +210,8 @@ mod tests {
         assert_eq!((holder(&first), duration(&first, second(1))), ("a", second(15)));
         let expected = json!({
             "holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0,
-            "acquireTime": "2026-11-20T12:00:00.000000Z", "renewTime": "2026-11-20T12:00:00.000000Z",
+            "acquireTime": "2026-11-20T12:00:00.000000Z",
+            "renewTime": "2026-11-20T12:00:00.000000Z",
         });
         assert_eq!(first["spec"], expected);
         let mut kept = first;

@@ -1,5 +1,5 @@
-//! What hub and agent share to talk to an API server: the client, failures and their retry class,
-//! pages of lists, watch streams, Leases and leader election.
+//! What hub and agent share to talk to an API server: the client, bounded requests, failures and
+//! their retry class, pages of lists, watch streams, Leases and leader election.
 //!
 //! A watch of some collection, once its request is open:
 //!
@@ -27,6 +27,7 @@
 
 pub mod api_status;
 pub mod client;
+pub mod connection;
 pub mod connection_error;
 mod crypto;
 pub mod leader_election;

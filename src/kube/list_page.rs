@@ -9,10 +9,14 @@ pub struct ListPage<T> {
     /// The kind of the list, such as `ManifestWorkList`. Empty if the response has none.
     #[serde(default)]
     pub kind: String,
+    /// Where the list ends, and how it goes on.
     pub metadata: ListMetadata,
-    pub items: Vec<T>,
+    /// The objects of this page. `None` if the field is missing or null: the API server writes null
+    /// for an empty list of metadata only.
+    pub items: Option<Vec<T>>,
 }
 
+/// The metadata of a list (`ListMeta` of the Kubernetes API).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListMetadata {
@@ -49,11 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_escaped() {
+    fn tokens_are_escaped_and_null_items_are_no_error() {
         assert_eq!(escape_query("a-Z.9_~+/= \u{e9}"), "a-Z.9_~%2B%2F%3D%20%C3%A9");
         let page = |text: &str| serde_json::from_str::<ListPage<u8>>(text).unwrap();
         let next = page(r#"{"metadata": {"continue": "a+b"}, "items": []}"#).next_query();
         assert_eq!(next.as_deref(), Some("&continue=a%2Bb"));
         assert_eq!(page(r#"{"metadata": {}, "items": [1]}"#).next_query(), None);
+        assert_eq!(page(r#"{"metadata": {}, "items": null}"#).items, None);
     }
 }

@@ -14,11 +14,15 @@ use crate::connection_error;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type", content = "object", rename_all = "UPPERCASE")]
 pub enum WatchEvent<T> {
+    /// The object was created, or existed before a watch without a resourceVersion began.
     Added(T),
+    /// The object changed; this is its new version.
     Modified(T),
+    /// The object was deleted; this is its last version, with the resourceVersion of the deletion.
     Deleted(T),
-    /// Only the resourceVersion is set.
+    /// The watch has passed this resourceVersion, the only field that is set.
     Bookmark(T),
+    /// The `Status` object of a failure. [`WatchStream::next`] ends with it.
     Error(Value),
 }
 
@@ -42,7 +46,10 @@ pub enum WatchEnd {
     Broken(String),
     /// One event is larger than the limit.
     #[error("an event of the watch is larger than {limit_bytes} bytes")]
-    TooLarge { limit_bytes: usize },
+    TooLarge {
+        /// The limit that the caller set.
+        limit_bytes: usize,
+    },
     /// The stream has something that is no watch event.
     #[error("the watch sends no valid event: {0}")]
     Invalid(String),

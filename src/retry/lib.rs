@@ -18,7 +18,10 @@ pub enum RetryClass {
     /// The object changed since it was read: read it again and plan again.
     Stale,
     /// The server did not answer, is overloaded, or asked to wait (`Retry-After`, in seconds).
-    Unavailable { retry_after_seconds: Option<u64> },
+    Unavailable {
+        /// The wait that the server requests.
+        retry_after_seconds: Option<u64>,
+    },
     /// A person must act on the server first: a namespace, a permission or a CRD is missing.
     Blocked,
     /// The server rejects the object. Only a change in Git fixes it, or a change of a webhook or

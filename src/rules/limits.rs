@@ -1,17 +1,25 @@
-//! Every bound of this crate in one place, each with its reason. Input past a bound is a
-//! diagnostic, never a crash and never a silent cut.
+//! Limits of expressions, each with its reason. Input beyond a limit is an error; it is never cut.
 
-/// One JSONPath of a rule. A path with a long filter has some 200 bytes.
+/// Bytes of one JSONPath. A path with a long filter has about 200.
 pub const JSONPATH_BYTES_MAX: usize = 4_096;
-/// Expressions within expressions of one JSONPath; real ones have a key within a filter, which is
-/// two.
+/// Nested expressions of one JSONPath. Real paths have two: a key within a filter.
 pub const JSONPATH_DEPTH_MAX: usize = 16;
-/// Values that one JSONPath may touch in one object: `..` repeated multiplies them. An object at
-/// etcd's limit of 1.5 MiB has at most some 100,000 values.
+/// Values that one JSONPath may visit in one object. Each `..` multiplies them. An object at etcd's
+/// limit of 1.5 MiB has at most about 100,000 values.
 pub const JSONPATH_STEPS_MAX: usize = 1_000_000;
-/// One CEL expression of a condition rule. Real ones have a few hundred bytes, and parsing takes
-/// more than linear time.
+/// Bytes of one CEL expression. Real ones have a few hundred. Parsing takes more than linear time.
 pub const CEL_BYTES_MAX: usize = 4_096;
-/// Brackets, calls and conditions within one another in a CEL expression. A level takes the parser
-/// some 150 KiB of stack without optimisation and under 20 KiB with it, and a thread has 2 MiB.
+/// Nested brackets, calls and conditions of one CEL expression. A level takes the parser about 150
+/// KiB of stack without optimisation and less than 20 KiB with it. A thread has 2 MiB.
 pub const CEL_DEPTH_MAX: u16 = if cfg!(debug_assertions) { 8 } else { 32 };
+/// Bytes of one jq expression. A path that a person writes is far shorter.
+pub const JQ_BYTES_MAX: usize = 1_024;
+/// Commas and lists of one jq expression. Each may double the work.
+pub const JQ_BRANCHES_MAX: usize = 8;
+/// `..` in one jq expression. Each visits everything below each result of the one before it.
+pub const JQ_RECURSIONS_MAX: usize = 1;
+/// Paths that one jq expression may yield. A manifest has at most some 500 KiB.
+pub const JQ_PATHS_MAX: usize = 10_000;
+/// Operators, dots and brackets of one CEL expression. A chain such as `a.b.c` or `a + b + c` is as
+/// deep as it is long once it is parsed. This depth fits several times into a stack of 2 MiB.
+pub const CEL_SIGNS_MAX: usize = 1_000;

@@ -28,20 +28,21 @@ pub enum ConnectionTimeout {
 pub struct Bounded<L = TcpListener> {
     listener: L,
     places: Arc<Semaphore>,
-    patience: ConnectionTimeout,
+    timeout: ConnectionTimeout,
 }
 
 /// A connection that does not last for ever.
 pub struct Connection<S = TcpStream> {
     stream: S,
-    patience: ConnectionTimeout,
+    timeout: ConnectionTimeout,
     end: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl<L> Bounded<L> {
-    pub fn new(listener: L, connections: usize, patience: ConnectionTimeout) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(connections)), patience }
+    /// Accepts at most `connections` at once from `listener`.
+    pub fn new(listener: L, connections: usize, timeout: ConnectionTimeout) -> Self {
+        Self { listener, places: Arc::new(Semaphore::new(connections)), timeout }
     }
 }
 
@@ -56,7 +57,7 @@ where
         // An error means that the semaphore was closed, which nobody does.
         let place = self.places.clone().acquire_owned().await.ok();
         let (stream, from) = self.listener.accept().await;
-        (Connection::new(stream, self.patience, place), from)
+        (Connection::new(stream, self.timeout, place), from)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -65,9 +66,9 @@ where
 }
 
 impl<S> Connection<S> {
-    fn new(stream: S, patience: ConnectionTimeout, place: Option<OwnedSemaphorePermit>) -> Self {
-        let (ConnectionTimeout::Whole(time) | ConnectionTimeout::Idle(time)) = patience;
-        Self { stream, patience, end: Box::pin(sleep(time)), _place: place }
+    fn new(stream: S, timeout: ConnectionTimeout, place: Option<OwnedSemaphorePermit>) -> Self {
+        let (ConnectionTimeout::Whole(time) | ConnectionTimeout::Idle(time)) = timeout;
+        Self { stream, timeout, end: Box::pin(sleep(time)), _place: place }
     }
 
     /// Ends what takes too long, and puts the end off where something has moved and that counts.
@@ -76,7 +77,7 @@ impl<S> Connection<S> {
         cx: &mut Context<'_>,
         moved: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        match self.patience {
+        match self.timeout {
             ConnectionTimeout::Idle(time) if moved.is_ready() => {
                 self.end.as_mut().reset(Instant::now() + time);
                 moved
@@ -142,11 +143,11 @@ mod tests {
     use super::*;
 
     /// Both ends: ours, and a peer that neither reads nor writes.
-    async fn silent(patience: ConnectionTimeout) -> (Connection, std::net::TcpStream) {
+    async fn silent(timeout: ConnectionTimeout) -> (Connection, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        (Connection::new(stream, patience, None), peer)
+        (Connection::new(stream, timeout, None), peer)
     }
 
     #[tokio::test]

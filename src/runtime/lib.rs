@@ -1,4 +1,21 @@
 //! What both programs need to run: logs, bounded connections, heap settings.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
+//! use tokio::net::TcpListener;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let bounded = Bounded::new(listener, 64, ConnectionTimeout::Idle(Duration::from_secs(30)));
+//! let router: axum::Router = axum::Router::new();
+//! let serving = axum::serve(bounded, router).with_graceful_shutdown(async {});
+//! serving.await?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod connection;
 pub mod heap;

@@ -36,6 +36,31 @@ struct Options {
     valid_before: Option<i64>,
 }
 
+/// Why a line was ignored; a clause whose subject is the line.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum LineError {
+    #[error("it is longer than {} bytes", limits::ALLOWED_SIGNER_BYTES_MAX)]
+    TooLong,
+    #[error("it has a quote without an end")]
+    Quote,
+    #[error("its options have a quote without an end")]
+    OptionsQuote,
+    #[error("it has no public key that can be read")]
+    NoKey,
+    #[error("it names no principal")]
+    NoPrincipal,
+    #[error("cert-authority is not supported: name each signer's own key")]
+    CertAuthority,
+    #[error("it has the option {0} twice")]
+    Twice(String),
+    #[error("it has an unknown option {0:?} or one without its value")]
+    UnknownOption(String),
+    #[error("its valid-before is not later than its valid-after")]
+    Validity,
+    #[error("{0:?} is not a time of the form YYYYMMDD[HHMM[SS]][Z]")]
+    Time(String),
+}
+
 /// Reads a file. Times without a time zone are in `zone`.
 pub fn read(text: &str, zone: &TimeZone) -> (Vec<AllowedSigner>, Vec<KeyProblem>) {
     let (mut signers, mut problems) = (Vec::new(), Vec::new());
@@ -54,28 +79,27 @@ pub fn read(text: &str, zone: &TimeZone) -> (Vec<AllowedSigner>, Vec<KeyProblem>
         }
         match read_line(line, zone) {
             Ok(signer) => signers.push(signer),
-            Err(message) => problems.push(KeyProblem { number, message }),
+            Err(error) => problems.push(KeyProblem { number, message: error.to_string() }),
         }
     }
     (signers, problems)
 }
 
-fn read_line(line: &str, zone: &TimeZone) -> Result<AllowedSigner, String> {
+fn read_line(line: &str, zone: &TimeZone) -> Result<AllowedSigner, LineError> {
     if line.len() > limits::ALLOWED_SIGNER_BYTES_MAX {
-        return Err(format!("it is longer than {} bytes", limits::ALLOWED_SIGNER_BYTES_MAX));
+        return Err(LineError::TooLong);
     }
-    let (principals, rest) = split_word(line).ok_or("it has a quote without an end")?;
+    let (principals, rest) = split_word(line).ok_or(LineError::Quote)?;
     let (options, key) = match public_key(rest) {
         Some(key) => (Options::default(), key),
         None => {
-            let (options, rest) =
-                split_word(rest).ok_or("its options have a quote without an end")?;
+            let (options, rest) = split_word(rest).ok_or(LineError::OptionsQuote)?;
             let read = read_options(options, zone);
             match public_key(rest) {
                 Some(key) => (read?, key),
                 None => {
                     read?;
-                    return Err("it has no public key that can be read".into());
+                    return Err(LineError::NoKey);
                 }
             }
         }
@@ -83,7 +107,7 @@ fn read_line(line: &str, zone: &TimeZone) -> Result<AllowedSigner, String> {
     let principals = unquoted(principals);
     let mut parts = principals.split(',').map(str::trim).filter(|part| !part.is_empty()).peekable();
     if parts.peek().is_none() {
-        return Err("it names no principal".into());
+        return Err(LineError::NoPrincipal);
     }
     let is_name = |part: &&str| !part.starts_with('!') && !part.contains(['*', '?']);
     Ok(AllowedSigner {
@@ -125,18 +149,16 @@ fn unquoted(text: &str) -> String {
     inner.unwrap_or(text).replace("\\\"", "\"")
 }
 
-fn read_options(text: &str, zone: &TimeZone) -> Result<Options, String> {
+fn read_options(text: &str, zone: &TimeZone) -> Result<Options, LineError> {
     let mut options = Options::default();
     for option in split_options(text) {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(unquoted(value))),
             None => (option, None),
         };
-        let twice = || format!("it has the option {name} twice");
+        let twice = || LineError::Twice(name.to_owned());
         match (name.to_ascii_lowercase().as_str(), value) {
-            ("cert-authority", _) => {
-                return Err("cert-authority is not supported: name each signer's own key".into());
-            }
+            ("cert-authority", _) => return Err(LineError::CertAuthority),
             ("namespaces", Some(value)) => {
                 let all = value.split(',').map(|part| part.trim().to_owned()).collect();
                 if options.namespaces.replace(all).is_some() {
@@ -155,14 +177,12 @@ fn read_options(text: &str, zone: &TimeZone) -> Result<Options, String> {
             }
             _ => {
                 let name: String = name.chars().take(40).collect();
-                return Err(format!("it has an unknown option {name:?} or one without its value"));
+                return Err(LineError::UnknownOption(name));
             }
         }
     }
     match (options.valid_after, options.valid_before) {
-        (Some(after), Some(before)) if before <= after => {
-            Err("its valid-before is not later than its valid-after".into())
-        }
+        (Some(after), Some(before)) if before <= after => Err(LineError::Validity),
         _ => Ok(options),
     }
 }
@@ -188,15 +208,14 @@ fn split_options(text: &str) -> Vec<&str> {
 
 /// Parses `YYYYMMDD`, `YYYYMMDDHHMM` or `YYYYMMDDHHMMSS`, with `Z` (or `UTC`) at the end for UTC,
 /// into seconds since 1970.
-fn parse_time(text: &str, zone: &TimeZone) -> Result<i64, String> {
-    let shown: String = text.chars().take(40).collect();
-    let bad = || format!("{shown:?} is not a time of the form YYYYMMDD[HHMM[SS]][Z]");
+fn parse_time(text: &str, zone: &TimeZone) -> Result<i64, LineError> {
+    let bad = || LineError::Time(text.chars().take(40).collect());
     let in_utc = text.strip_suffix('Z').or_else(|| text.strip_suffix("UTC"));
     let digits = in_utc.unwrap_or(text);
     if !matches!(digits.len(), 8 | 12 | 14) || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad());
     }
-    let number = |from: usize, to: usize| -> Result<i16, String> {
+    let number = |from: usize, to: usize| -> Result<i16, LineError> {
         digits.get(from..to).map_or(Ok(0), |part| part.parse().map_err(|_| bad()))
     };
     let small = |from, to| number(from, to).and_then(|n| i8::try_from(n).map_err(|_| bad()));
@@ -249,9 +268,8 @@ mod tests {
         ] {
             assert_eq!(parse_time(text, &zone), Ok(expected), "{text}");
         }
-        for bad in
-            ["", "2024", "20241301", "20240101T00", "202401012460", "20240101z", "２０２４０１０１"]
-        {
+        let wide = "２０２４０１０１";
+        for bad in ["", "2024", "20241301", "20240101T00", "202401012460", "20240101z", wide] {
             assert!(parse_time(bad, &zone).is_err(), "{bad}");
         }
     }

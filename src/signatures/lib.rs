@@ -17,11 +17,13 @@
 //! ```
 
 pub mod allowed;
+mod armour;
 pub mod commit;
 mod key_problem;
 pub mod limits;
 mod openpgp;
 mod ssh;
+mod weakness;
 
 use gitwork_core::signature::{SignatureError, Signed, Signer, Timestamps};
 use jiff::tz::TimeZone;

@@ -6,22 +6,16 @@
 //! verified, and the signer chooses the date of a signature.
 
 use std::collections::BTreeSet;
-use std::io::BufRead;
 
-use pgp::armor::DearmorOptions;
-use pgp::composed::{Deserializable, DetachedSignature, SignedPublicKey, SignedPublicSubKey};
-use pgp::crypto::hash::HashAlgorithm;
+use pgp::composed::{SignedPublicKey, SignedPublicSubKey};
 use pgp::packet::{Signature, SignatureType, SubpacketData};
-use pgp::ser::Serialize as _;
-use pgp::types::{KeyDetails, PublicParams, SignedUser, Tag};
+use pgp::types::{KeyDetails, SignedUser, Tag};
 
-use crate::limits;
+use crate::armour::{fingerprint, one_signature, read_keys};
+use crate::key_problem::{KeyProblem, format_time};
+use crate::weakness::{check_hash, check_openpgp_key, has_unknown_critical_part};
 use gitwork_core::signature::{SignatureError, Signer, Timestamps};
 
-use crate::key_problem::{KeyProblem, format_time};
-
-const BEGIN: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
-const END: &str = "-----END PGP PUBLIC KEY BLOCK-----";
 /// Allowed difference between the clocks of the signer and of this machine.
 const SKEW_SECONDS: i64 = 600;
 
@@ -29,75 +23,10 @@ const SKEW_SECONDS: i64 = 600;
 #[derive(Debug, Clone)]
 pub struct Certificate(SignedPublicKey);
 
-/// Reads all armoured keys of a text.
+/// Reads all armoured keys of a text, and returns them with the keys that are ignored.
 pub fn read(text: &str) -> (Vec<Certificate>, Vec<KeyProblem>) {
-    let (mut found, mut problems) = (Vec::new(), Vec::new());
-    let mut number = 0;
-    for block in text.split(BEGIN).skip(1) {
-        let end = block.find(END).map_or(block.len(), |at| at + END.len());
-        let armoured = format!("{BEGIN}{}\n", block.get(..end).unwrap_or_default());
-        for key in keys(armoured.as_bytes()) {
-            number += 1;
-            if number > limits::OPENPGP_KEYS_MAX {
-                let limit = limits::OPENPGP_KEYS_MAX;
-                let message = format!(
-                    "the limit is {limit} keys; this key and the following ones are ignored"
-                );
-                problems.push(KeyProblem { number, message });
-                return (found, problems);
-            }
-            match key {
-                Ok(key) => found.push(Certificate(key)),
-                Err(message) => problems.push(KeyProblem { number, message }),
-            }
-        }
-    }
-    if number == 0 {
-        let message = format!("it is not an armoured public key, which begins with {BEGIN}");
-        problems.push(KeyProblem { number: 1, message });
-    }
-    (found, problems)
-}
-
-fn options() -> DearmorOptions {
-    let limit = usize::try_from(limits::CREDENTIAL_BYTES_MAX).unwrap_or(usize::MAX);
-    DearmorOptions::default().set_limit(limit)
-}
-
-fn keys<'a>(armoured: impl BufRead + 'a) -> Vec<Result<SignedPublicKey, String>> {
-    let read = SignedPublicKey::from_armor_many_buf_with_options(armoured, options());
-    let keys = match read {
-        Ok((keys, _)) => keys,
-        Err(why) => return vec![Err(one_line(&why))],
-    };
-    let keys = keys.take(limits::OPENPGP_KEYS_MAX + 1);
-    keys.map(|key| key.map_err(|why| one_line(&why)).and_then(bounded)).collect()
-}
-
-fn bounded(key: SignedPublicKey) -> Result<SignedPublicKey, String> {
-    let details = &key.details;
-    let signatures = details.users.iter().map(|user| user.signatures.len());
-    let signatures = signatures.chain(key.public_subkeys.iter().map(|sub| sub.signatures.len()));
-    let counts = [
-        details.revocation_signatures.len(),
-        details.direct_signatures.len(),
-        details.users.len(),
-        key.public_subkeys.len(),
-    ];
-    let limit = limits::OPENPGP_PARTS_MAX;
-    if counts.into_iter().sum::<usize>() + signatures.sum::<usize>() > limit {
-        let name = fingerprint(&key.primary_key);
-        return Err(format!(
-            "{name} has more than {limit} subkeys, user ids and signatures; export it with \
-             --export-options export-minimal"
-        ));
-    }
-    Ok(key)
-}
-
-/// An error of the library on one line.
-fn one_line(why: &pgp::errors::Error) -> String {
-    why.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+    let (keys, problems) = read_keys(text);
+    (keys.into_iter().map(Certificate).collect(), problems)
 }
 
 pub(super) fn check(
@@ -120,18 +49,6 @@ pub(super) fn check(
     Err(refused.unwrap_or(SignatureError::UnknownKey { key: named }))
 }
 
-fn one_signature(text: &str) -> Result<Signature, SignatureError> {
-    let unreadable = |why: &pgp::errors::Error| SignatureError::Unreadable(one_line(why));
-    let read = DetachedSignature::from_armor_many_buf_with_options(text.as_bytes(), options());
-    let mut all = read.map_err(|why| unreadable(&why))?.0;
-    let none = || SignatureError::Unreadable("it is empty".into());
-    let first = all.next().ok_or_else(none)?.map_err(|why| unreadable(&why))?;
-    if all.next().is_some() {
-        return Err(SignatureError::Unreadable("it holds several signatures; make one".into()));
-    }
-    Ok(first.signature)
-}
-
 /// The key that a signature names as its issuer.
 fn issuer(signature: &Signature) -> String {
     let fingerprint = signature.issuer_fingerprint().first().map(|print| format!("{print:X}"));
@@ -141,10 +58,6 @@ fn issuer(signature: &Signature) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
-}
-
-fn fingerprint(key: &impl KeyDetails) -> String {
-    format!("{:X}", key.fingerprint())
 }
 
 /// A key that a signature names as its issuer.
@@ -187,7 +100,7 @@ impl Certificate {
         if !typed || has_unknown_critical_part(signature) {
             return Err(unfit("its signature has an unknown form"));
         }
-        strong_hash(signature).map_err(|why| unfit(&why))?;
+        check_hash(signature).map_err(|why| unfit(&why.to_string()))?;
         let (params, fits) = match signing_key {
             SigningKey::Primary => (
                 self.0.primary_key.public_params(),
@@ -200,7 +113,7 @@ impl Certificate {
         if !fits {
             return Err(SignatureError::Wrong { key });
         }
-        strong_key(params).map_err(|why| unfit(&why))?;
+        check_openpgp_key(params).map_err(|why| unfit(&why.to_string()))?;
         // The signer chooses the date of a signature; only its expiry is checked, at this time.
         let today = Timestamps { committed: at.now, ..at };
         check_lifetime(&key, signature.created(), signature.signature_expiration_time(), today)?;
@@ -251,7 +164,7 @@ impl Certificate {
         let key = &self.0.primary_key;
         let direct = self.0.details.direct_signatures.iter().filter(|by| {
             by.typ() == Some(SignatureType::Key)
-                && strong_hash(by).is_ok()
+                && check_hash(by).is_ok()
                 && by.verify_key(key).is_ok()
         });
         let users = self.0.details.users.iter().flat_map(|user| {
@@ -294,9 +207,9 @@ fn subkey_binding<'a>(
     let bindings = subkey
         .signatures
         .iter()
-        .filter(|by| by.typ() == Some(SignatureType::SubkeyBinding) && strong_hash(by).is_ok());
+        .filter(|by| by.typ() == Some(SignatureType::SubkeyBinding) && check_hash(by).is_ok());
     let by = newest(bindings.filter(own), now)?;
-    let back = by.embedded_signature().filter(|back| strong_hash(back).is_ok())?;
+    let back = by.embedded_signature().filter(|back| check_hash(back).is_ok())?;
     back.verify_primary_key_binding(&subkey.key, &key.primary_key).ok()?;
     if !by.key_flags().sign() {
         return None;
@@ -307,7 +220,7 @@ fn subkey_binding<'a>(
 }
 
 fn certifies(key: &SignedPublicKey, user: &SignedUser, by: &Signature) -> bool {
-    strong_hash(by).is_ok()
+    check_hash(by).is_ok()
         && by.verify_certification(&key.primary_key, Tag::UserId, &user.id).is_ok()
 }
 
@@ -352,44 +265,9 @@ fn check_lifetime(
     Ok(())
 }
 
-fn strong_hash(signature: &Signature) -> Result<(), String> {
-    use HashAlgorithm::{Sha3_256, Sha3_512, Sha256, Sha384, Sha512};
-    match signature.hash_alg() {
-        Some(Sha256 | Sha384 | Sha512 | Sha3_256 | Sha3_512) => Ok(()),
-        Some(other) => Err(format!("the hash {other} is too weak or unknown")),
-        None => Err("its signature has an unknown version".into()),
-    }
-}
-
-fn strong_key(params: &PublicParams) -> Result<(), String> {
-    match params {
-        PublicParams::RSA(rsa) => {
-            // A multiprecision number starts with its bit count, and the modulus comes first.
-            let bytes = rsa.to_bytes().map_err(|why| one_line(&why))?;
-            let bits = bytes.first_chunk().map_or(0, |bits| usize::from(u16::from_be_bytes(*bits)));
-            if (limits::RSA_BITS_MIN..=4 * limits::RSA_BITS_MAX).contains(&bits) {
-                return Ok(());
-            }
-            Err(format!("an RSA key of {bits} bits is too weak or too large"))
-        }
-        PublicParams::DSA(_) => Err("DSA is too weak".into()),
-        _ => Ok(()),
-    }
-}
-
 fn has_flags(signature: &Signature) -> bool {
     signature.config().is_some_and(|config| {
         config.hashed_subpackets().any(|part| matches!(part.data, SubpacketData::KeyFlags(_)))
-    })
-}
-
-/// Whether a signature has a critical part that is unknown.
-fn has_unknown_critical_part(signature: &Signature) -> bool {
-    use SubpacketData::{Experimental, Notation, Other};
-    signature.config().is_none_or(|config| {
-        config.hashed_subpackets().any(|part| {
-            part.is_critical && matches!(part.data, Experimental(..) | Other(..) | Notation(_))
-        })
     })
 }
 
@@ -414,23 +292,5 @@ mod tests {
         ] {
             assert_eq!(name_of(id), expected);
         }
-    }
-
-    #[test]
-    fn text_without_key_is_reported() {
-        for text in [
-            "",
-            "hello",
-            BEGIN,
-            "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nnot base64\n\
-             -----END PGP PUBLIC KEY BLOCK-----\n",
-            "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nAAAA\n-----END PGP PUBLIC KEY BLOCK-----\n",
-        ] {
-            let (keys, problems) = read(text);
-            assert!(keys.is_empty(), "{text}");
-            // A text without a known packet has no key either.
-            assert!(problems.len() <= 1, "{text}: {problems:?}");
-        }
-        assert_eq!(read("hello").1.len(), 1);
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use ssh_key::public::KeyData;
-use ssh_key::{Algorithm, HashAlg, PublicKey, SshSig};
+use ssh_key::{HashAlg, PublicKey, SshSig};
 
 use super::allowed::AllowedSigner;
-use crate::limits;
+use super::weakness::check_ssh_key;
 use gitwork_core::signature::pattern::fits_any;
 use gitwork_core::signature::{SignatureError, Signer, Timestamps};
 
@@ -14,10 +13,6 @@ use crate::key_problem::format_time;
 
 /// The namespace that Git signs in.
 const NAMESPACE: &str = "git";
-/// Bytes after the signature of a security key: flags and a counter.
-const SK_TRAILER: usize = 5;
-/// The flag that the user touched the security key.
-const SK_PRESENT: u8 = 1;
 
 pub(super) fn check(
     signers: &[AllowedSigner],
@@ -37,7 +32,8 @@ pub(super) fn check(
         let found = signature.namespace().chars().take(40).collect();
         return Err(SignatureError::Namespace { key, found });
     }
-    check_key(public, &signature).map_err(|why| SignatureError::Unfit { key: key.clone(), why })?;
+    check_ssh_key(public, &signature)
+        .map_err(|why| SignatureError::Unfit { key: key.clone(), why: why.to_string() })?;
     if PublicKey::from(public.clone()).verify(NAMESPACE, content, &signature).is_err() {
         return Err(SignatureError::Wrong { key });
     }
@@ -54,32 +50,6 @@ pub(super) fn check(
     match refused {
         Some(why) if !valid => Err(why),
         _ => Ok(Signer { names, key }),
-    }
-}
-
-/// Refuses keys that must not sign, even if the signature is right.
-fn check_key(public: &KeyData, signature: &SshSig) -> Result<(), String> {
-    match public.algorithm() {
-        Algorithm::Dsa => Err("DSA is too weak".into()),
-        Algorithm::Rsa { .. } => {
-            let bits = public
-                .rsa()
-                .and_then(|key| key.n.as_positive_bytes())
-                .map_or(0, |bytes| bytes.len() * 8);
-            if (limits::RSA_BITS_MIN..=limits::RSA_BITS_MAX).contains(&bits) {
-                return Ok(());
-            }
-            let (least, most) = (limits::RSA_BITS_MIN, limits::RSA_BITS_MAX);
-            Err(format!("an RSA key must have {least} to {most} bits; it has {bits}"))
-        }
-        Algorithm::SkEd25519 | Algorithm::SkEcdsaSha2NistP256 => {
-            let bytes = signature.signature_bytes();
-            let flags = bytes.len().checked_sub(SK_TRAILER).and_then(|at| bytes.get(at));
-            let touched = flags.is_some_and(|flags| flags & SK_PRESENT != 0);
-            if touched { Ok(()) } else { Err("the security key was not touched".into()) }
-        }
-        Algorithm::Other(name) => Err(format!("{} is not supported", name.as_str())),
-        _ => Ok(()),
     }
 }
 
@@ -108,7 +78,8 @@ mod tests {
     use jiff::tz::TimeZone;
     use sha2::{Digest as _, Sha256};
     use ssh_key::private::{Ed25519Keypair, KeypairData, PrivateKey};
-    use ssh_key::{LineEnding, Signature, SigningKey};
+    use ssh_key::public::KeyData;
+    use ssh_key::{Algorithm, LineEnding, Signature, SigningKey};
 
     use super::super::allowed::read;
     use super::*;

@@ -23,7 +23,14 @@ pub struct SourceConfig {
 #[derive(Debug, Clone)]
 pub enum SourceLocation {
     /// A Git repository, fetched into a mirror below `cache`.
-    Git { remote: Box<Remote>, reference: Reference, cache: PathBuf },
+    Git {
+        /// The repository and the login.
+        remote: Box<Remote>,
+        /// The branch, tag or commit.
+        reference: Reference,
+        /// The folder for mirrors and for what is kept between processes.
+        cache: PathBuf,
+    },
     /// A folder as it is on disk, with uncommitted changes.
     Directory(PathBuf),
 }

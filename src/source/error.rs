@@ -48,7 +48,7 @@ impl SourceReadError {
         }
     }
 
-    /// The error of the failed step; `None` for errors of this crate and of the object store.
+    /// The error of the failed step; `None` for errors of this crate.
     fn inner(&self) -> Option<&dyn OperationError> {
         match self {
             Self::Mirror(error) => Some(error),
@@ -57,7 +57,8 @@ impl SourceReadError {
             Self::Directory(error) => Some(error),
             Self::StatusBranchCheckpoint(error) => Some(error),
             Self::Unverified(error) => Some(error),
-            Self::Objects(_) | Self::NothingSigned { .. } => None,
+            Self::Objects(error) => Some(error),
+            Self::NothingSigned { .. } => None,
         }
     }
 }
@@ -113,7 +114,7 @@ impl OperationError for VerifyError {
         match self {
             Self::Keys(error) => error.class(),
             Self::Repository(error) => error.class(),
-            Self::Objects(_) => ErrorClass::TRANSIENT,
+            Self::Objects(error) => error.class(),
             Self::TooMany { .. } | Self::Refused(_) => ErrorClass::NeedsAction,
         }
     }
@@ -122,7 +123,7 @@ impl OperationError for VerifyError {
         match self {
             Self::Keys(error) => error.reason(),
             Self::Repository(error) => error.reason(),
-            Self::Objects(_) => "Repository",
+            Self::Objects(error) => error.reason(),
             Self::TooMany { .. } => "TooManyUnverifiedCommits",
             Self::Refused(_) => "VerificationFailed",
         }

@@ -1,7 +1,7 @@
 //! The signers' policy in `gitwork.yaml` of one commit.
 
 use gitwork_core::config::file_names::SOURCE_FILE;
-use gitwork_core::config::signers::SignerPolicy;
+use gitwork_core::config::signers::{SignerPolicy, SignerPolicyError};
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::model::snapshot::{EntryKind, ObjectError, Objects as _};
 use gitwork_core::signature::policy::{CompiledPolicy, PolicyOrigin};
@@ -16,8 +16,8 @@ pub(crate) enum PolicyFileError {
     #[error(transparent)]
     TooLarge(ObjectError),
     /// The file is not valid YAML, or `signers` has the wrong form.
-    #[error("{0}")]
-    Unreadable(String),
+    #[error(transparent)]
+    Unreadable(#[from] SignerPolicyError),
     /// `signers` has an invalid value at `pointer` (a JSON Pointer).
     #[error("signers{pointer} {message}")]
     Invalid { pointer: String, message: String },
@@ -49,7 +49,7 @@ pub(crate) fn policy_at(
         }
         Err(error) => return Err(error.into()),
     };
-    let policy = SignerPolicy::in_file(&bytes).map_err(PolicyFileError::Unreadable);
+    let policy = SignerPolicy::in_file(&bytes).map_err(PolicyFileError::from);
     Ok(policy.and_then(|policy| compile(&policy)))
 }
 

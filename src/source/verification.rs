@@ -19,7 +19,7 @@ use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::report::review::Signatures;
 use gitwork_core::signature::policy::{CompiledPolicy, PolicyOrigin};
 use gitwork_core::signature::verification::VerificationFailure;
-use gitwork_git::remote::read_credential;
+use gitwork_git::credential_file::read_credential;
 use gitwork_git::{FetchError, Repository, replace_file};
 use gitwork_signatures::Keyring;
 

@@ -1,11 +1,10 @@
-//! Every bound of this crate in one place, each with its reason. Input past a bound is a
-//! diagnostic, never a crash and never a silent cut.
+//! Limits of this crate, each with its reason. Input beyond a limit is a problem; it is never cut.
 
-/// One file of a repository. Manifests larger than this would not fit into a ManifestWork.
+/// Bytes of one file. Larger manifests do not fit into a ManifestWork.
 pub const FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Nesting of one YAML document. CRD schemas are the deepest real input, at about 60.
+/// Levels of one document. CRD schemas are the deepest real input, with about 60.
 pub const YAML_DEPTH_MAX: usize = 128;
-/// Nodes of one YAML stream after aliases are expanded.
+/// Nodes of one file, with aliases expanded.
 pub const YAML_NODES_MAX: usize = 1_000_000;
-/// Documents of one YAML stream.
+/// Documents of one file.
 pub const YAML_DOCUMENTS_MAX: usize = 10_000;

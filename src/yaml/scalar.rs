@@ -1,8 +1,8 @@
-//! What a scalar means: go-yaml v2's rules (YAML 1.1 with its own habits), then Go's JSON.
+//! Resolves scalars as go-yaml v2 does (YAML 1.1 with deviations), then Go's JSON.
 
 use serde_json::{Number, Value};
 
-/// A scalar's meaning.
+/// The meaning of a scalar.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scalar {
     Value(Value),
@@ -10,12 +10,12 @@ pub enum Scalar {
     NoJson,
 }
 
-/// Whether a plain scalar reads otherwise than it looks.
+/// Why a plain scalar is ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AmbiguousReading {
     /// `yes`, `on`, `n`: a boolean.
     Word,
-    /// `0644`, `1_000`, `08`: a number that is not what its digits say, or not in every reader.
+    /// `0644`, `1_000`, `08`: a number whose value differs from its digits, or between readers.
     Digits,
 }
 
@@ -48,7 +48,7 @@ pub fn plain(text: &str) -> (Scalar, Option<AmbiguousReading>) {
     }
 }
 
-/// A plain scalar as a number, if it is one.
+/// Parses a plain scalar as a number.
 fn number(text: &str) -> Option<Value> {
     let first = text.bytes().next()?;
     if first == b'.' {
@@ -70,7 +70,7 @@ enum Parsed {
     Float(f64),
 }
 
-/// Go's `strconv.ParseInt(text, 0, 64)` and `ParseUint`: a sign, a base prefix, digits.
+/// Parses like Go's `strconv.ParseInt(text, 0, 64)` and `ParseUint`: a sign, a base prefix, digits.
 fn integer(text: &str) -> Option<Parsed> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, text.get(1..)?),
@@ -96,7 +96,7 @@ fn integer(text: &str) -> Option<Parsed> {
     fits.then_some(Parsed::Integer(value))
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, within the range of a float.
+/// Parses `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?` within the range of a float.
 fn float(text: &str) -> Option<Parsed> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
@@ -122,7 +122,8 @@ fn float(text: &str) -> Option<Parsed> {
     value.is_finite().then_some(Parsed::Float(value))
 }
 
-/// As Go writes it to JSON and Kubernetes reads it back: a whole number where it fits into 64 bits.
+/// Converts a number as Go writes it to JSON and Kubernetes reads it back: to an integer if it fits
+/// into 64 bits.
 fn json_number(parsed: Parsed) -> Value {
     let float = match parsed {
         Parsed::Integer(value) => match i64::try_from(value) {
@@ -135,14 +136,14 @@ fn json_number(parsed: Parsed) -> Value {
         .map_or_else(|| Number::from_f64(float).map_or(Value::Null, Value::Number), Value::from)
 }
 
-/// The whole number that a float is, where Go prints it without an exponent and it fits.
+/// Returns the integer that a float equals, if Go prints it without an exponent and it fits.
 pub fn whole(float: f64) -> Option<i64> {
     // Both bounds are exact floats; 2^63 itself does not fit.
     let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float);
     (fits && float.fract() == 0.0).then_some(float as i64)
 }
 
-/// Go's test in go-yaml: four digits and a dash, then one of four layouts. Such scalars stay text.
+/// Whether go-yaml may read a timestamp: four digits and a dash. Such scalars stay text.
 fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.iter().take_while(|b| b.is_ascii_digit()).count() == 4 && bytes.get(4) == Some(&b'-')
@@ -175,15 +176,15 @@ pub fn tagged(tag: &str, text: &str) -> Result<Scalar, String> {
     }
 }
 
-/// Whether a plain scalar that is a number is written as a whole one: no point, no exponent.
+/// Whether a plain scalar that is a number is written as an integer: no point, no exponent.
 fn is_integer(text: &str) -> bool {
     let text: String = text.chars().filter(|c| *c != '_').collect();
     integer(&text).is_some()
 }
 
-/// The text of a mapping's key that is a number. go-yaml writes fractions with the digits of a
-/// 32-bit float, and large and small ones with an exponent; it has no keys past a signed 64-bit
-/// integer.
+/// Returns the text of a mapping key that is a number. go-yaml writes fractions with the digits of
+/// a 32-bit float, and large and small ones with an exponent. It has no integer keys beyond signed
+/// 64 bits.
 pub fn number_key(text: &str) -> Option<String> {
     match number(text)? {
         Value::Number(whole) if is_integer(text) => whole.as_i64().map(|whole| whole.to_string()),
@@ -196,7 +197,7 @@ pub fn number_key(text: &str) -> Option<String> {
     }
 }
 
-/// Go's base64.StdEncoding: padded, line breaks ignored.
+/// Decodes Go's base64.StdEncoding: padded, line breaks ignored.
 fn decode_base64(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut count) = (0_u32, 0);

@@ -1,12 +1,12 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
-fn read_text(text: &str) -> Read {
+fn read_text(text: &str) -> ParsedYaml {
     read(text.as_bytes())
 }
 
-fn codes(read: &Read) -> Vec<ProblemKind> {
+fn codes(read: &ParsedYaml) -> Vec<ProblemKind> {
     read.problems.iter().map(|d| d.kind).collect()
 }
 

@@ -1,15 +1,15 @@
-//! Writes JSON values as YAML that every reader takes for the same value: kubectl's, this crate's
-//! and those of YAML 1.2. Block style, keys in the value's own order, as `kubectl get -o yaml`
-//! looks.
+//! Writes JSON values as YAML that every reader reads as the same value: kubectl, this crate and
+//! readers of YAML 1.2. The style is that of `kubectl get -o yaml`: block style, keys in the
+//! value's own order.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::scalar::{self, Scalar};
-use crate::is_dangerous;
+use crate::scalar::{self, Scalar};
+use crate::unicode::is_dangerous;
 
-/// The value as one YAML document, ending in a line feed.
+/// Writes the value as one YAML document that ends with a line feed.
 pub fn write(value: &Value) -> String {
     let mut out = String::new();
     match value {
@@ -23,7 +23,7 @@ pub fn write(value: &Value) -> String {
     out
 }
 
-/// A mapping or list that is not empty, each entry on a line of its own at `indent`.
+/// Writes a mapping or list that is not empty, each entry on its own line at `indent`.
 fn block(value: &Value, indent: usize, out: &mut String) {
     match value {
         Value::Object(fields) => {
@@ -103,7 +103,7 @@ fn inline(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// A string on one line: plain where no reader could take it for something else, else quoted.
+/// Writes a string on one line: plain if every reader reads it as that string, else quoted.
 fn text(string: &str, out: &mut String) {
     if is_plain(string) {
         out.push_str(string);
@@ -129,7 +129,7 @@ fn text(string: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Characters that YAML does not take as they are, or that readers take for line breaks.
+/// Whether a character is not allowed in YAML, or is a line break for some readers.
 fn must_escape(c: char) -> bool {
     is_dangerous(c) || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
@@ -175,8 +175,8 @@ fn is_plain(string: &str) -> bool {
         && matches!(scalar::plain(string), (Scalar::Value(Value::String(_)), None))
 }
 
-/// Whether any reader, old or new, might take the text for a number, a date or a time of the day:
-/// everything that starts with a digit, but for digits with a unit.
+/// Whether any reader might read the text as a number, date or time: everything that starts with a
+/// digit, except digits with a unit.
 fn looks_like_a_number(string: &str) -> bool {
     let digits = string.bytes().take_while(u8::is_ascii_digit).count();
     let unit = string.get(digits..).unwrap_or_default();
@@ -187,7 +187,7 @@ fn looks_like_a_number(string: &str) -> bool {
     digits > 0 && !is_quantity
 }
 
-/// The header of a literal block, where the string can stand in one unchanged.
+/// Returns the header of a literal block, if the block can represent the string exactly.
 fn literal_header(string: &str) -> Option<&'static str> {
     let body = string.trim_end_matches('\n');
     let fits = body.contains('\n')
@@ -236,7 +236,13 @@ mod tests {
     fn reads_like_kubectls_output() {
         let value = json!({
             "kind": "ConfigMap",
-            "data": { "a.conf": "one\ntwo\n", "b": "x\n\ny", "on": "yes", "mode": "0644", "size": "10Mi" },
+            "data": {
+                "a.conf": "one\ntwo\n",
+                "b": "x\n\ny",
+                "on": "yes",
+                "mode": "0644",
+                "size": "10Mi",
+            },
             "list": [{ "name": "web", "args": ["-v", "a: b"], "nested": [[1, 2], []] }, {}, null],
             "number": 1.5,
             "empty": "",

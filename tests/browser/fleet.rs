@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 pub struct Stage {
     pub address: SocketAddr,
     pub feeds: Vec<watch::Sender<Option<Arc<SourceStatus>>>>,
-    pub troubles: Vec<watch::Sender<Option<String>>>,
+    pub source_errors: Vec<watch::Sender<Option<String>>>,
     pub leads: Vec<watch::Sender<bool>>,
     stop: watch::Sender<bool>,
     server: JoinHandle<std::io::Result<()>>,
@@ -34,21 +34,21 @@ impl Stage {
     pub async fn start(sources: &[&str], port: u16) -> Stage {
         let page = Page::new(sources.iter().map(|id| info(id)).collect(), Vec::new());
         let (stop, stopped) = watch::channel(false);
-        let (mut feeds, mut troubles, mut leads) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut feeds, mut source_errors, mut leads) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..sources.len() {
             let (feed, fed) = watch::channel(None);
-            let (trouble, troubled) = watch::channel(None);
+            let (source_error, errors) = watch::channel(None);
             let (lead, standing) = watch::channel(true);
-            let source = (fed, troubled, standing);
+            let source = (fed, errors, standing);
             tokio::spawn(page.clone().follow(number, source, stopped.clone()));
             leads.push(lead);
             feeds.push(feed);
-            troubles.push(trouble);
+            source_errors.push(source_error);
         }
         let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(page.serve(listener, stopped));
-        Stage { address, feeds, troubles, leads, stop, server }
+        Stage { address, feeds, source_errors, leads, stop, server }
     }
 
     pub fn url(&self) -> String {
@@ -124,28 +124,25 @@ pub fn reported(key: &WorkKey, state: State, since: &str) -> Value {
         condition("Applied", "True", "AppliedManifestWorkComplete", "Apply manifest work complete")
     }];
     let (ready, wanted) = if state == State::Progressing { (1, 3) } else { (3, 3) };
-    match state {
-        State::Progressing => conditions.push(condition(
-            "Progressing",
-            "True",
-            "WorkProgressing",
-            "2 of 3 replicas are not updated yet",
-        )),
-        State::Degraded => conditions.push(condition(
-            "Degraded",
-            "True",
-            "WorkDegraded",
-            "Deployment web: 1 of 3 replicas is in CrashLoopBackOff",
-        )),
-        State::Available => conditions.push(condition(
-            "Available",
-            "True",
-            "ResourcesAvailable",
-            "All resources are available",
-        )),
-        _ => {}
-    }
-    let value = |name: &str, value: i64| json!({ "name": name, "fieldValue": { "type": "Integer", "integer": value } });
+    conditions.extend(match state {
+        State::Progressing => {
+            let message = "2 of 3 replicas are not updated yet";
+            Some(condition("Progressing", "True", "WorkProgressing", message))
+        }
+        State::Degraded => {
+            let message = "Deployment web: 1 of 3 replicas is in CrashLoopBackOff";
+            Some(condition("Degraded", "True", "WorkDegraded", message))
+        }
+        State::Available => {
+            let message = "All resources are available";
+            Some(condition("Available", "True", "ResourcesAvailable", message))
+        }
+        _ => None,
+    });
+    let value = |name: &str, value: i64| {
+        let field = json!({ "type": "Integer", "integer": value });
+        json!({ "name": name, "fieldValue": field })
+    };
     json!({
         "conditions": conditions,
         "resourceStatus": { "manifests": [{
@@ -226,8 +223,8 @@ pub fn hold(status: &mut SourceStatus, clusters: &[String]) {
             work.state = State::Held;
             work.why = Some(format!(
                 "removed from Git; held with all deletions of this plan: check the source's ref \
-                 and path, or let just \
-                 these through with `gitwork approve {hash}`"
+                 and path, or approve \
+                 just these with `gitwork approve {hash}`"
             ));
             held += 1;
         }

@@ -12,12 +12,13 @@ pub async fn setting_delete_option_changes_nothing_else(case: &Case<'_>) {
     });
     let body = case.body_with(with_ttl, &[("team", "a")], &[]);
     let there = case.create(&body).await;
-    assert!(matches!(there.delete_option, DeleteOption::SelectivelyOrphan(_)));
+    assert!(matches!(there.delete_option, DeletionPolicy::SelectivelyOrphan(_)));
     let before = case.raw().await;
     let resource_version = there.resource_version.clone();
-    let effect = Effect::SetDeleteOption { delete_option: DeleteOption::Orphan, resource_version };
+    let effect =
+        Effect::SetDeleteOption { delete_option: DeletionPolicy::Orphan, resource_version };
     let after = case.done(&effect).await;
-    assert_eq!(after.delete_option, DeleteOption::Orphan);
+    assert_eq!(after.delete_option, DeletionPolicy::Orphan);
     assert_eq!(after.generation, 2, "the agent is to see it");
     let raw = case.raw().await;
     let expected = json!({"propagationPolicy": "Orphan", "ttlSecondsAfterFinished": 60});

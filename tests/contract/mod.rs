@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
-use gitwork_core::model::work::{DeleteOption, WorkBody};
+use gitwork_core::model::work::{DeletionPolicy, WorkBody};
 use gitwork_core::plan::observed::{AGENT_FINALIZER, ObservedWork};
 use gitwork_core::plan::{Effect, MetadataChange};
 use gitwork_hub::{Hub, HubError, HubEvent};
@@ -197,7 +197,7 @@ fn preconditioned(there: &ObservedWork, body: &Arc<WorkBody>) -> Vec<Effect> {
             metadata: MetadataChange::default(),
         },
         Effect::SetDeleteOption {
-            delete_option: DeleteOption::Orphan,
+            delete_option: DeletionPolicy::Orphan,
             resource_version: resource_version(),
         },
         Effect::Release { resource_version: resource_version() },

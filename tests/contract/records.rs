@@ -7,16 +7,16 @@ use super::*;
 pub async fn record_update_requires_the_version_read(case: &Case<'_>) {
     let (hub, source) = (case.hub(), &case.source);
     assert_eq!(hub.record(source).await, Ok(None));
-    let first = Record { commit: Some(COMMIT), moves: 1, ..Record::default() };
+    let first = Record { commit: Some(COMMIT), record_generation: 1, ..Record::default() };
     let stored = hub.set_record(source, &first, None).await.unwrap();
     assert_eq!(hub.record(source).await, Ok(Some(stored.clone())));
     assert_eq!(stored.record, first);
 
     // Another process assumes that there is no record, and then that the first one is current.
-    let other = Record { moves: 7, abandoned: [COMMIT].into(), ..Record::default() };
+    let other = Record { record_generation: 7, abandoned: [COMMIT].into(), ..Record::default() };
     let answer = hub.set_record(source, &other, None).await;
     assert!(matches!(answer, Err(HubError::Stale { .. })), "{answer:?}");
-    let second = Record { moves: 2, restored: true, ..first };
+    let second = Record { record_generation: 2, restored: true, ..first };
     let now = hub.set_record(source, &second, Some(&stored)).await.unwrap();
     let answer = hub.set_record(source, &other, Some(&stored)).await;
     assert!(matches!(answer, Err(HubError::Stale { .. })), "{answer:?}");

@@ -79,7 +79,7 @@ pub async fn update_replaces_own_fields_and_keeps_foreign_fields(case: &Case<'_>
     let after = case.done(&effect).await;
     assert_eq!(after.digest, second.digest);
     assert_eq!((after.generation, after.uid), (2, there.uid));
-    assert_eq!(after.delete_option, DeleteOption::Foreground, "the old spec is gone as a whole");
+    assert_eq!(after.delete_option, DeletionPolicy::Foreground, "the old spec is gone as a whole");
 
     let raw = case.raw().await;
     assert_eq!(raw["spec"]["workload"]["manifests"][0]["data"]["text"], "two");

@@ -15,7 +15,7 @@ use super::cluster::{Cluster, config};
 use super::wait::eventually;
 
 /// The API server learns of new bindings from a watch, in milliseconds on an idle machine.
-const RIGHTS: Duration = Duration::from_secs(60);
+const RIGHTS: Duration = Duration::from_secs(300);
 
 const WORK_ROLE: &str = "open-cluster-management:managedcluster:work";
 

@@ -25,7 +25,7 @@ use super::wait::eventually;
 use super::workloads::{self, Workloads};
 
 /// An API server starts in 3 s on an idle machine, but compilers may run beside the tests.
-const START: Duration = Duration::from_secs(120);
+const START: Duration = Duration::from_secs(300);
 
 /// The file name in the cluster's folder.
 pub(super) const ADMIN_KUBECONFIG: &str = "admin.kubeconfig";

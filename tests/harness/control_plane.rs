@@ -18,7 +18,7 @@ use super::process::{Folder, Port, Process};
 use super::wait::eventually;
 
 /// It takes 0.1 s on an idle machine.
-const ETCD_START: Duration = Duration::from_secs(60);
+const ETCD_START: Duration = Duration::from_secs(300);
 
 static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
 

@@ -53,7 +53,7 @@ const MODULE: GoModule = GoModule {
 };
 
 /// It starts in two seconds on an idle machine, most of it for SSH host keys.
-const START: Duration = Duration::from_secs(180);
+const START: Duration = Duration::from_secs(300);
 const PASSWORD: &str = "of-tests-only-1";
 const ADMIN: &str = "root-of-tests";
 
@@ -155,7 +155,7 @@ impl Gitea {
     /// repository's pages from a queue after a push.
     pub async fn until_page(&self, path: &str, shows: &str) -> String {
         let what = format!("{path} to show {shows:?}");
-        eventually(&what, Duration::from_secs(120), || async {
+        eventually(&what, Duration::from_secs(300), || async {
             let answer = request(&self.url, Method::GET, path, None, None).await;
             let (status, text) = answer.map_err(|error| format!("{error:#}"))?;
             if status == 200 && text.contains(shows) {
@@ -275,7 +275,7 @@ impl GiteaRepository {
         description: &str,
     ) {
         let what = format!("the status {context} of {commit}");
-        eventually(&what, Duration::from_secs(120), || async {
+        eventually(&what, Duration::from_secs(300), || async {
             let statuses = self.statuses(commit).await;
             let found = statuses.iter().find(|status| status["context"] == context);
             let found = found.ok_or_else(|| format!("there are {statuses:?}"))?;
@@ -288,7 +288,7 @@ impl GiteaRepository {
 
     /// The summary on the status branch, once it has this line.
     pub async fn until_summary(&self, line: &str) -> StatusSummary {
-        eventually("the summary on the status branch", Duration::from_secs(120), || async {
+        eventually("the summary on the status branch", Duration::from_secs(300), || async {
             let text = self.file("gitwork-status", "summary.json").await.ok_or("there is none")?;
             let summary: StatusSummary = serde_json::from_str(&text).map_err(|e| e.to_string())?;
             if summary.summary == line { Ok(summary) } else { Err(text) }

@@ -60,9 +60,11 @@ pub mod crds;
 mod credentials;
 pub mod fault_proxy;
 pub mod faults;
+pub mod git_server;
 pub mod go_module;
 pub mod process;
 pub mod requests;
+pub mod source_status;
 mod wait;
 mod workloads;
 

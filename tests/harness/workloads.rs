@@ -15,7 +15,7 @@ use super::process::Process;
 use super::wait::eventually;
 
 /// kwok takes a second on an idle machine.
-const NODE_START: Duration = Duration::from_secs(60);
+const NODE_START: Duration = Duration::from_secs(300);
 
 /// The controllers with visible effects on objects that a user applies. Controllers for clouds,
 /// volumes, certificates and failing nodes are left out.

@@ -42,18 +42,6 @@ const PURE: &[&str] = &["api", "retry", "yaml", "rules", "core", "signatures", "
 /// What no pure crate may have among its dependencies, directly or not.
 const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "git2", "libgit2-sys", "openssl-sys"];
 
-/// Imports in a circle or upward that are still to be taken apart. The list only gets shorter.
-const KNOWN_IMPORTS: &[&str] = &[
-    r#"yaml: ["", "compose"]"#,
-    r#"rules: ["jsonpath", "jsonpath::evaluate", "jsonpath::parse"]"#,
-];
-
-/// Names that several public types still share. The list only gets shorter.
-const KNOWN_SHARED_TYPES: &[&str] = &["DeleteOption", "Problem", "Read", "WorkState"];
-
-/// Lines over 100 columns, nearly all of them texts and tables. The number only gets smaller.
-const LONG_LINES_MAX: usize = 260;
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -97,7 +85,7 @@ fn modules_import_in_one_direction() {
             found.extend(upward_imports(&graph));
         }
     }
-    assert_eq!(found, KNOWN_IMPORTS, "modules that import in a circle or upward");
+    assert!(found.is_empty(), "modules that import in a circle or upward: {found:#?}");
 }
 
 /// Imports of a layer of the core from a higher one.
@@ -194,7 +182,7 @@ fn lines_have_at_most_100_columns() {
         }
     }
     let shown: Vec<&String> = found.iter().take(40).collect();
-    assert!(found.len() <= LONG_LINES_MAX, "{} long lines: {shown:#?}", found.len());
+    assert!(found.is_empty(), "{} long lines: {shown:#?}", found.len());
 }
 
 /// Public types by name, with the files that define them.
@@ -213,6 +201,5 @@ fn no_two_public_types_share_a_name() {
     let types = public_types();
     assert!(types.len() > 200, "types are read: {}", types.len());
     let shared: BTreeMap<_, _> = types.iter().filter(|(_, files)| files.len() > 1).collect();
-    let names: Vec<&str> = shared.keys().map(|name| name.as_str()).collect();
-    assert_eq!(names, KNOWN_SHARED_TYPES, "one name for several types: {shared:#?}");
+    assert!(shared.is_empty(), "one name for several types: {shared:#?}");
 }

@@ -20,7 +20,8 @@ use gitwork_core::model::work::DesiredWork;
 use gitwork_core::plan::observed::{Observed, ObservedWork};
 use gitwork_core::plan::removed_works::{AddedWorks, FolderRemoval, last_known_state};
 use gitwork_core::plan::{self, Plan, PlanPolicy, Remarks, RemovedWorks, removed_candidates};
-use gitwork_core::render::desired::{Desired, Renderer};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
 use gitwork_core::report::review::{self, Review};
 use gitwork_core::text::diagnostics;
 use gitwork_core::text::style::ColorMode;
@@ -176,9 +177,10 @@ impl Case {
         let observed = self.observed(before.as_ref());
         let history = before_root.map(|before| History::new(before, root, &objects));
         let history = history.map(|history| history.of(&desired, &observed));
-        let departed = history.as_ref().map(|found| found.departed.clone()).unwrap_or_default();
+        let removed_works =
+            history.as_ref().map(|found| found.removed_works.clone()).unwrap_or_default();
         let outcome = Outcome {
-            plan: plan::plan(&desired, &observed, &departed, &self.policy()),
+            plan: plan::plan(&desired, &observed, &removed_works, &self.policy()),
             review: before.map(|before| Review::new(&before, &desired)),
             history: history.unwrap_or_default(),
             desired,
@@ -219,7 +221,7 @@ struct History<'a> {
 
 #[derive(Default)]
 struct Found {
-    departed: RemovedWorks,
+    removed_works: RemovedWorks,
     text: String,
 }
 
@@ -231,7 +233,7 @@ impl<'a> History<'a> {
     fn of(&self, desired: &Desired, observed: &Observed) -> Found {
         let mut found = Found::default();
         for (key, folder) in removed_candidates(desired, observed) {
-            found.text.push_str(&self.removed(&mut found.departed, key, &folder));
+            found.text.push_str(&self.removed(&mut found.removed_works, key, &folder));
         }
         let added = AddedWorks::new(desired).since(self.before, self.objects).unwrap();
         let added: Vec<String> = added.iter().map(ToString::to_string).collect();
@@ -239,7 +241,7 @@ impl<'a> History<'a> {
         found
     }
 
-    fn removed(&self, departed: &mut RemovedWorks, key: WorkKey, folder: &RepoPath) -> String {
+    fn removed(&self, removed_works: &mut RemovedWorks, key: WorkKey, folder: &RepoPath) -> String {
         let removal = FolderRemoval {
             key: &key,
             folder,
@@ -258,7 +260,7 @@ impl<'a> History<'a> {
             last.delete_option.to_value(None),
             serde_json::to_string(last.budgets.as_ref().unwrap()).unwrap(),
         );
-        departed.insert(key, last);
+        removed_works.insert(key, last);
         text
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use gitwork_core::config::tenancy::{Tenancy, TenantRule};
 use gitwork_core::limits;
@@ -59,141 +60,256 @@ fn sidecar(text: &str) -> Files {
     beside("clusters/edge-1/web/web.config.yaml", text)
 }
 
-/// A repository that has the problem. No arm may be left out: a new code needs its example.
-fn example(code: Code) -> Files {
-    match code {
-        Code::YamlSyntax => config_map("  greeting: \"hello\n"),
-        Code::DuplicateKey => config_map("  colour: red\n  colour: blue\n"),
-        Code::YamlLimit => {
+/// A repository with the problem of each code.
+static EXAMPLES: LazyLock<Vec<(Code, Files)>> = LazyLock::new(|| {
+    [
+        file_examples(),
+        layout_examples(),
+        settings_examples(),
+        sidecar_examples(),
+        manifest_examples(),
+        object_examples(),
+    ]
+    .concat()
+});
+
+/// A repository that has the problem.
+fn example(code: Code) -> &'static Files {
+    let found = EXAMPLES.iter().find(|(of, _)| *of == code);
+    &found.unwrap_or_else(|| panic!("{code:?} has no example")).1
+}
+
+/// Problems of reading files.
+fn file_examples() -> Vec<(Code, Files)> {
+    vec![
+        (Code::YamlSyntax, config_map("  greeting: \"hello\n")),
+        (Code::DuplicateKey, config_map("  colour: red\n  colour: blue\n")),
+        (Code::YamlLimit, {
             let deep = gitwork_yaml::limits::YAML_DEPTH_MAX + 1;
             config_map(&format!("  deep: {}{}\n", "[".repeat(deep), "]".repeat(deep)))
-        }
-        Code::YamlTag => config_map("  bucket: !Ref Bucket\n"),
-        Code::YamlNumber => config_map("  most: .inf\n"),
-        Code::AmbiguousScalar => config_map("  country: NO\n"),
-        Code::NonStringKey => config_map("  80: http\n"),
-        Code::NotText => {
-            beside("clusters/edge-1/web/logo.yaml", File::Bytes(b"\xff\xd8\xff".to_vec()))
-        }
-        Code::LfsPointer => beside(
-            "clusters/edge-1/web/crds.yaml",
-            "version https://git-lfs.github.com/spec/v1\noid sha256:9b1d2c6f\nsize 180224\n",
+        }),
+        (Code::YamlTag, config_map("  bucket: !Ref Bucket\n")),
+        (Code::YamlNumber, config_map("  most: .inf\n")),
+        (Code::AmbiguousScalar, config_map("  country: NO\n")),
+        (Code::NonStringKey, config_map("  80: http\n")),
+        (
+            Code::NotText,
+            beside("clusters/edge-1/web/logo.yaml", File::Bytes(b"\xff\xd8\xff".to_vec())),
         ),
-        Code::FileTooLarge => {
-            config_map(&format!("  blob: {}\n", "x".repeat(gitwork_yaml::limits::FILE_BYTES_MAX)))
-        }
-        Code::UnexpectedShape => manifest("- apiVersion: v1\n  kind: Namespace\n"),
-        Code::MergeOverrides => manifest(
-            "metadata:\n  name: settings\n  namespace: shop\n  <<: {namespace: \
+        (
+            Code::LfsPointer,
+            beside(
+                "clusters/edge-1/web/crds.yaml",
+                "version https://git-lfs.github.com/spec/v1\noid sha256:9b1d2c6f\nsize 180224\n",
+            ),
+        ),
+        (
+            Code::FileTooLarge,
+            config_map(&format!("  blob: {}\n", "x".repeat(gitwork_yaml::limits::FILE_BYTES_MAX))),
+        ),
+        (Code::UnexpectedShape, manifest("- apiVersion: v1\n  kind: Namespace\n")),
+        (
+            Code::MergeOverrides,
+            manifest(
+                "metadata:\n  name: settings\n  namespace: shop\n  <<: {namespace: \
                 default}\napiVersion: v1\nkind: ConfigMap\n",
+            ),
         ),
-        Code::BadName => tree([("clusters/Edge_1/web/web.yaml", CONFIG_MAP)]),
-        Code::StrayFile => beside("clusters/edge-1/notes.yaml", "todo: clean up\n"),
-        Code::EmptyWork => tree([("clusters/edge-1/web/README.md", "nothing here yet\n")]),
-        Code::NotSupported => {
-            beside("clusters/edge-1/web/kustomization.yaml", "resources: [web.yaml]\n")
-        }
-        Code::Gitlink => beside("clusters/edge-1/web/vendor", File::Submodule),
-        Code::SymlinkOutside => beside(
-            "clusters/edge-1/web/shared.yaml",
-            File::Link("../../edge-2/web/web.yaml".into()),
+    ]
+}
+
+/// Problems of the layout.
+fn layout_examples() -> Vec<(Code, Files)> {
+    vec![
+        (Code::BadName, tree([("clusters/Edge_1/web/web.yaml", CONFIG_MAP)])),
+        (Code::StrayFile, beside("clusters/edge-1/notes.yaml", "todo: clean up\n")),
+        (Code::EmptyWork, tree([("clusters/edge-1/web/README.md", "nothing here yet\n")])),
+        (
+            Code::NotSupported,
+            beside("clusters/edge-1/web/kustomization.yaml", "resources: [web.yaml]\n"),
         ),
-        Code::TooManyFiles => (0..=limits::WORK_FILES_MAX)
-            .map(|n| (format!("clusters/edge-1/web/{n:04}.yaml"), File::from(CONFIG_MAP)))
-            .collect(),
-        Code::PathTrouble => beside("clusters/edge-1/web/a\u{7}b.yaml", CONFIG_MAP),
-        Code::NoClusters => tree([("README.md", "# my fleet\n")]),
-        Code::BadApproval => {
+        (Code::Gitlink, beside("clusters/edge-1/web/vendor", File::Submodule)),
+        (
+            Code::SymlinkOutside,
+            beside(
+                "clusters/edge-1/web/shared.yaml",
+                File::Link("../../edge-2/web/web.yaml".into()),
+            ),
+        ),
+        (
+            Code::TooManyFiles,
+            (0..=limits::WORK_FILES_MAX)
+                .map(|n| (format!("clusters/edge-1/web/{n:04}.yaml"), File::from(CONFIG_MAP)))
+                .collect(),
+        ),
+        (Code::PathTrouble, beside("clusters/edge-1/web/a\u{7}b.yaml", CONFIG_MAP)),
+        (Code::NoClusters, tree([("README.md", "# my fleet\n")])),
+        (Code::BadApproval, {
             let hash = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
             beside(
                 &format!("approvals/{hash}"),
                 "edge-1/shop 7c1b0a52-5f0e-4a51-9a0e-3b8f5d1c2e4f\n",
             )
-        }
-        Code::DuplicateWork => tree([
-            ("clusters/edge-1/web/web.yaml", CONFIG_MAP),
-            (
-                "clusters/edge-1/shop/ns.yaml",
-                "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n",
-            ),
-            ("clusters/edge-1/shop/work.yaml", "name: web\n"),
-        ]),
-        Code::UnknownField => {
-            beside("clusters/edge-1/web/work.yaml", "delteOption:\n  propagationPolicy: Orphan\n")
-        }
-        Code::WrongType => beside("clusters/edge-1/web/work.yaml", "prune: \"no\"\n"),
-        Code::BadValue => beside("gitwork.yaml", "secrets: refused\n"),
-        Code::MatchesNothing => sidecar("match: {kind: Deployment}\norphan: true\n"),
-        Code::BadJsonPath => sidecar(
-            "feedbackRules:\n- type: JSONPaths\n  jsonPaths:\n  - {name: ready, path: \
+        }),
+        (
+            Code::DuplicateWork,
+            tree([
+                ("clusters/edge-1/web/web.yaml", CONFIG_MAP),
+                (
+                    "clusters/edge-1/shop/ns.yaml",
+                    "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n",
+                ),
+                ("clusters/edge-1/shop/work.yaml", "name: web\n"),
+            ]),
+        ),
+    ]
+}
+
+/// Problems of configuration files and variables.
+fn settings_examples() -> Vec<(Code, Files)> {
+    vec![
+        (
+            Code::UnknownField,
+            beside("clusters/edge-1/web/work.yaml", "delteOption:\n  propagationPolicy: Orphan\n"),
+        ),
+        (Code::WrongType, beside("clusters/edge-1/web/work.yaml", "prune: \"no\"\n")),
+        (Code::BadValue, beside("gitwork.yaml", "secrets: refused\n")),
+        (
+            Code::UnknownVariable,
+            tree([
+                ("clusters/edge-1/cluster.yaml", "values:\n  REGION: eu-1\n"),
+                ("clusters/edge-1/web/work.yaml", "substitute: true\n"),
+                (
+                    "clusters/edge-1/web/web.yaml",
+                    &format!("{CONFIG_MAP}data:\n  region: ${{REGIO}}\n"),
+                ),
+            ]),
+        ),
+        (
+            Code::BadVariable,
+            tree([
+                ("clusters/edge-1/web/work.yaml", "substitute: true\n"),
+                (
+                    "clusters/edge-1/web/web.yaml",
+                    &format!("{CONFIG_MAP}data:\n  start: echo ${{1:-x}}\n"),
+                ),
+            ]),
+        ),
+    ]
+}
+
+/// Problems of sidecars.
+fn sidecar_examples() -> Vec<(Code, Files)> {
+    vec![
+        (Code::MatchesNothing, sidecar("match: {kind: Deployment}\norphan: true\n")),
+        (
+            Code::BadJsonPath,
+            sidecar(
+                "feedbackRules:\n- type: JSONPaths\n  jsonPaths:\n  - {name: ready, path: \
                 \".status[\"}\n",
-        ),
-        Code::BadCel => sidecar(
-            "conditionRules:\n- condition: Complete\n  type: CEL\n  celExpressions:\n  - \
-                object.status.phase =\n",
-        ),
-        Code::RuleConflict => sidecar(
-            "updateStrategy: {type: CreateOnly}\n---\nmatch: {name: settings}\nupdateStrategy: \
-                {type: ServerSideApply}\n",
-        ),
-        Code::UnknownVariable => tree([
-            ("clusters/edge-1/cluster.yaml", "values:\n  REGION: eu-1\n"),
-            ("clusters/edge-1/web/work.yaml", "substitute: true\n"),
-            ("clusters/edge-1/web/web.yaml", &format!("{CONFIG_MAP}data:\n  region: ${{REGIO}}\n")),
-        ]),
-        Code::BadVariable => tree([
-            ("clusters/edge-1/web/work.yaml", "substitute: true\n"),
-            (
-                "clusters/edge-1/web/web.yaml",
-                &format!("{CONFIG_MAP}data:\n  start: echo ${{1:-x}}\n"),
             ),
-        ]),
-        Code::GuessedPlural => {
-            manifest("apiVersion: example.com/v1\nkind: Cactus\nmetadata: {name: spiny}\n")
-        }
-        Code::NoEffect => {
-            sidecar("updateStrategy:\n  type: CreateOnly\n  serverSideApply: {force: true}\n")
-        }
-        Code::MissingField => {
-            manifest("kind: ConfigMap\nmetadata: {name: settings, namespace: shop}\n")
-        }
-        Code::GenerateName => manifest(
-            "apiVersion: batch/v1\nkind: Job\nmetadata:\n  generateName: migrate-\n  namespace: \
-                shop\n",
         ),
-        Code::MissingNamespace => {
-            manifest("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n")
-        }
-        Code::UnexpectedNamespace => manifest(
-            "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  namespace: shop\n",
+        (
+            Code::BadCel,
+            sidecar(
+                "conditionRules:\n- condition: Complete\n  type: CEL\n  celExpressions:\n  - \
+                object.status.phase =\n",
+            ),
         ),
-        Code::DuplicateObject => manifest(&format!("{CONFIG_MAP}---\n{CONFIG_MAP}")),
-        Code::ObjectInTwoWorks => tree([
-            ("clusters/edge-1/web/web.yaml", CONFIG_MAP),
-            ("clusters/edge-1/shop/settings.yaml", CONFIG_MAP),
-        ]),
-        Code::WorkTooLarge => {
-            config_map(&format!("  blob: {}\n", "x".repeat(limits::WORK_BYTES_MAX)))
-        }
-        Code::PlainSecret => manifest(SECRET),
-        Code::TooManyManifests => manifest(
-            &(0..=limits::WORK_MANIFESTS_MAX)
-                .map(|n| {
-                    format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: n{n}}}\n")
-                })
-                .collect::<String>(),
+        (
+            Code::RuleConflict,
+            sidecar(
+                "updateStrategy: {type: CreateOnly}\n---\nmatch: {name: settings}\nupdateStrategy: \
+                {type: ServerSideApply}\n",
+            ),
         ),
-        Code::BadObjectName => manifest(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web/settings\n  namespace: shop\n",
+        (
+            Code::GuessedPlural,
+            manifest("apiVersion: example.com/v1\nkind: Cactus\nmetadata: {name: spiny}\n"),
         ),
-        Code::StatusInManifest => manifest(
-            "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\nstatus: {phase: Active}\n",
+        (
+            Code::NoEffect,
+            sidecar("updateStrategy:\n  type: CreateOnly\n  serverSideApply: {force: true}\n"),
+        ),
+    ]
+}
+
+/// Problems of the fields of a manifest.
+fn manifest_examples() -> Vec<(Code, Files)> {
+    vec![
+        (
+            Code::MissingField,
+            manifest("kind: ConfigMap\nmetadata: {name: settings, namespace: shop}\n"),
+        ),
+        (
+            Code::GenerateName,
+            manifest(
+                "apiVersion: batch/v1\nkind: Job\nmetadata:\n  generateName: migrate-\n  \
+                 namespace: shop\n",
+            ),
+        ),
+        (
+            Code::MissingNamespace,
+            manifest("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n"),
+        ),
+        (
+            Code::UnexpectedNamespace,
+            manifest(
+                "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  namespace: shop\n",
+            ),
+        ),
+        (
+            Code::BadObjectName,
+            manifest(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web/settings\n  \
+                 namespace: shop\n",
+            ),
+        ),
+        (
+            Code::StatusInManifest,
+            manifest(
+                "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n\
+                 status: {phase: Active}\n",
+            ),
+        ),
+    ]
+}
+
+/// Problems of several objects, of sizes, and of the operator's policy.
+fn object_examples() -> Vec<(Code, Files)> {
+    vec![
+        (Code::DuplicateObject, manifest(&format!("{CONFIG_MAP}---\n{CONFIG_MAP}"))),
+        (
+            Code::ObjectInTwoWorks,
+            tree([
+                ("clusters/edge-1/web/web.yaml", CONFIG_MAP),
+                ("clusters/edge-1/shop/settings.yaml", CONFIG_MAP),
+            ]),
+        ),
+        (
+            Code::WorkTooLarge,
+            config_map(&format!("  blob: {}\n", "x".repeat(limits::WORK_BYTES_MAX))),
+        ),
+        (Code::PlainSecret, manifest(SECRET)),
+        (
+            Code::TooManyManifests,
+            manifest(
+                &(0..=limits::WORK_MANIFESTS_MAX)
+                    .map(|n| {
+                        format!("---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: n{n}}}\n")
+                    })
+                    .collect::<String>(),
+            ),
         ),
         // Where the policy allows objects in the namespace shop only.
-        Code::NotAllowed => manifest(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: kube-system}\n",
+        (
+            Code::NotAllowed,
+            manifest(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, \
+                 namespace: kube-system}\n",
+            ),
         ),
-    }
+    ]
 }
 
 /// The diagnostics of this code in the example's repository.
@@ -202,7 +318,7 @@ fn found(code: Code) -> Vec<Diagnostic> {
     let rule = TenantRule { namespaces: Some(vec!["shop".into()]), ..TenantRule::default() };
     let rules = if code == Code::NotAllowed { vec![rule] } else { Vec::new() };
     let tenancy: Tenancy = rules.into();
-    render_within(&example(code), tenancy)
+    render_within(example(code), tenancy)
         .diagnostics
         .into_iter()
         .filter(|d| d.code == code)
@@ -229,14 +345,32 @@ fn shown(file: &File) -> String {
     format!("{start}… ({} bytes)\n", text.len())
 }
 
+/// Breaks a paragraph into lines of at most 100 characters, outside of code.
+fn wrapped(paragraph: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut in_code = false;
+    for word in paragraph.split(' ') {
+        let fits = |line: &String| line.chars().count() + 1 + word.chars().count() <= 100;
+        match lines.last_mut() {
+            Some(line) if in_code || fits(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+        in_code ^= word.matches('`').count() % 2 == 1;
+    }
+    lines.join("\n")
+}
+
 fn entry(page: &mut String, code: Code) {
     let severity = match code.severity() {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Info => "note",
+        Severity::Error => "Error",
+        Severity::Warning => "Warning",
+        Severity::Info => "Note",
     };
-    writeln!(page, "\n### {}: {}\n\n{severity}. {}\n", code.id(), code.title(), code.help())
-        .unwrap();
+    writeln!(page, "\n### {}: {}\n", code.id(), code.title()).unwrap();
+    writeln!(page, "{}\n", wrapped(&format!("{severity}. {}", code.help()))).unwrap();
     let files = example(code);
     for (path, file) in files.iter().take(SHOWN_FILES_MAX) {
         let path = gitwork_core::text::escape::escape_untrusted(path);
@@ -256,30 +390,33 @@ const HEAD: &str = "# Diagnostics
 
 <!-- Generated from the code by tests/it/catalogue.rs: do not edit. -->
 
-`gitwork validate` reports every problem of a repository at once, each with a code, its place and
-what to do. A code never changes its meaning. An *error* freezes what it is about: the work (or the
-cluster, or the source) stays on the hub as it is, is neither changed nor deleted, and all others go
-on. A *warning* and a *note* stop nothing.
+`gitwork validate` reports every problem of a repository at once. Each diagnostic has a code, a
+location and a fix. A code never changes its meaning.
+
+- An *error* freezes its scope: the work, the cluster or the source. What is frozen stays on the hub
+  as it is, neither changed nor deleted. Everything else continues.
+- A *warning* or a *note* freezes nothing.
 
 ## As JSON
 
-`-o json` gives one object. `diagnostics` is a list, `summary` has the counts `errors`, `warnings`,
-`notes`, and how many `works` and `clusters` they are about. Fields are only ever added.
+`-o json` prints one object. `diagnostics` is a list. `summary` has the counts `errors`, `warnings`
+and `notes`, and the counts `works` and `clusters` of those that have diagnostics. `omitted` counts
+diagnostics that are not in the list, if there are very many. New versions may add fields, but never
+remove one.
 
-| field of a diagnostic | is |
+| field of a diagnostic | value |
 |---|---|
-| `code`, `severity`, `title` | the code, `error`, `warning` or `info`,
-    and what the code says in general |
-| `message`, `help` | what is wrong here, and what to do |
-| `file` | its path, from the source's path |
-| `line`, `column`, `length` | the place; they count from 1,
-    in characters; absent where the whole file is meant |
-| `field` | the field, as in `spec.replicas`, where there is one |
-| `cluster`, `work` | what is frozen by an error; without them the whole source |
-| `snippet` | the line, without its value in a file that holds a Secret |
-| `related` | other places, each with `file`, `line`, `column`, `length` and a `message` |
+| `code`, `title` | the code, and its title below |
+| `severity` | `error`, `warning` or `info` (a note) |
+| `message`, `help` | what is wrong in this place, and the fix |
+| `file` | path, relative to the source's path |
+| `line`, `column`, `length` | location in characters, from 1; absent for the whole file |
+| `field` | the field, for example `spec.replicas`; optional |
+| `cluster`, `work` | the scope; without both it is the source |
+| `snippet` | the line; without its value in a file that may have a Secret |
+| `related` | other locations, each with `file`, `line`, `column`, `length` and `message` |
 
-`-o sarif` gives SARIF 2.1.0, for code scanning on a forge.
+`-o sarif` prints SARIF 2.1.0, for code scanning on a forge.
 ";
 
 const CHAPTERS: [(&str, &str); 5] = [

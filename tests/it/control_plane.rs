@@ -30,7 +30,7 @@ use crate::harness::go_module::{cache_key, cache_root, cached};
 use crate::harness::{self, ClusterOptions, ControlPlane, crds, eventually, tally};
 
 /// Far beyond what anything here takes on an idle machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()

@@ -30,7 +30,7 @@ use serde_json::json;
 
 use crate::harness::{self, apply, eventually};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 const WORK: &str = "work.open-cluster-management.io";
 const CLUSTER: &str = "cluster.open-cluster-management.io";
@@ -131,6 +131,57 @@ async fn daemon_service_account_has_exactly_the_needed_rights() {
     assert_eq!(granted(gitwork, &cluster_namespace).await, granted_everywhere());
 }
 
+/// No Secret can be read, neither by the account itself nor as another one.
+async fn assert_secrets_are_forbidden(gitwork: &Client, namespace: &str) {
+    let (hub, params) = (harness::hub().await, PostParams::default());
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {"name": "git-credentials"}, "stringData": {"token": "hidden"},
+    }))
+    .unwrap();
+    for place in ["gitwork", namespace] {
+        let admin: Api<Secret> = Api::namespaced(hub.client(), place);
+        let apply = PatchParams::apply("test");
+        admin.patch("git-credentials", &apply, &Patch::Apply(&secret)).await.unwrap();
+        let secrets: Api<Secret> = Api::namespaced(gitwork.clone(), place);
+        assert_forbidden(secrets.get("git-credentials").await);
+        assert_forbidden(secrets.list(&ListParams::default()).await);
+        // Nor may it become another who can.
+        let accounts: Api<ServiceAccount> = Api::namespaced(gitwork.clone(), place);
+        let request = Default::default();
+        assert_forbidden(accounts.create_token_request("default", &params, &request).await);
+    }
+}
+
+/// What would let the account do more than it is meant to.
+async fn assert_verbs_are_forbidden(gitwork: &Client, namespace: &str) {
+    let params = PostParams::default();
+    for (group, resource, subresource, verb) in [
+        ("", "secrets", "", "get"),
+        ("", "secrets", "", "watch"),
+        ("", "users", "", "impersonate"),
+        (WORK, "manifestworks", "", "deletecollection"),
+        (WORK, "manifestworks", "", "execute-as"),
+        (WORK, "manifestworks", "status", "patch"),
+        ("coordination.k8s.io", "leases", "", "update"),
+        ("rbac.authorization.k8s.io", "clusterroles", "", "escalate"),
+    ] {
+        let attributes = ResourceAttributes {
+            namespace: Some(namespace.to_owned()),
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource: Some(subresource.to_owned()),
+            verb: Some(verb.to_owned()),
+            ..Default::default()
+        };
+        let resource_attributes = Some(attributes);
+        let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
+        let review = SelfSubjectAccessReview { spec, ..Default::default() };
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(gitwork.clone());
+        let status = reviews.create(&params, &review).await.unwrap().status.unwrap();
+        assert!(!status.allowed, "{verb} {group}/{resource} {subresource} is allowed");
+    }
+}
+
 #[tokio::test]
 async fn daemon_service_account_writes_works_and_cannot_read_secrets() {
     let gitwork = installed_hub().await;
@@ -157,50 +208,11 @@ async fn daemon_service_account_writes_works_and_cannot_read_secrets() {
     let names: Vec<_> = names.into_iter().filter_map(|work| work.metadata.name).collect();
     assert_eq!(names, ["applied"]);
 
-    let secret: Secret = serde_json::from_value(json!({
-        "metadata": {"name": "git-credentials"}, "stringData": {"token": "hidden"},
-    }))
-    .unwrap();
-    for place in ["gitwork", namespace.as_str()] {
-        let admin: Api<Secret> = Api::namespaced(hub.client(), place);
-        let apply = PatchParams::apply("test");
-        admin.patch("git-credentials", &apply, &Patch::Apply(&secret)).await.unwrap();
-        let secrets: Api<Secret> = Api::namespaced(gitwork.clone(), place);
-        assert_forbidden(secrets.get("git-credentials").await);
-        assert_forbidden(secrets.list(&ListParams::default()).await);
-        // Nor may it become another who can.
-        let accounts: Api<ServiceAccount> = Api::namespaced(gitwork.clone(), place);
-        let request = Default::default();
-        assert_forbidden(accounts.create_token_request("default", &params, &request).await);
-    }
+    assert_secrets_are_forbidden(&gitwork, &namespace).await;
     assert_forbidden(Api::<Secret>::all(gitwork.clone()).list(&ListParams::default()).await);
     let every = ListParams::default();
     assert_forbidden(mine.delete_collection(&DeleteParams::default(), &every).await);
-    for (group, resource, subresource, verb) in [
-        ("", "secrets", "", "get"),
-        ("", "secrets", "", "watch"),
-        ("", "users", "", "impersonate"),
-        (WORK, "manifestworks", "", "deletecollection"),
-        (WORK, "manifestworks", "", "execute-as"),
-        (WORK, "manifestworks", "status", "patch"),
-        ("coordination.k8s.io", "leases", "", "update"),
-        ("rbac.authorization.k8s.io", "clusterroles", "", "escalate"),
-    ] {
-        let attributes = ResourceAttributes {
-            namespace: Some(namespace.clone()),
-            group: Some(group.to_owned()),
-            resource: Some(resource.to_owned()),
-            subresource: Some(subresource.to_owned()),
-            verb: Some(verb.to_owned()),
-            ..Default::default()
-        };
-        let resource_attributes = Some(attributes);
-        let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
-        let review = SelfSubjectAccessReview { spec, ..Default::default() };
-        let reviews: Api<SelfSubjectAccessReview> = Api::all(gitwork.clone());
-        let status = reviews.create(&params, &review).await.unwrap().status.unwrap();
-        assert!(!status.allowed, "{verb} {group}/{resource} {subresource} is allowed");
-    }
+    assert_verbs_are_forbidden(&gitwork, &namespace).await;
 }
 
 /// What the commands of operators need is in the roles for them, and nothing more.
@@ -248,7 +260,7 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let who = operator.suspend(&Scope::Source, Some("a try".into())).await.unwrap();
     assert_eq!(who, "system:serviceaccount:gitwork:ann");
     operator.reconcile().await.unwrap();
-    let approval = Approval::Restored { source: source.clone(), moves: 3 };
+    let approval = Approval::Restored { source: source.clone(), record_generation: 3 };
     operator.approve(&approval, |_| true).await.unwrap();
     let daemon = KubeHub::new(installed_hub().await);
     let said = daemon.directives(&source).await.unwrap();

@@ -242,7 +242,7 @@ fn example_readme_names_every_work() {
 }
 
 /// A CRD is served some moments after it was applied.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Server-side apply refuses a field that the kind does not have.
 #[tokio::test]

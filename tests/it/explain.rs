@@ -201,6 +201,25 @@ fn missing_or_unreadable_objects_are_reported() {
     assert!(broken["answer"]["message"].as_str().unwrap().contains("app.yaml:1"), "{broken}");
 }
 
+/// The agent reports that the cluster refused the object of the work `web`.
+async fn agent_fails_to_apply(sync: &Sync) {
+    let generation = sync.until_there(0, "web").await.metadata.generation;
+    let failed = json!({ "status": {
+        "conditions": [{ "type": "Applied", "status": "False", "observedGeneration": generation,
+            "reason": "AppliedManifestWorkFailed", "message": "failed",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        "resourceStatus": { "manifests": [{
+            "resourceMeta": { "ordinal": 0, "kind": "ConfigMap", "namespace": "default",
+                "name": "web" },
+            "conditions": [{ "type": "Applied", "status": "False",
+                "reason": "AppliedManifestFailed",
+                "message": "denied by policy", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        }] },
+    } });
+    let params = PatchParams::default();
+    sync.works(0).patch_status("web", &params, &Patch::Merge(failed)).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn object_is_traced_from_git_to_the_cluster() {
     let sync = Sync::new(1).await;
@@ -232,23 +251,7 @@ async fn object_is_traced_from_git_to_the_cluster() {
     sync.agent_applies(0, "web").await;
     assert_eq!(reason("web"), "Applied");
 
-    let generation = sync.until_there(0, "web").await.metadata.generation;
-    let failed = json!({ "status": {
-        "conditions": [{ "type": "Applied", "status": "False", "observedGeneration": generation,
-            "reason": "AppliedManifestWorkFailed", "message": "failed",
-                "lastTransitionTime": "2026-01-01T00:00:00Z" }],
-        "resourceStatus": { "manifests": [{
-            "resourceMeta": { "ordinal": 0, "kind": "ConfigMap", "namespace": "default",
-                "name": "web" },
-            "conditions": [{ "type": "Applied", "status": "False",
-                "reason": "AppliedManifestFailed",
-                "message": "denied by policy", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
-        }] },
-    } });
-    sync.works(0)
-        .patch_status("web", &PatchParams::default(), &Patch::Merge(failed))
-        .await
-        .unwrap();
+    agent_fails_to_apply(&sync).await;
     let reported = explain("web/configmap/default/web");
     assert_eq!(reported["answer"]["reason"], "ApplyFailed");
     assert!(

@@ -35,8 +35,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let folder = tempfile::tempdir().unwrap();
-        let repo = Repo::create(&folder.path().join("fleet.git"));
+        let (folder, repo) = Repo::in_new_folder();
         World { folder, repo }
     }
 
@@ -51,7 +50,7 @@ impl World {
         let repository = Repository::open(self.repo.path()).unwrap();
         let never = AtomicBool::new(false);
         let found = history::last_removals(&repository, head, &paths(texts), &never).unwrap();
-        found.into_iter().map(|(path, departed)| (path.to_string(), departed)).collect()
+        found.into_iter().map(|(path, removal)| (path.to_string(), removal)).collect()
     }
 }
 

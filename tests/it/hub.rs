@@ -24,7 +24,7 @@ use crate::harness::faults::{Fault, Faults, Seen};
 use crate::harness::{self, Cluster, ClusterOptions, ControlPlane, crds, eventually};
 
 /// Far beyond what anything here takes on an idle machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 fn faulty(cluster: &Cluster, faults: &Faults) -> KubeHub {
     KubeHub::new(client::client_with(cluster.config(), faults).unwrap())

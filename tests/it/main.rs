@@ -27,8 +27,6 @@ mod fuzz_seeds;
 mod generated_crds;
 mod git_fetch;
 mod git_history;
-#[path = "../harness/git_server/mod.rs"]
-mod git_server;
 mod git_servers;
 #[path = "../harness/gitea.rs"]
 mod gitea;
@@ -54,3 +52,5 @@ mod status_branch;
 mod status_views;
 mod sync;
 mod yaml_oracle;
+
+use harness::git_server;

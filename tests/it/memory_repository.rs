@@ -7,7 +7,8 @@ use gitwork_core::config::tenancy::Tenancy;
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{ObjectId, SourceId};
 use gitwork_core::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
-use gitwork_core::render::desired::{Desired, Renderer};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
 
 /// Trees and blobs by id; equal content has equal ids, as in Git.
 #[derive(Clone, Default)]

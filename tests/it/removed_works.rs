@@ -3,7 +3,7 @@
 
 use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
 use gitwork_core::model::snapshot::ObjectError;
-use gitwork_core::model::work::DeleteOption;
+use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::plan::LastKnownState;
 use gitwork_core::plan::removed_works::{FolderRemoval, last_known_state};
 
@@ -41,7 +41,7 @@ fn last_state_of(
 fn removal_of_the_source_path_keeps_the_last_defaults() {
     let default = "defaults: {deleteOption: {propagationPolicy: Orphan}, prune: false}\n";
     let last = last_state(&[CONFIG_MAP, ("gitwork.yaml", default)], None).unwrap();
-    assert_eq!((last.delete_option, last.prune), (DeleteOption::Orphan, false));
+    assert_eq!((last.delete_option, last.prune), (DeletionPolicy::Orphan, false));
     assert_eq!(last.removed_by, Some(ObjectId([7; 20])));
 }
 

@@ -6,7 +6,8 @@ use gitwork_core::limits;
 use gitwork_core::model::diagnostic::{Code, Scope};
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::snapshot::Snapshot;
-use gitwork_core::render::desired::{Desired, Renderer};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
 
 use crate::memory_repository::{File, MemoryObjects, files, render, source};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gitwork_core::limits;
 use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
-use gitwork_core::model::work::{DeleteOption, DesiredWork, WorkBody};
+use gitwork_core::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use gitwork_core::render::desired::{Desired, Frozen};
 use gitwork_core::report::review::{Review, markdown, text};
 use gitwork_core::text::style::ColorMode;
@@ -81,7 +81,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
             key: key.clone(),
             path,
             body: Arc::new(body),
-            delete_option: DeleteOption::Foreground,
+            delete_option: DeletionPolicy::Foreground,
             prune: true,
             suspend: false,
         };

@@ -1,9 +1,10 @@
 //! `docs/schema/`: the JSON Schemas of the configuration files, for editors. They are generated;
 //! `GITWORK_UPDATE=1 cargo test` rewrites them.
 
-use gitwork_core::config::FileKind;
-use gitwork_core::config::OCM_FIELDS;
+use gitwork_core::config::file_kind::join_lines;
+use gitwork_core::config::{FileKind, OCM_FIELDS};
 use gitwork_core::report::status_branch::StatusSummary;
+use schemars::transform::{RecursiveTransform, Transform as _};
 use serde_json::Value;
 
 use crate::catalogue::assert_up_to_date;
@@ -21,7 +22,9 @@ fn generated_schemas_are_up_to_date() {
         let text = serde_json::to_string_pretty(&kind.schema()).unwrap();
         assert_up_to_date(&path(kind), &format!("{text}\n"));
     }
-    let mut summary = schemars::schema_for!(StatusSummary).to_value();
+    let mut summary = schemars::schema_for!(StatusSummary);
+    RecursiveTransform(join_lines).transform(&mut summary);
+    let mut summary = summary.to_value();
     summary["title"] = "gitwork status summary".into();
     let text = serde_json::to_string_pretty(&summary).unwrap();
     assert_up_to_date(SUMMARY, &format!("{text}\n"));

@@ -48,7 +48,7 @@ fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> Sync
     assert!(!state.wants_plan(now), "what the hub has is not known");
     state.set_event(HubEvent::Listed(works));
     assert!(!state.wants_plan(now), "what operators say is not known");
-    state.set_directives(Some(Directives::default()), now);
+    state.guards_mut().set_directives(Some(Directives::default()), now);
     state.set_record(None);
     assert!(state.wants_plan(now));
     state
@@ -191,7 +191,7 @@ fn work_missing_from_a_list_that_began_before_its_creation_is_fetched() {
         // The work is created, another client deletes it, the watch restarts, and the response
         // comes last.
         if listed {
-            state.set_listed(vec![]);
+            state.set_event(HubEvent::Listed(vec![]));
         }
         state.set_outcome(&answered(&wanted, &effects[0], 1), now, 1);
         let looks = state.take_lookups(now);
@@ -216,18 +216,18 @@ fn deletion_waits_for_the_final_delete_option_from_git() {
     let deletes =
         |effects: Vec<Effect>| effects.iter().any(|effect| matches!(effect, Effect::Delete { .. }));
     assert!(!deletes(due(&mut state, now)));
-    let asked = state.take_unknown_departed(now);
+    let asked = state.take_unknown_removed_works(now);
     assert_eq!(asked.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), ["a/web"]);
 
-    state.postpone_history(now);
+    state.history_mut().postpone(now);
     assert!(
-        state.take_unknown_departed(now).is_empty(),
+        state.take_unknown_removed_works(now).is_empty(),
         "history that cannot be read is left alone"
     );
     let later = state.next_due().unwrap();
-    assert_eq!(state.take_unknown_departed(later), asked);
-    state.set_departed(&asked, [].into());
-    assert!(state.take_unknown_departed(later).is_empty());
+    assert_eq!(state.take_unknown_removed_works(later), asked);
+    state.history_mut().set_removed_works(&asked, [].into());
+    assert!(state.take_unknown_removed_works(later).is_empty());
     assert!(deletes(due(&mut state, later)), "the hub's own word stands");
 }
 
@@ -307,7 +307,7 @@ fn contended_work_backs_off_and_a_git_change_is_sent_at_once() {
     assert_eq!(due(&mut state, now).len(), 1, "what Git changes goes out at once");
 
     // The other client stopped: no contention is reported, and no retry is due.
-    assert!(state.contests().contains_key(&key));
+    assert!(state.contentions().contains_key(&key));
     let calm = now + drift_backoff::CALM;
-    assert!(state.update_contentions(calm) && state.contests().is_empty());
+    assert!(state.update_contentions(calm) && state.contentions().is_empty());
 }

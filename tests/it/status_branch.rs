@@ -29,8 +29,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let folder = tempfile::tempdir().unwrap();
-        let repo = Repo::create(&folder.path().join("fleet.git"));
+        let (folder, repo) = Repo::in_new_folder();
         repo.commit("main", &[("clusters/edge-1/web/a.yaml", Some("kind: ConfigMap"))]);
         World { folder, repo }
     }

@@ -17,7 +17,7 @@ use crate::cli::{code, err, gitwork, out};
 use crate::harness::{ClusterOptions, ControlPlane, crds};
 use crate::sync::fixture::{Sync, config_map, works};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// A source on the hub whose works are `web`, applied, and `db`, on which the agent has failed.
 async fn synced() -> Sync {

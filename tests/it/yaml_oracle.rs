@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gitwork_core::model::diagnostic::{Diagnostic, Scope};
 use gitwork_core::model::name::RepoPath;
-use gitwork_core::text::yaml::{Read, read};
+use gitwork_core::text::yaml::{ParsedFile, read};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ fn cases() -> Vec<Case> {
     serde_json::from_str(include_str!("../kubectl-yaml/cases.json")).unwrap()
 }
 
-fn read_text(text: &str) -> Read {
+fn read_text(text: &str) -> ParsedFile {
     read(&RepoPath::parse("a.yaml").unwrap(), text.as_bytes(), &Scope::Source)
 }
 
@@ -114,7 +114,11 @@ fn processor_time() -> Duration {
 
 /// Four times the text may take eight times as long: measured times scatter. A quadratic reader
 /// takes sixteen times.
-fn takes_linear_time(what: &str, text: impl Fn(usize) -> String, look: impl Fn(usize, &Read)) {
+fn takes_linear_time(
+    what: &str,
+    text: impl Fn(usize) -> String,
+    look: impl Fn(usize, &ParsedFile),
+) {
     let time = |length: usize| {
         let text = text(length);
         let before = processor_time();

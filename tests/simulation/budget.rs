@@ -1,7 +1,7 @@
 //! The deletion budget, from the commit to the result on the hub.
 
 use gitwork_core::config::Budgets;
-use gitwork_core::model::work::DeleteOption;
+use gitwork_core::model::work::DeletionPolicy;
 
 use super::world::{GitWork, World};
 use super::*;
@@ -67,7 +67,7 @@ async fn deletions_within_budget_need_no_approval() {
 async fn one_approval_covers_several_passes_but_no_further_works() {
     let (mut world, keys) = fleet(30).await;
     for key in &keys[..11] {
-        world.drop_work(key, Some(DeleteOption::Orphan));
+        world.drop_work(key, Some(DeletionPolicy::Orphan));
     }
     world.observe();
     world.pass().await;

@@ -124,7 +124,7 @@ async fn suspended_works_are_neither_written_nor_deleted() {
 #[tokio::test]
 async fn restored_hub_gets_creations_and_updates_but_no_deletions() {
     let (mut world, web, db) = fleet().await;
-    let approval = Approval::Restored { source: world.source.clone(), moves: 7 };
+    let approval = Approval::Restored { source: world.source.clone(), record_generation: 7 };
     world.policy.restored = Some(Arc::new(approval));
     world.push(&web, changed("two"));
     world.drop_work(&db, None);

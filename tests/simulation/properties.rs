@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gitwork_core::model::name::{RepoPath, SourceId};
-use gitwork_core::model::work::{DeleteOption, DesiredWork, OWN_ANNOTATIONS, OWN_LABELS, WorkBody};
+use gitwork_core::model::work::{
+    DeletionPolicy, DesiredWork, OWN_ANNOTATIONS, OWN_LABELS, WorkBody,
+};
 use gitwork_core::plan::observed::{Observed, ObservedWork};
 use gitwork_core::plan::request;
 use gitwork_core::plan::request::Request;
@@ -102,7 +104,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         key: key("edge-1", "web"),
         path: RepoPath::parse("clusters/edge-1/web").unwrap(),
         body,
-        delete_option: DeleteOption::Foreground,
+        delete_option: DeletionPolicy::Foreground,
         prune: true,
         suspend: false,
     });
@@ -194,11 +196,11 @@ proptest! {
         listed.record_list(&desired.source, listed_works.iter().map(work).collect());
         let mut watched = Observed::default();
         watched_works.iter().for_each(|one| watched.record_change(work(one)));
-        let (departed, policy) = (RemovedWorks::new(), PlanPolicy::default());
-        let planned = checked_plan(&desired, &listed, &departed, &policy);
+        let (removed_works, policy) = (RemovedWorks::new(), PlanPolicy::default());
+        let planned = checked_plan(&desired, &listed, &removed_works, &policy);
         let owned = listed_works.iter().filter(|(_, _, state)| *state != 1).count();
         prop_assert_eq!(planned.steps.len(), 1 + owned);
-        prop_assert_eq!(planned, checked_plan(&desired, &watched, &departed, &policy));
+        prop_assert_eq!(planned, checked_plan(&desired, &watched, &removed_works, &policy));
     }
 
     #[test]
@@ -207,15 +209,15 @@ proptest! {
     ) {
         let mut work = on_hub(&old, &others, "1");
         let before = work.clone();
-        let (departed, policy) = (RemovedWorks::new(), PlanPolicy::default());
+        let (removed_works, policy) = (RemovedWorks::new(), PlanPolicy::default());
         let desired = desired(Some(new.clone()));
-        let planned = checked_plan(&desired, &observed(&work), &departed, &policy);
+        let planned = checked_plan(&desired, &observed(&work), &removed_works, &policy);
         let [step] = planned.steps.as_slice() else { panic!("{planned:?}") };
         match &step.effect {
             Some(effect) => apply(&mut work, effect),
             None => prop_assert_eq!(&step.reason, &Reason::UpToDate),
         }
-        let after = checked_plan(&desired, &observed(&work), &departed, &policy);
+        let after = checked_plan(&desired, &observed(&work), &removed_works, &policy);
         prop_assert!(after.is_settled(), "{after:?}");
         let (old, new) = (old.metadata(), new.metadata());
         for (map, own, old, new) in [
@@ -251,7 +253,8 @@ proptest! {
             let mut keys = left.as_object().unwrap().keys();
             prop_assert!(keys.all(|key| !key.starts_with("gitwork.dev/")));
         }
-        let released = checked_plan(&desired(None), &observed(&work), &RemovedWorks::new(), &PlanPolicy::default());
+        let (removed, policy) = (RemovedWorks::new(), PlanPolicy::default());
+        let released = checked_plan(&desired(None), &observed(&work), &removed, &policy);
         prop_assert!(released.steps.is_empty(), "{released:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Single scenarios, from the commit to the result on the hub and on the cluster.
 
 use gitwork_core::config::AdoptionPolicy;
-use gitwork_core::model::work::DeleteOption;
+use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::plan::{Action, PlanPolicy};
 use serde_json::{Value, json};
 
@@ -47,10 +47,10 @@ fn web() -> WorkKey {
     key("edge-1", "web")
 }
 
-fn options() -> [(DeleteOption, &'static [&'static str]); 3] {
+fn options() -> [(DeletionPolicy, &'static [&'static str]); 3] {
     [
-        (DeleteOption::Foreground, &[]),
-        (DeleteOption::Orphan, &["web-a", "web-b"]),
+        (DeletionPolicy::Foreground, &[]),
+        (DeletionPolicy::Orphan, &["web-a", "web-b"]),
         (keep_first(&web()), &["web-a"]),
     ]
 }
@@ -87,7 +87,7 @@ async fn work_is_not_deleted_until_objects_that_stay_are_released() {
     let mut world = World::with(&web(), GitWork::default()).await;
     let object = (web().cluster, identity(&manifest(&web(), "a", "")));
     world.agents.failing.insert(object);
-    world.drop_work(&web(), Some(DeleteOption::Orphan));
+    world.drop_work(&web(), Some(DeletionPolicy::Orphan));
     assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
     world.agents.settle(&world.hub);
     assert_eq!(world.sync(&web()).await, "hold NotYetOrphaned");
@@ -105,13 +105,13 @@ async fn complete_work_is_held_if_agent_ignores_delete_option() {
         condition("Applied"), condition("Complete"),
     ]}});
     for (final_option, expected) in [
-        (DeleteOption::Orphan, "hold NotYetOrphaned"),
-        (DeleteOption::Foreground, "delete RemovedFromGit"),
+        (DeletionPolicy::Orphan, "hold NotYetOrphaned"),
+        (DeletionPolicy::Foreground, "delete RemovedFromGit"),
     ] {
         let mut world = World::with(&web(), GitWork::default()).await;
         world.hub.patch_status(&web(), &complete).unwrap();
         world.drop_work(&web(), Some(final_option.clone()));
-        if final_option != DeleteOption::Foreground {
+        if final_option != DeletionPolicy::Foreground {
             assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
         }
         world.agents.settle(&world.hub);
@@ -123,7 +123,7 @@ async fn complete_work_is_held_if_agent_ignores_delete_option() {
 async fn work_without_agent_status_is_deleted_at_once() {
     let mut world = World::new(0);
     world.push(&key("edge-3", "stays"), GitWork::default());
-    world.push(&web(), GitWork { delete_option: DeleteOption::Orphan, ..GitWork::default() });
+    world.push(&web(), GitWork { delete_option: DeletionPolicy::Orphan, ..GitWork::default() });
     world.sync(&web()).await;
     world.drop_work(&web(), None);
     assert_eq!(world.sync(&web()).await, "delete RemovedFromGit");
@@ -191,7 +191,7 @@ async fn suspended_work_is_not_changed() {
 async fn emptied_source_keeps_works_until_deleting_all_is_allowed() {
     let stays = key("edge-3", "stays");
     let mut world = World::with(&web(), GitWork::default()).await;
-    world.drop_work(&web(), Some(DeleteOption::Orphan));
+    world.drop_work(&web(), Some(DeletionPolicy::Orphan));
     world.drop_work(&stays, None);
     let before = world.hub.objects();
     for key in [web(), stays.clone()] {
@@ -217,7 +217,7 @@ async fn content_changed_by_server_is_not_rewritten_endlessly() {
     let mut world = World::new(0);
     world.hub.forget_fields(&["deleteOption"]);
     world.push(&key("edge-3", "stays"), GitWork::default());
-    let work = GitWork { delete_option: DeleteOption::Orphan, ..GitWork::default() };
+    let work = GitWork { delete_option: DeletionPolicy::Orphan, ..GitWork::default() };
     world.push(&web(), work.clone());
     assert_eq!(world.sync(&web()).await, "create NewInGit");
     for _ in 0..3 {

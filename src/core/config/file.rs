@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::file_kind::FileKind;
 use super::ocm_rules;
 use super::ocm_rules::{OCM_FIELDS, RULE_FIELDS};
-use super::schema::{self, Problem};
+use super::schema::{self, SchemaProblem};
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::name::RepoPath;
 use crate::text::yaml;
@@ -25,8 +25,11 @@ const UNSUPPORTED_FIELDS: &[(&str, &str)] = &[
 /// One document of a configuration file, with what is needed to point into it.
 #[derive(Debug)]
 pub struct Config<T> {
+    /// The content.
     pub value: T,
+    /// The YAML that it was read from, with positions.
     pub document: Document,
+    /// The file, for messages.
     pub file: RepoPath,
 }
 
@@ -91,7 +94,7 @@ pub fn read_all<T: DeserializeOwned + Default>(
 
 /// The diagnostic for a problem in a document.
 pub fn diagnostic(
-    problem: &Problem,
+    problem: &SchemaProblem,
     document: &Document,
     file: &RepoPath,
     scope: &Scope,
@@ -133,7 +136,7 @@ pub fn dotted(pointer: &str) -> String {
 }
 
 /// Every problem of one document.
-fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<Problem> {
+fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<SchemaProblem> {
     let later: Vec<&str> = UNSUPPORTED_FIELDS.iter().map(|(pointer, _)| *pointer).collect();
     let settings = match kind {
         FileKind::Work | FileKind::Manifest => "",
@@ -146,7 +149,7 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<Problem> {
     let mut problems = schema::check(value, schema, &elsewhere);
     for (pointer, what) in UNSUPPORTED_FIELDS {
         if value.pointer(pointer).is_some() {
-            problems.push(Problem {
+            problems.push(SchemaProblem {
                 pointer: (*pointer).to_owned(),
                 code: Code::NotSupported,
                 message: format!("{what} is not supported by this version"),
@@ -158,12 +161,14 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<Problem> {
     problems
 }
 
-fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<Problem> {
+fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<SchemaProblem> {
     let Some(value) = value.pointer(settings) else { return Vec::new() };
     let mut found = Vec::new();
-    let mut add = |at: String, problems: Vec<Problem>| {
+    let mut add = |at: String, problems: Vec<SchemaProblem>| {
         found.extend(
-            problems.into_iter().map(|p| Problem { pointer: format!("{at}{}", p.pointer), ..p }),
+            problems
+                .into_iter()
+                .map(|p| SchemaProblem { pointer: format!("{at}{}", p.pointer), ..p }),
         );
     };
     if kind == FileKind::Manifest {
@@ -175,7 +180,7 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<Problem> {
         if let Some(Err(why)) =
             value.get("resource").and_then(Value::as_str).map(|t| check_label(t, 63))
         {
-            found.push(Problem {
+            found.push(SchemaProblem {
                 pointer: "/resource".into(),
                 code: Code::BadValue,
                 message: format!("a resource {why}"),
@@ -199,7 +204,7 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<Problem> {
         None => {}
         Some(_) => add(
             format!("{settings}/manifestConfigs"),
-            vec![Problem {
+            vec![SchemaProblem {
                 pointer: String::new(),
                 code: Code::WrongType,
                 message: "must be a list".into(),
@@ -211,7 +216,7 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<Problem> {
 }
 
 /// A `manifestConfigs` entry: the identifier, and the rules.
-fn check_full_config(config: &Value) -> Vec<Problem> {
+fn check_full_config(config: &Value) -> Vec<SchemaProblem> {
     let Value::Object(fields) = config else { return ocm_rules::check_manifest_config(config) };
     let mut rest = fields.clone();
     let identifier = rest.remove("resourceIdentifier");
@@ -219,13 +224,12 @@ fn check_full_config(config: &Value) -> Vec<Problem> {
     match identifier {
         Some(identifier) => {
             let found = ocm_rules::check_resource_identifier(&identifier);
-            problems.extend(
-                found
-                    .into_iter()
-                    .map(|p| Problem { pointer: format!("/resourceIdentifier{}", p.pointer), ..p }),
-            );
+            problems.extend(found.into_iter().map(|p| SchemaProblem {
+                pointer: format!("/resourceIdentifier{}", p.pointer),
+                ..p
+            }));
         }
-        None => problems.push(Problem {
+        None => problems.push(SchemaProblem {
             pointer: String::new(),
             code: Code::BadValue,
             message: "resourceIdentifier is missing".into(),

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
 use serde_json::Value;
 
 use super::daemon_file::DaemonFile;
@@ -49,8 +52,9 @@ impl FileKind {
 
     /// The JSON Schema (draft 2020-12) of the file.
     pub fn schema(self) -> Value {
-        let settings =
-            schemars::generate::SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
+        let settings = SchemaSettings::draft2020_12()
+            .with(|settings| settings.inline_subschemas = true)
+            .with_transform(RecursiveTransform(join_lines));
         let generator = settings.into_generator();
         let schema = match self {
             FileKind::Source => generator.into_root_schema_for::<SourceFile>(),
@@ -60,5 +64,15 @@ impl FileKind {
             FileKind::Daemon => generator.into_root_schema_for::<DaemonFile>(),
         };
         schema.to_value()
+    }
+}
+
+/// Joins the lines of each paragraph of a description. Doc comments have line breaks within
+/// sentences, which editors would show.
+pub fn join_lines(schema: &mut Schema) {
+    if let Some(Value::String(description)) = schema.get_mut("description") {
+        let paragraphs: Vec<String> =
+            description.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
+        *description = paragraphs.join("\n\n");
     }
 }

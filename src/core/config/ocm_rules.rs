@@ -1,11 +1,12 @@
-//! The rules of OCM's own fields: `deleteOption`, `executor`, `manifestConfigs`. The CRD's schema says what is
-//! there, of what type and with which defaults; the rest is what the hub or the agent would find out too late.
+//! The rules of OCM's own fields: `deleteOption`, `executor`, `manifestConfigs`. The CRD's schema
+//! says what is there, of what type and with which defaults; the rest is what the hub or the agent
+//! would find out too late.
 
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::schema::{self, Problem};
+use super::schema::{self, SchemaProblem};
 use crate::model::diagnostic::Code;
 use gitwork_api::names::check_subdomain;
 use gitwork_api::work::manifest_work_spec_schema;
@@ -39,12 +40,12 @@ fn spec_part(pointer: &str) -> &'static Value {
     SPEC.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-fn problem(pointer: impl Into<String>, code: Code, message: impl Into<String>) -> Problem {
-    Problem { pointer: pointer.into(), code, message: message.into(), hint: None }
+fn problem(pointer: impl Into<String>, code: Code, message: impl Into<String>) -> SchemaProblem {
+    SchemaProblem { pointer: pointer.into(), code, message: message.into(), hint: None }
 }
 
 /// Checks a `spec.deleteOption`.
-pub fn check_delete_option(value: &Value) -> Vec<Problem> {
+pub fn check_delete_option(value: &Value) -> Vec<SchemaProblem> {
     let mut problems = schema::check(value, spec_part("/properties/deleteOption"), &[]);
     let policy = value.get("propagationPolicy").and_then(Value::as_str).unwrap_or("Foreground");
     let rules = value.pointer("/selectivelyOrphans/orphaningRules").and_then(Value::as_array);
@@ -52,7 +53,8 @@ pub fn check_delete_option(value: &Value) -> Vec<Problem> {
         problems.push(problem(
             "/propagationPolicy",
             Code::BadValue,
-            "SelectivelyOrphan needs selectivelyOrphans.orphaningRules: without one every object is deleted",
+            "SelectivelyOrphan needs selectivelyOrphans.orphaningRules: without one every object \
+             is deleted",
         ));
     }
     if policy != "SelectivelyOrphan" && value.get("selectivelyOrphans").is_some() {
@@ -77,7 +79,7 @@ pub fn check_delete_option(value: &Value) -> Vec<Problem> {
 }
 
 /// Checks a `spec.executor`.
-pub fn check_executor(value: &Value) -> Vec<Problem> {
+pub fn check_executor(value: &Value) -> Vec<SchemaProblem> {
     let mut problems = schema::check(value, spec_part("/properties/executor"), &[]);
     let account = "/subject/serviceAccount";
     match value.pointer(account) {
@@ -109,13 +111,13 @@ pub fn check_executor(value: &Value) -> Vec<Problem> {
 }
 
 /// Checks a `resourceIdentifier`.
-pub fn check_resource_identifier(value: &Value) -> Vec<Problem> {
+pub fn check_resource_identifier(value: &Value) -> Vec<SchemaProblem> {
     let schema = spec_part("/properties/manifestConfigs/items/properties/resourceIdentifier");
     let mut problems = schema::check(value, schema, &[]);
     if let Some(resource) = value.get("resource").and_then(Value::as_str)
         && resource != resource.to_lowercase()
     {
-        problems.push(Problem {
+        problems.push(SchemaProblem {
             hint: Some("write the plural, as in kubectl api-resources: deployments".into()),
             ..problem(
                 "/resource",
@@ -128,7 +130,7 @@ pub fn check_resource_identifier(value: &Value) -> Vec<Problem> {
 }
 
 /// Checks the rules of a `manifestConfigs` entry, without its `resourceIdentifier`.
-pub fn check_manifest_config(value: &Value) -> Vec<Problem> {
+pub fn check_manifest_config(value: &Value) -> Vec<SchemaProblem> {
     let schema = spec_part("/properties/manifestConfigs/items");
     let mut problems = schema::check(value, schema, &[]);
     problems.retain(|p| !(p.pointer.is_empty() && p.message == "resourceIdentifier is missing"));
@@ -146,7 +148,7 @@ fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field).and_then(Value::as_str)
 }
 
-fn check_feedback(value: &Value, problems: &mut Vec<Problem>) {
+fn check_feedback(value: &Value, problems: &mut Vec<SchemaProblem>) {
     let mut names: Vec<&str> = Vec::new();
     for (index, rule) in items(value, "feedbackRules") {
         let at = format!("/feedbackRules/{index}");
@@ -181,7 +183,7 @@ fn check_feedback(value: &Value, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_conditions(value: &Value, problems: &mut Vec<Problem>) {
+fn check_conditions(value: &Value, problems: &mut Vec<SchemaProblem>) {
     let mut conditions: Vec<&str> = Vec::new();
     for (index, rule) in items(value, "conditionRules") {
         let at = format!("/conditionRules/{index}");
@@ -229,7 +231,7 @@ fn check_conditions(value: &Value, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_update_strategy(value: &Value, problems: &mut Vec<Problem>) {
+fn check_update_strategy(value: &Value, problems: &mut Vec<SchemaProblem>) {
     let Some(strategy) = value.get("updateStrategy") else { return };
     let at = "/updateStrategy/serverSideApply";
     let Some(apply) = strategy.get("serverSideApply") else { return };
@@ -290,8 +292,8 @@ fn is_json_pointer(text: &str) -> bool {
     text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }
 
-/// OCM's wildcard: `*` stands for any run of characters, the empty one included (OCM work agent, matching of
-/// `resourceIdentifier`).
+/// OCM's wildcard: `*` stands for any run of characters, the empty one included (OCM work agent,
+/// matching of `resourceIdentifier`).
 pub fn wildcard(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -313,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    fn found(problems: &[Problem]) -> Vec<(&str, Code)> {
+    fn found(problems: &[SchemaProblem]) -> Vec<(&str, Code)> {
         problems.iter().map(|p| (p.pointer.as_str(), p.code)).collect()
     }
 
@@ -365,12 +367,20 @@ mod tests {
     fn manifest_configs() {
         let config = json!({
             "feedbackRules": [
-                {"type": "JSONPaths", "jsonPaths": [{"name": "a", "path": ".status.x"}, {"name": "a", "path": "["}]},
+                {
+                    "type": "JSONPaths",
+                    "jsonPaths": [{"name": "a", "path": ".status.x"}, {"name": "a", "path": "["}],
+                },
                 {"type": "WellKnownStatus", "jsonPaths": []},
                 {"type": "JSONPaths"},
             ],
-            "conditionRules": [{"condition": "Ready", "type": "CEL", "celExpressions": ["object.a =="]}],
-            "updateStrategy": {"type": "Update", "serverSideApply": {"fieldManager": "me", "forc": true}},
+            "conditionRules": [
+                {"condition": "Ready", "type": "CEL", "celExpressions": ["object.a =="]},
+            ],
+            "updateStrategy": {
+                "type": "Update",
+                "serverSideApply": {"fieldManager": "me", "forc": true},
+            },
         });
         let problems = check_manifest_config(&config);
         for expected in [

@@ -45,7 +45,8 @@ pub struct Budgets {
     /// Default: 10.
     #[schemars(range(max = 100))]
     pub percent: Option<u32>,
-    /// A plan may delete all works of a cluster that has at most this many. Default: 1.
+    /// A plan may delete all works of a cluster if the cluster has at most this number of works.
+    /// Default: 1.
     pub cluster: Option<u32>,
 }
 

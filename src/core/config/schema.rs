@@ -1,114 +1,130 @@
-//! Checks a configuration file against the JSON Schema generated from its Rust type, and finds every
-//! problem at once, each with a pointer to its place.
+//! Checks a configuration file against the JSON Schema generated from its Rust type, and finds
+//! every problem at once, each with a pointer to its place.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::model::diagnostic::Code;
 
 /// One problem of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct SchemaProblem {
     /// JSON pointer from the checked value to the place.
     pub pointer: String,
+    /// Which problem it is.
     pub code: Code,
+    /// What is wrong, as a clause after the field's name.
     pub message: String,
+    /// What to do, where there is more to say than the code's own help.
     pub hint: Option<String>,
 }
 
-/// Checks `value` against `schema`, but for the places in `elsewhere` (pointers), which other rules judge.
-pub fn check(value: &Value, schema: &Value, elsewhere: &[&str]) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    walk(value, schema, &mut String::new(), elsewhere, &mut problems);
-    problems
+/// Checks `value` against `schema`, but for the places in `elsewhere` (pointers), which other rules
+/// judge.
+pub fn check(value: &Value, schema: &Value, elsewhere: &[&str]) -> Vec<SchemaProblem> {
+    let mut check = Check { elsewhere, at: String::new(), problems: Vec::new() };
+    check.value(value, schema);
+    check.problems
 }
 
-fn walk(
-    value: &Value,
-    schema: &Value,
-    at: &mut String,
-    elsewhere: &[&str],
-    problems: &mut Vec<Problem>,
-) {
-    if elsewhere.contains(&at.as_str()) {
-        return;
+/// A check under way.
+struct Check<'a> {
+    elsewhere: &'a [&'a str],
+    /// JSON pointer to the place that is checked now.
+    at: String,
+    problems: Vec<SchemaProblem>,
+}
+
+impl Check<'_> {
+    /// Reports a problem at the present place.
+    fn report(&mut self, code: Code, message: String, hint: Option<String>) {
+        self.problems.push(SchemaProblem { pointer: self.at.clone(), code, message, hint });
     }
-    let allowed = types(schema);
-    if !allowed.is_empty() && !allowed.iter().any(|name| is_of_type(value, name)) {
-        let message = format!("must be {}, not {}", spoken(&allowed), describe(value));
-        problems.push(Problem { pointer: at.clone(), code: Code::WrongType, message, hint: None });
-        return;
+
+    /// Does `inner` at the place of `part`, a name or an index, below the present one.
+    fn below(&mut self, part: &str, inner: impl FnOnce(&mut Self)) {
+        let length = self.at.len();
+        self.at.push('/');
+        self.at.push_str(&part.replace('~', "~0").replace('/', "~1"));
+        inner(self);
+        self.at.truncate(length);
     }
-    if let Some(choices) = choices(schema)
-        && !value.is_null()
-        && !choices.contains(&value)
-    {
+
+    fn is_elsewhere(&self) -> bool {
+        self.elsewhere.contains(&self.at.as_str())
+    }
+
+    fn value(&mut self, value: &Value, schema: &Value) {
+        if self.is_elsewhere() {
+            return;
+        }
+        let allowed = types(schema);
+        if !allowed.is_empty() && !allowed.iter().any(|name| is_of_type(value, name)) {
+            let message = format!("must be {}, not {}", spoken(&allowed), describe(value));
+            self.report(Code::WrongType, message, None);
+            return;
+        }
+        self.choice(value, schema);
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    self.below(name, |check| check.field(name, field, schema));
+                }
+                self.required(fields, schema);
+            }
+            Value::Array(items) => {
+                let Some(item_schema) = schema.get("items") else { return };
+                for (index, item) in items.iter().enumerate() {
+                    self.below(&index.to_string(), |check| check.value(item, item_schema));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks that a value is one of those that an enum allows.
+    fn choice(&mut self, value: &Value, schema: &Value) {
+        let Some(choices) = choices(schema) else { return };
+        if value.is_null() || choices.contains(&value) {
+            return;
+        }
         let names: Vec<String> =
             choices.iter().map(|c| c.as_str().map_or(c.to_string(), str::to_owned)).collect();
         let hint = value.as_str().and_then(|text| closest(text, names.iter().map(String::as_str)));
-        problems.push(Problem {
-            pointer: at.clone(),
-            code: Code::BadValue,
-            message: format!("must be one of {}", names.join(", ")),
-            hint: hint.map(|name| format!("did you mean {name:?}?")),
-        });
+        let hint = hint.map(|name| format!("did you mean {name:?}?"));
+        self.report(Code::BadValue, format!("must be one of {}", names.join(", ")), hint);
     }
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let length = at.len();
-                at.push('/');
-                at.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                let known = schema.get("properties").and_then(|all| all.get(name));
-                match (known, schema.get("additionalProperties")) {
-                    (Some(known), _) => walk(field, known, at, elsewhere, problems),
-                    (None, Some(rest @ Value::Object(_))) => {
-                        walk(field, rest, at, elsewhere, problems);
-                    }
-                    // A CRD's schema leaves it out and still means it: the API server would drop the field.
-                    (None, Some(Value::Bool(false)) | None)
-                        if schema.get("properties").is_some()
-                            && !elsewhere.contains(&at.as_str()) =>
-                    {
-                        problems.push(unknown_field(name, schema, at));
-                    }
-                    _ => {}
-                }
-                at.truncate(length);
-            }
-            for name in schema
-                .get("required")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
+
+    /// Checks a field against its own schema, or against that of all others.
+    fn field(&mut self, name: &str, field: &Value, schema: &Value) {
+        let properties = schema.get("properties");
+        let known = properties.and_then(|all| all.get(name));
+        match (known, schema.get("additionalProperties")) {
+            (Some(known), _) => self.value(field, known),
+            (None, Some(rest @ Value::Object(_))) => self.value(field, rest),
+            // A CRD's schema leaves it out and still means it: the API server would drop the field.
+            (None, Some(Value::Bool(false)) | None)
+                if properties.is_some() && !self.is_elsewhere() =>
             {
-                let default = schema.pointer(&format!("/properties/{name}/default"));
-                if !fields.contains_key(name) && default.is_none() {
-                    problems.push(Problem {
-                        pointer: at.clone(),
-                        code: Code::BadValue,
-                        message: format!("{name} is missing"),
-                        hint: None,
-                    });
-                }
+                self.problems.push(unknown_field(name, schema, &self.at));
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks that each required field without a default is there.
+    fn required(&mut self, fields: &Map<String, Value>, schema: &Value) {
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            let default = schema.pointer(&format!("/properties/{name}/default"));
+            if !fields.contains_key(name) && default.is_none() {
+                self.report(Code::BadValue, format!("{name} is missing"), None);
             }
         }
-        Value::Array(items) => {
-            if let Some(item_schema) = schema.get("items") {
-                for (index, item) in items.iter().enumerate() {
-                    let length = at.len();
-                    at.push_str(&format!("/{index}"));
-                    walk(item, item_schema, at, elsewhere, problems);
-                    at.truncate(length);
-                }
-            }
-        }
-        _ => {}
     }
 }
 
 /// An error for a field that the schema does not have, with the nearest one that it has.
-fn unknown_field(name: &str, schema: &Value, at: &str) -> Problem {
+fn unknown_field(name: &str, schema: &Value, at: &str) -> SchemaProblem {
     let known: Vec<&str> = schema
         .get("properties")
         .and_then(Value::as_object)
@@ -120,7 +136,7 @@ fn unknown_field(name: &str, schema: &Value, at: &str) -> Problem {
         || format!("the fields here are {}", known.join(", ")),
         |near| format!("did you mean {near:?}?"),
     );
-    Problem {
+    SchemaProblem {
         pointer: at.to_owned(),
         code: Code::UnknownField,
         message: format!("there is no field {name:?} here"),
@@ -136,7 +152,8 @@ fn types(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// The values that an enum allows: schemars writes `enum`, or `oneOf` with constants where variants have docs.
+/// The values that an enum allows: schemars writes `enum`, or `oneOf` with constants where variants
+/// have docs.
 fn choices(schema: &Value) -> Option<Vec<&Value>> {
     if let Some(Value::Array(all)) = schema.get("enum") {
         return Some(all.iter().collect());

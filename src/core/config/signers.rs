@@ -71,6 +71,17 @@ pub struct SignerPolicyProblem {
     pub message: String,
 }
 
+/// Why the policy in a `gitwork.yaml` is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignerPolicyError {
+    /// The file is not valid YAML. Has the message of its first error.
+    #[error("{0}")]
+    Yaml(String),
+    /// `signers` has a field of the wrong name or type.
+    #[error("{0}")]
+    Form(String),
+}
+
 impl SignerPolicy {
     /// All problems that the JSON Schema does not find.
     pub fn problems(&self) -> Vec<SignerPolicyProblem> {
@@ -92,17 +103,18 @@ impl SignerPolicy {
     /// The policy in a `gitwork.yaml`, even if other fields of the file are invalid.
     ///
     /// # Errors
-    /// The reason, if the file is not YAML or its `signers` are invalid: then the policy is
-    /// unknown.
-    pub fn in_file(bytes: &[u8]) -> Result<Self, String> {
+    /// The file is not YAML, or its `signers` are invalid: then the policy is unknown.
+    pub fn in_file(bytes: &[u8]) -> Result<Self, SignerPolicyError> {
         let path = RepoPath::root().join(SOURCE_FILE);
         let read = yaml::read(&path, bytes, &Scope::Source);
         if let Some(error) = read.diagnostics.iter().find(|found| found.is_error()) {
-            return Err(error.message.clone());
+            return Err(SignerPolicyError::Yaml(error.message.clone()));
         }
         match read.documents.first().and_then(|document| document.value.get("signers")) {
             None | Some(Value::Null) => Ok(Self::default()),
-            Some(signers) => Self::deserialize(signers).map_err(|why| why.to_string()),
+            Some(signers) => {
+                Self::deserialize(signers).map_err(|why| SignerPolicyError::Form(why.to_string()))
+            }
         }
     }
 }

@@ -14,25 +14,26 @@ use crate::config::ocm_rules::wildcard;
 use crate::model::manifest::Manifest;
 use crate::model::name::{ClusterName, RepoPath, WorkName};
 
-/// One thing that folders may do. In every pattern `*` stands for any run of characters; a field
+/// One permission of work folders. In patterns, `*` matches any sequence of characters. A field
 /// that is absent allows everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TenantRule {
-    /// The work folders that it is for, from the source's path down, as in `clusters/*/shop-*`.
+    /// Work folders that the rule applies to, relative to the source's path, for example
+    /// `clusters/*/shop-*`.
     pub paths: Option<Vec<String>>,
-    /// The clusters that they may have works on.
+    /// Clusters on which these folders may have works.
     pub clusters: Option<Vec<String>>,
-    /// The names that their ManifestWorks may have.
+    /// Names that their ManifestWorks may have.
     pub works: Option<Vec<String>>,
-    /// The accounts that they may have their objects applied as, as in
-    /// `system:serviceaccount:shop:deployer`. With this, a work without `executor` is not allowed:
-    /// it would be applied with the agent's own rights.
+    /// Service accounts that may apply their objects, for example
+    /// `system:serviceaccount:shop:deployer`. If set, every work needs an `executor`: without one,
+    /// the agent would apply it with its own permissions.
     pub executors: Option<Vec<String>>,
-    /// The kinds that they may have, as in `Deployment.apps` or `ConfigMap`.
+    /// Kinds that their objects may have, for example `Deployment.apps` or `ConfigMap`.
     pub kinds: Option<Vec<String>>,
-    /// The namespaces that they may have objects in. With this, of the objects without a namespace
-    /// only Namespaces of these names are allowed.
+    /// Namespaces in which they may have objects. If set, the only allowed cluster-scoped objects
+    /// are Namespaces with these names.
     pub namespaces: Option<Vec<String>>,
 }
 
@@ -43,11 +44,15 @@ pub struct Tenancy(Arc<[TenantRule]>);
 /// One work folder, as the rules look at it.
 #[derive(Debug)]
 pub struct Tenant<'a> {
+    /// The work folder, from the source's path.
     pub path: &'a RepoPath,
+    /// The cluster whose folder it is in.
     pub cluster: &'a ClusterName,
+    /// The ManifestWork's name.
     pub work: &'a WorkName,
     /// `spec.executor`.
     pub executor: Option<&'a Value>,
+    /// The objects of the work.
     pub manifests: &'a [Manifest],
 }
 
@@ -171,7 +176,12 @@ mod tests {
         manifests: &[Manifest],
     ) -> Vec<Breach> {
         let executor = account.map(|(namespace, name)| {
-            json!({"subject": {"type": "ServiceAccount", "serviceAccount": {"namespace": namespace, "name": name}}})
+            json!({
+                "subject": {
+                    "type": "ServiceAccount",
+                    "serviceAccount": {"namespace": namespace, "name": name},
+                },
+            })
         });
         let cluster = folder.split('/').nth(1).unwrap();
         tenancy.breaches(&Tenant {
@@ -192,8 +202,10 @@ mod tests {
     #[test]
     fn a_folder_reaches_what_a_rule_for_it_names_and_nothing_else() {
         let tenancy = rules(
-            "[{paths: [clusters/*/shop-*], clusters: [edge-*], works: [shop-*], executors: ['system:serviceaccount:shop:*'], \
-             kinds: [Deployment.apps, ConfigMap, Namespace], namespaces: [shop, shop-*]}, {paths: [clusters/edge-1/base]}]",
+            "[{paths: [clusters/*/shop-*], clusters: [edge-*], works: [shop-*], \
+               executors: ['system:serviceaccount:shop:*'], \
+               kinds: [Deployment.apps, ConfigMap, Namespace], namespaces: [shop, shop-*]}, \
+              {paths: [clusters/edge-1/base]}]",
         );
         let shop = Some(("shop", "deployer"));
         let fine = [

@@ -4,8 +4,8 @@
 //! | text | lets through |
 //! |---|---|
 //! | `CLUSTER/WORK UID` lines | the deletion of just these works |
-//! | `rewind SOURCE to COMMIT`, then `from COMMIT` lines | leaving these commits for that one, and what builds on it |
-//! | `changes SOURCE`, then `CLUSTER/WORK VERSION` lines | just these writes while the change window is closed |
+//! | `rewind SOURCE to COMMIT`, then `from COMMIT` lines | that commit in place of these |
+//! | `changes SOURCE`, then `CLUSTER/WORK VERSION` lines | just these writes in a closed window |
 //! | `restored SOURCE at MOVES` | deletions on a hub that was restored from a backup |
 
 use std::collections::BTreeSet;
@@ -17,6 +17,7 @@ use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 /// One ManifestWork on the hub. Created again under the same name, it is another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
+    /// The namespace of its cluster on the hub, and its name.
     pub key: WorkKey,
     /// The work's uid; in an approval of changes, the digest of the content to be written.
     pub uid: String,
@@ -29,47 +30,69 @@ pub type Approved = BTreeSet<Target>;
 /// A source leaves commits that were applied for one that does not build on them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rewind {
+    /// The source whose ref no longer builds on what was applied.
     pub source: SourceId,
+    /// The applied commits that are left.
     pub from: BTreeSet<CommitId>,
+    /// The commit that is applied in their place, with all that later builds on it.
     pub to: CommitId,
 }
 
 /// One thing that somebody lets through.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Approval {
+    /// Deletions of just these works.
     Deletions(Approved),
+    /// A move to a commit that does not build on the applied ones.
     Rewind(Rewind),
     /// Writes, each with what is written, while a window is closed.
     Changes {
+        /// The source whose window is closed.
         source: SourceId,
+        /// The works, each with the digest of the content to be written in place of the uid.
         works: Approved,
     },
-    /// The hub was restored from a backup, which is known and well; `moves` is the record's count
-    /// then.
+    /// Deletions on a hub that was restored from a backup on purpose.
     Restored {
+        /// The source whose record on the hub went back.
         source: SourceId,
-        moves: u64,
+        /// The generation of the source's record on the restored hub.
+        record_generation: u64,
     },
 }
 
 /// All that is let through for one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approvals {
+    /// Works that may be deleted.
     pub deletions: Approved,
+    /// Writes that may be made while a window is closed, by work and content digest.
     pub changes: Approved,
+    /// Moves to commits that do not build on the applied ones.
     pub rewinds: BTreeSet<Rewind>,
+    /// Record generations at which a restored hub was confirmed.
     pub restored: BTreeSet<u64>,
 }
 
 /// Why a text approves nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalError {
+    /// The name of the file or annotation is no SHA-256 digest.
     #[error("its name is not the 64 digits of a hash")]
     Name,
+    /// A line does not name one work and its uid or digest.
     #[error("line {line} is not of the form CLUSTER/WORK UID")]
-    Line { line: usize },
+    Line {
+        /// Counts from 1.
+        line: usize,
+    },
+    /// The first line names no known kind of approval, or another line does not fit its kind.
     #[error("line {line} is none that an approval of this kind has")]
-    Form { line: usize },
+    Form {
+        /// Counts from 1.
+        line: usize,
+    },
+    /// The SHA-256 digest of the text differs from the name.
     #[error("it lists other works than those of the plan that it is named after")]
     OtherWorks,
 }
@@ -94,7 +117,9 @@ impl Approval {
                 format!("rewind {source} to {to}\n{from}")
             }
             Self::Changes { source, works } => format!("changes {source}\n{}", listing(works)),
-            Self::Restored { source, moves } => format!("restored {source} at {moves}\n"),
+            Self::Restored { source, record_generation } => {
+                format!("restored {source} at {record_generation}\n")
+            }
         }
     }
 
@@ -126,12 +151,12 @@ impl Approval {
             ["changes", id] => {
                 Self::Changes { source: source(id)?, works: read_targets(lines.skip(1))? }
             }
-            ["restored", id, "at", moves] => {
-                let moves = moves.parse().map_err(|_| form.clone())?;
+            ["restored", id, "at", record_generation] => {
+                let record_generation = record_generation.parse().map_err(|_| form.clone())?;
                 if let Some((line, _)) = lines.nth(1) {
                     return Err(ApprovalError::Form { line });
                 }
-                Self::Restored { source: source(id)?, moves }
+                Self::Restored { source: source(id)?, record_generation }
             }
             _ => Self::Deletions(read_targets(lines)?),
         };
@@ -149,8 +174,8 @@ impl Approvals {
                 self.rewinds.insert(rewind);
             }
             Approval::Changes { source: of, works } if of == *source => self.changes.extend(works),
-            Approval::Restored { source: of, moves } if of == *source => {
-                self.restored.insert(moves);
+            Approval::Restored { source: of, record_generation } if of == *source => {
+                self.restored.insert(record_generation);
             }
             Approval::Rewind(_) | Approval::Changes { .. } | Approval::Restored { .. } => {}
         }
@@ -218,7 +243,7 @@ mod tests {
                 to: commit(3),
             }),
             Approval::Changes { source: source("fleet"), works: [target("web", "ab")].into() },
-            Approval::Restored { source: source("fleet"), moves: 7 },
+            Approval::Restored { source: source("fleet"), record_generation: 7 },
         ];
         let (mut ours, mut others) = (Approvals::default(), Approvals::default());
         for approval in all {

@@ -52,7 +52,10 @@ mod tests {
             "deleteOption": {},
             "manifestConfigs": [{
                 "resourceIdentifier": {"resource": "pods", "name": "a"},
-                "updateStrategy": {"type": "ServerSideApply", "serverSideApply": {"ignoreFields": [{}]}},
+                "updateStrategy": {
+                    "type": "ServerSideApply",
+                    "serverSideApply": {"ignoreFields": [{}]},
+                },
             }, {
                 "updateStrategy": {"type": "Update"},
             }],
@@ -64,7 +67,10 @@ mod tests {
                 "feedbackScrapeType": "Poll",
                 "updateStrategy": {
                     "type": "ServerSideApply",
-                    "serverSideApply": {"fieldManager": "work-agent", "ignoreFields": [{"condition": "OnSpokePresent"}]},
+                    "serverSideApply": {
+                        "fieldManager": "work-agent",
+                        "ignoreFields": [{"condition": "OnSpokePresent"}],
+                    },
                 },
             }, {
                 "feedbackScrapeType": "Poll",

@@ -10,15 +10,20 @@ use super::name::{ClusterName, RepoPath, WorkKey};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
+    /// Freezes what the diagnostic is about: it is neither changed nor deleted.
     Error,
+    /// Probably a mistake, but the meaning is clear: the work is applied.
     Warning,
+    /// An assumption of gitwork, such as the plural of a kind.
     Info,
 }
 
 /// A file of the repository, and a place in it where there is one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Location {
+    /// From the source's path, or from the repository's root after [`Diagnostic::below`].
     pub file: RepoPath,
+    /// Line, column and length in characters; `None` for the file as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span: Option<Span>,
 }
@@ -28,6 +33,7 @@ impl Location {
     pub fn file(file: &RepoPath) -> Self {
         Self { file: file.clone(), span: None }
     }
+    /// A place inside a file.
     pub fn at(file: &RepoPath, span: Span) -> Self {
         Self { file: file.clone(), span: Some(span) }
     }
@@ -49,14 +55,20 @@ pub enum Scope {
 /// out of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Diagnostic {
+    /// Where the problem is.
     pub location: Location,
+    /// Which problem it is: stable over versions.
     pub code: Code,
+    /// The code's own severity, unless a policy (`secrets`) raises or lowers it.
     pub severity: Severity,
+    /// What an error freezes.
     pub scope: Scope,
     /// The field concerned, as in `spec.deleteOption.propagationPolicy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// What is wrong in this place, in one clause without a full stop.
     pub message: String,
+    /// What to do in this place; the code's own help is shown where it is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Other places that matter, each with a word on why ("first defined here").
@@ -82,25 +94,30 @@ impl Diagnostic {
             snippet: None,
         }
     }
+    /// Sets the field concerned, in dotted form.
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
+    /// Sets what to do, in place of the code's own help.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
+    /// Adds another place that matters, with a word on why.
     pub fn with_related(mut self, location: Location, why: impl Into<String>) -> Self {
         self.related.push((location, why.into()));
         self
     }
-    /// With every location relative to the repository's root, for a source whose files start at `path`.
+    /// Makes every location relative to the repository's root, for a source whose files start at
+    /// `path`.
     pub fn below(&mut self, path: &RepoPath) {
         let related = self.related.iter_mut().map(|(location, _)| location);
         for location in std::iter::once(&mut self.location).chain(related) {
             location.file = path.join_path(&location.file);
         }
     }
+    /// Whether it freezes its scope.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
@@ -119,6 +136,7 @@ macro_rules! codes {
             pub fn id(self) -> &'static str {
                 match self { $(Code::$name => $id,)* }
             }
+            /// How bad it is, unless a policy says otherwise.
             pub fn severity(self) -> Severity {
                 match self { $(Code::$name => Severity::$severity,)* }
             }
@@ -136,56 +154,129 @@ macro_rules! codes {
 
 codes! {
     // 1xx: reading files
-    YamlSyntax = "GW101", Error, "not valid YAML", "Fix the syntax at the place shown; `kubectl create --dry-run=client -f FILE` reads it the same way.";
-    DuplicateKey = "GW102", Error, "a key stands twice in one mapping", "Remove one of the two. kubectl would silently take the last.";
-    YamlLimit = "GW103", Error, "the YAML is too deep, too long or expands too far", "Split the file, or write out what the aliases repeat.";
-    YamlTag = "GW104", Error, "a custom YAML tag", "Kubernetes has no custom tags; remove it.";
-    YamlNumber = "GW105", Error, "a number that JSON cannot carry", "Quote the value if it is meant as text.";
-    AmbiguousScalar = "GW106", Warning, "an unquoted word or number that YAML 1.1 reads in its own way", "Quote it if text is meant, or write true/false or a decimal number.";
-    NonStringKey = "GW107", Warning, "a mapping key that is not text", "Quote the key.";
-    NotText = "GW108", Error, "the file is not UTF-8 text", "Kubernetes manifests are UTF-8; exclude other files with the `ignore` list of gitwork.yaml.";
-    LfsPointer = "GW109", Error, "a Git LFS pointer in place of a manifest", "Store manifests in Git itself: remove the pattern from .gitattributes and commit the file.";
-    FileTooLarge = "GW110", Error, "the file is larger than gitwork reads", "Split the file.";
-    UnexpectedShape = "GW111", Error, "the document is not a mapping", "A manifest is a mapping with apiVersion, kind and metadata.";
-    MergeOverrides = "GW112", Warning, "a merge key that overrides a key above it", "Put `<<` first in its mapping: kubectl lets it override what stands above it, other readers do not.";
+    YamlSyntax = "GW101", Error, "invalid YAML",
+        "Fix the syntax at this location. `kubectl create --dry-run=client -f FILE` reads \
+         the file the same way.";
+    DuplicateKey = "GW102", Error, "duplicate key in a mapping",
+        "Remove one of the two. kubectl would silently use the last one.";
+    YamlLimit = "GW103", Error, "YAML exceeds a size or depth limit",
+        "Split the file, nest it less deeply, or replace aliases by their content.";
+    YamlTag = "GW104", Error, "unsupported or wrong YAML tag",
+        "Remove the tag or correct the value. Kubernetes reads only YAML's standard tags, \
+         such as `!!str`.";
+    YamlNumber = "GW105", Error, "number that JSON cannot represent",
+        "Quote the value if it is text. Kubernetes stores JSON, which has no infinity and \
+         no NaN.";
+    AmbiguousScalar = "GW106", Warning, "ambiguous unquoted value",
+        "Quote the value if it is text; otherwise write true, false or a decimal number. \
+         kubectl reads YAML 1.1, where `no` is a boolean and `0644` is octal.";
+    NonStringKey = "GW107", Warning, "mapping key that is not a string",
+        "Quote the key. Kubernetes accepts only strings as keys, and kubectl converts this \
+         one.";
+    NotText = "GW108", Error, "file is not UTF-8 text",
+        "Convert the file to UTF-8, or exclude it with `ignore` in gitwork.yaml.";
+    LfsPointer = "GW109", Error, "Git LFS pointer instead of a manifest",
+        "Remove the pattern from .gitattributes and commit the file itself. gitwork does \
+         not read Git LFS.";
+    FileTooLarge = "GW110", Error, "file exceeds the size limit",
+        "Split the file. A manifest of this size does not fit into a ManifestWork.";
+    UnexpectedShape = "GW111", Error, "unexpected YAML structure",
+        "Correct the structure. Manifests and configuration files are mappings, and their \
+         keys are strings.";
+    MergeOverrides = "GW112", Warning, "merge key overrides an earlier key",
+        "Move `<<` to the start of its mapping. kubectl lets it override the keys above it; \
+         other YAML readers do not.";
     // 2xx: layout
-    BadName = "GW201", Error, "a folder name that cannot be a cluster's or a work's name", "Rename the folder: lower-case letters, digits and '-'.";
-    StrayFile = "GW202", Warning, "a file that belongs to no work", "Move it into a work folder, or add it to the `ignore` list of gitwork.yaml.";
-    EmptyWork = "GW203", Error, "a work folder without a manifest", "Add a manifest or remove the folder; an empty folder is no request to delete.";
-    NotSupported = "GW204", Error, "a feature that this version does not have", "Remove it, or hold back the upgrade of the repository.";
-    Gitlink = "GW205", Error, "a submodule", "gitwork does not follow submodules; commit the files themselves.";
-    SymlinkOutside = "GW206", Error, "a symbolic link that leaves its work folder", "Copy the file into the work folder.";
-    TooManyFiles = "GW207", Error, "more files, folders or bytes than one work may have", "Split the work.";
-    PathTrouble = "GW208", Error, "a path that is unsafe or equal to another on some file systems", "Rename the file.";
-    NoClusters = "GW209", Error, "no clusters folder at the source's path", "Check the source's path and ref. Nothing is deleted for its absence.";
-    DuplicateWork = "GW210", Error, "two folders make a work of the same name", "Give one of them another `name` in work.yaml.";
-    BadApproval = "GW211", Warning, "an approval that approves nothing", "Write it with `gitwork approve HASH --print > approvals/HASH`, and remove it once the deletions are done.";
+    BadName = "GW201", Error, "invalid cluster or work name",
+        "Rename it with lower-case letters, digits and '-'. The name becomes a namespace or \
+         a ManifestWork on the hub.";
+    StrayFile = "GW202", Warning, "file outside all work folders",
+        "Move the file into a work folder, or add it to `ignore` in gitwork.yaml. gitwork \
+         does not apply it.";
+    EmptyWork = "GW203", Error, "work folder without manifests",
+        "Add a manifest, or remove the folder to delete the work. Until then, the work \
+         stays as it is.";
+    NotSupported = "GW204", Error, "feature not supported by this version",
+        "Remove it, or run a version of gitwork that supports it.";
+    Gitlink = "GW205", Error, "Git submodule",
+        "Commit the files themselves. gitwork does not follow submodules.";
+    SymlinkOutside = "GW206", Error, "symbolic link without a target in its work folder",
+        "Copy the target into the work folder. gitwork follows links only to files of the \
+         same work folder.";
+    TooManyFiles = "GW207", Error, "too many files, folders or bytes",
+        "Split the work or the source. gitwork bounds what it reads, so that one source \
+         cannot exhaust its memory.";
+    PathTrouble = "GW208", Error, "unsafe file path",
+        "Rename the file or folder. Some file systems and terminals cannot represent this \
+         path.";
+    NoClusters = "GW209", Error, "no clusters folder",
+        "Check the path and the ref of the source. A missing folder deletes nothing.";
+    DuplicateWork = "GW210", Error, "duplicate work name in a cluster",
+        "Set another `name` in the work.yaml of one of the folders. Two folders cannot \
+         define one ManifestWork.";
+    BadApproval = "GW211", Warning, "approval without effect",
+        "Create the file with `gitwork approve HASH --print > approvals/HASH`. Remove it \
+         once the deletions are done.";
     // 3xx: configuration files and sidecars
-    UnknownField = "GW301", Error, "a field that gitwork does not know", "Check the spelling; `gitwork schema` prints the file's JSON Schema.";
-    WrongType = "GW302", Error, "a field of the wrong type", "See the file's JSON Schema.";
-    BadValue = "GW303", Error, "a value that is not allowed", "Use one of the values named.";
-    MatchesNothing = "GW304", Error, "a sidecar that matches no object", "Correct the file name or the `match`.";
-    BadJsonPath = "GW305", Error, "a JSONPath that OCM's agent cannot read", "Write it as kubectl's -o jsonpath does, without braces: .status.phase";
-    BadCel = "GW306", Error, "a CEL expression that does not compile", "Correct the expression; it sees `object`.";
-    RuleConflict = "GW307", Error, "two rules for one object that cannot both hold", "Remove one of them.";
-    UnknownVariable = "GW308", Error, "a variable that has no value", "Define it under `values` in cluster.yaml, or write $${NAME} for the text itself.";
-    BadVariable = "GW309", Error, "a `${` that is not a variable", "Write ${NAME} with letters, digits and '_', or $${ for the text itself.";
-    GuessedPlural = "GW310", Info, "the plural of a custom kind was guessed", "Put the CRD into the repository, or set `resource` in the sidecar.";
-    NoEffect = "GW311", Warning, "a setting without effect", "Remove it.";
+    UnknownField = "GW301", Error, "unknown field",
+        "Check the spelling. `gitwork schema` prints the JSON Schema of the file.";
+    WrongType = "GW302", Error, "field of the wrong type",
+        "Use the type in the JSON Schema, which `gitwork schema` prints.";
+    BadValue = "GW303", Error, "invalid value",
+        "Use an allowed value. The message or `gitwork schema` shows which values are \
+         allowed.";
+    MatchesNothing = "GW304", Error, "settings that match no object",
+        "Correct the file name, `match` or `resourceIdentifier`. The settings apply to no \
+         object now.";
+    BadJsonPath = "GW305", Error, "invalid JSONPath",
+        "Correct the path, or OCM's agent cannot read it. Write it as for `kubectl -o \
+         jsonpath`, without braces: .status.phase";
+    BadCel = "GW306", Error, "invalid CEL expression",
+        "Correct the expression, or OCM's agent cannot evaluate it. `object` is the live \
+         object.";
+    RuleConflict = "GW307", Error, "conflicting rules",
+        "Remove one of the rules, or narrow the objects that it applies to. Only one of them \
+         can apply.";
+    UnknownVariable = "GW308", Error, "undefined variable",
+        "Define it under `values` in cluster.yaml. To write the text itself, use $${NAME}.";
+    BadVariable = "GW309", Error, "invalid variable syntax",
+        "Write ${NAME} with letters, digits and '_'. To write the text itself, use $${.";
+    GuessedPlural = "GW310", Info, "guessed plural of a custom kind",
+        "Check the plural: OCM identifies objects by it. To set it, commit the CRD or set \
+         `resource` in the sidecar.";
+    NoEffect = "GW311", Warning, "setting without effect",
+        "Remove the setting, or change the one that disables it.";
     // 4xx: manifests
-    MissingField = "GW401", Error, "a manifest without apiVersion, kind or metadata.name", "Add the field.";
-    GenerateName = "GW402", Error, "metadata.generateName is not allowed in a ManifestWork", "Give the object a fixed metadata.name.";
-    MissingNamespace = "GW403", Error, "a namespaced object without a namespace", "Set metadata.namespace: OCM's agent does not fill in a default.";
-    UnexpectedNamespace = "GW404", Error, "a cluster-scoped object with a namespace", "Remove metadata.namespace.";
-    DuplicateObject = "GW405", Error, "one object stands twice in a work", "Remove one of the two.";
-    ObjectInTwoWorks = "GW406", Error, "one object stands in two works of a cluster", "Keep it in one of them: two works would fight over it.";
-    WorkTooLarge = "GW407", Error, "the work is over the hub's size limit", "Split the work folder.";
-    PlainSecret = "GW408", Warning, "a Secret in plain text", "Everyone who can read the repository or the hub can read it; use an external secret store.";
-    TooManyManifests = "GW409", Error, "more manifests than one work may have", "Split the work folder.";
-    BadObjectName = "GW410", Error, "an object name that Kubernetes refuses", "Rename the object.";
-    StatusInManifest = "GW411", Warning, "a manifest with a status", "Remove `status`: it is reported by the cluster, not set from Git.";
+    MissingField = "GW401", Error, "missing apiVersion, kind or metadata.name",
+        "Add the field. Without it, Kubernetes cannot identify the object.";
+    GenerateName = "GW402", Error, "metadata.generateName is not allowed",
+        "Set a fixed metadata.name. OCM's agent finds the object on the cluster by its \
+         name.";
+    MissingNamespace = "GW403", Error, "missing metadata.namespace",
+        "Set metadata.namespace. OCM's agent does not fill in a default.";
+    UnexpectedNamespace = "GW404", Error, "namespace on a cluster-scoped object",
+        "Remove metadata.namespace. Kubernetes has no namespaces for objects of this kind.";
+    DuplicateObject = "GW405", Error, "duplicate object in a work",
+        "Remove one of the two manifests. Both describe the same object.";
+    ObjectInTwoWorks = "GW406", Error, "object in two works of a cluster",
+        "Keep the object in one of the works. Two works would overwrite each other's \
+         changes.";
+    WorkTooLarge = "GW407", Error, "work exceeds the hub's size limit",
+        "Split the work folder. The hub would reject the ManifestWork.";
+    PlainSecret = "GW408", Warning, "Secret in plain text",
+        "Use an external secret store. Everyone who can read the repository or the hub can \
+         read this Secret.";
+    TooManyManifests = "GW409", Error, "too many manifests in a work",
+        "Split the work folder. The work's status has conditions for every manifest, and its \
+         size is limited.";
+    BadObjectName = "GW410", Error, "invalid object name",
+        "Rename the object. Kubernetes would reject this name.";
+    StatusInManifest = "GW411", Warning, "status in a manifest",
+        "Remove `status`. The cluster reports it; it cannot be set from Git.";
     // 5xx: the operator's policy
-    NotAllowed = "GW501", Error, "the operator's policy does not allow this", "Keep to what `policy` in the daemon's file allows this folder, or ask the operator for more.";
+    NotAllowed = "GW501", Error, "not allowed by the operator's policy",
+        "Stay within the `policy` of the daemon's configuration, or ask the operator to \
+         extend it.";
 }
 
 impl From<ProblemKind> for Code {

@@ -18,6 +18,8 @@ impl CanonicalJson {
     pub fn new(value: &Value) -> Self {
         Self(value.to_string().into())
     }
+
+    /// The JSON text: keys sorted, no white space.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -39,6 +41,7 @@ impl fmt::Debug for CanonicalJson {
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
+    /// Hashes the bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The answer to "what is the plural of this kind?".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub(crate) enum Found {
     /// One of Kubernetes' own kinds.
     BuiltIn { resource: &'static str, namespaced: bool },
     /// From a CRD in the repository.
@@ -18,14 +18,15 @@ pub enum Found {
 }
 
 impl Found {
-    pub fn resource(&self) -> &str {
+    /// The plural.
+    pub(crate) fn resource(&self) -> &str {
         match self {
             Found::BuiltIn { resource, .. } => resource,
             Found::Crd { resource, .. } | Found::Guessed { resource } => resource,
         }
     }
-    /// `None` where it is not known.
-    pub fn namespaced(&self) -> Option<bool> {
+    /// Whether its objects have a namespace; `None` where it is not known.
+    pub(crate) fn namespaced(&self) -> Option<bool> {
         match self {
             Found::BuiltIn { namespaced, .. } | Found::Crd { namespaced, .. } => Some(*namespaced),
             Found::Guessed { .. } => None,
@@ -35,16 +36,17 @@ impl Found {
 
 /// The names that a CRD gives its kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CrdNames {
-    pub group: String,
-    pub kind: String,
-    pub resource: String,
-    pub namespaced: bool,
+pub(crate) struct CrdNames {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    /// The plural.
+    pub(crate) resource: String,
+    pub(crate) namespaced: bool,
 }
 
 impl CrdNames {
     /// Reads them from a manifest, if it is a CRD.
-    pub fn of(object: &Value) -> Option<Self> {
+    pub(crate) fn of(object: &Value) -> Option<Self> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         if text("/kind")? != "CustomResourceDefinition"
             || !text("/apiVersion")?.starts_with("apiextensions.k8s.io/")
@@ -68,7 +70,7 @@ pub struct KindIndex {
 
 impl KindIndex {
     /// Of two CRDs for one kind the first counts.
-    pub fn new<'a>(crds: impl Iterator<Item = &'a CrdNames>) -> Self {
+    pub(crate) fn new<'a>(crds: impl Iterator<Item = &'a CrdNames>) -> Self {
         let mut index = Self::default();
         for crd in crds {
             let names = (crd.resource.clone(), crd.namespaced);
@@ -77,7 +79,8 @@ impl KindIndex {
         index
     }
 
-    pub fn lookup(&self, group: &str, kind: &str) -> Found {
+    /// Names a kind of an API group; the core group is the empty text.
+    pub(crate) fn lookup(&self, group: &str, kind: &str) -> Found {
         if let Some((resource, namespaced)) = built_in(group, kind) {
             return Found::BuiltIn { resource, namespaced };
         }
@@ -91,7 +94,7 @@ impl KindIndex {
 }
 
 /// The plural that client-go guesses: lower case, `y` to `ies`, `s` to `ses`, otherwise an `s`.
-pub fn plural(kind: &str) -> String {
+fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     if lower == "endpoints" {
         return lower;
@@ -133,13 +136,17 @@ macro_rules! built_ins {
 }
 
 built_ins! {
-        api::admissionregistration::v1: MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration;
-        api::admissionregistration::v1alpha1: MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding;
-        api::admissionregistration::v1beta1: ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding;
+        api::admissionregistration::v1: MutatingWebhookConfiguration, ValidatingAdmissionPolicy,
+            ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration;
+        api::admissionregistration::v1alpha1: MutatingAdmissionPolicy,
+            MutatingAdmissionPolicyBinding;
+        api::admissionregistration::v1beta1: ValidatingAdmissionPolicy,
+            ValidatingAdmissionPolicyBinding;
         api::apiserverinternal::v1alpha1: StorageVersion;
         api::apps::v1: ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet;
         api::authentication::v1: SelfSubjectReview, TokenReview;
-        api::authorization::v1: LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview;
+        api::authorization::v1: LocalSubjectAccessReview, SelfSubjectAccessReview,
+            SelfSubjectRulesReview, SubjectAccessReview;
         api::autoscaling::v1: HorizontalPodAutoscaler;
         api::autoscaling::v2: HorizontalPodAutoscaler;
         api::batch::v1: CronJob, Job;
@@ -149,7 +156,9 @@ built_ins! {
         api::coordination::v1: Lease;
         api::coordination::v1alpha2: LeaseCandidate;
         api::coordination::v1beta1: LeaseCandidate;
-        api::core::v1: Binding, ComponentStatus, ConfigMap, Endpoints, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, ReplicationController, ResourceQuota, Secret, Service, ServiceAccount;
+        api::core::v1: Binding, ComponentStatus, ConfigMap, Endpoints, Event, LimitRange, Namespace,
+            Node, PersistentVolume, PersistentVolumeClaim, Pod, PodTemplate, ReplicationController,
+            ResourceQuota, Secret, Service, ServiceAccount;
         api::discovery::v1: EndpointSlice;
         api::events::v1: Event;
         api::flowcontrol::v1: FlowSchema, PriorityLevelConfiguration;
@@ -158,7 +167,8 @@ built_ins! {
         api::node::v1: RuntimeClass;
         api::policy::v1: PodDisruptionBudget;
         api::rbac::v1: ClusterRole, ClusterRoleBinding, Role, RoleBinding;
-        api::resource::v1alpha3: DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice;
+        api::resource::v1alpha3: DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate,
+            ResourceSlice;
         api::resource::v1beta1: DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice;
         api::resource::v1beta2: DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice;
         api::scheduling::v1: PriorityClass;
@@ -229,7 +239,10 @@ mod tests {
     fn a_crd_in_the_repository_tells() {
         let crd = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "spec": {"group": "x.io", "scope": "Cluster", "names": {"kind": "Mouse", "plural": "mice"}},
+            "spec": {
+                "group": "x.io", "scope": "Cluster",
+                "names": {"kind": "Mouse", "plural": "mice"},
+            },
         });
         let names = CrdNames::of(&crd).unwrap();
         let index = KindIndex::new([&names].into_iter());

@@ -11,28 +11,39 @@ use super::name::RepoPath;
 /// `resourceIdentifier` wants it. `group` and `namespace` are empty where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Identity {
+    /// The API group, as in `apps`; empty for the core group.
     pub group: String,
+    /// The plural of the kind in lower case, as in `deployments`.
     pub resource: String,
+    /// Empty for a cluster-scoped object.
     pub namespace: String,
+    /// `metadata.name`.
     pub name: String,
 }
 
 /// Where a manifest stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Origin {
+    /// The file, from the source's path.
     pub file: RepoPath,
     /// Counts from 1 within the file; the items of a `List` share their document's number.
     pub document: u32,
+    /// The start of the object in the file.
     pub span: Span,
 }
 
 /// One object to be applied on a managed cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
+    /// The object as it is sent, without nulls in its metadata.
     pub object: serde_json::Value,
+    /// `apiVersion`: `VERSION`, or `GROUP/VERSION`.
     pub api_version: String,
+    /// `kind`, as in `Deployment`.
     pub kind: String,
+    /// By what the API server knows the object.
     pub identity: Identity,
+    /// Where it stands in the repository.
     pub origin: Origin,
 }
 

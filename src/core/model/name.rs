@@ -22,6 +22,7 @@ macro_rules! text_name {
                 check(text)?;
                 Ok(Self(text.into()))
             }
+            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -60,7 +61,9 @@ text_name! {
 /// One ManifestWork on the hub: cluster namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct WorkKey {
+    /// The ManagedCluster, which is the ManifestWork's namespace.
     pub cluster: ClusterName,
+    /// The ManifestWork's name.
     pub work: WorkName,
 }
 
@@ -83,9 +86,11 @@ impl RepoPath {
         let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty() && *p != ".").collect();
         Some(Self(parts.join("/").into()))
     }
+    /// The empty path.
     pub fn root() -> Self {
         Self::default()
     }
+    /// Whether the path is empty.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -97,6 +102,7 @@ impl RepoPath {
     pub fn join_path(&self, path: &Self) -> Self {
         path.parts().fold(self.clone(), |at, part| at.join(part))
     }
+    /// The path without its last part; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
             return None;
@@ -107,9 +113,11 @@ impl RepoPath {
     pub fn name(&self) -> &str {
         self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name)
     }
+    /// The names between the slashes; none for the root.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.split('/').filter(|part| !part.is_empty())
     }
+    /// The path as text, empty for the root. (`Display` writes `.` for it.)
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -29,7 +29,10 @@ use std::time::Duration;
 pub enum ErrorClass {
     /// The same operation may succeed later (network, server, concurrent write): retry with
     /// exponential backoff, and not before `retry_after` where the server names a time.
-    Transient { retry_after: Option<Duration> },
+    Transient {
+        /// The wait that the server asked for, as in `Retry-After`.
+        retry_after: Option<Duration>,
+    },
     /// A person must first change credentials, permissions, configuration or Git: retry rarely.
     NeedsAction,
     /// The caller cancelled the operation.

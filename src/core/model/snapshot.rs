@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use super::digest::Digest;
 use super::name::{CommitId, ObjectId, RepoPath};
+use super::operation_error::{ErrorClass, OperationError};
 
 /// What a tree entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
+    /// A folder.
     Tree,
+    /// A file, executable or not.
     Blob,
+    /// A symbolic link: its blob is the path that it points to.
     Symlink,
     /// A submodule: never followed.
     Gitlink,
@@ -19,7 +23,9 @@ pub enum EntryKind {
 /// One entry of a tree. Equal ids mean equal content, all the way down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
+    /// What the id stands for.
     pub kind: EntryKind,
+    /// The tree, the blob, or the submodule's commit.
     pub id: ObjectId,
 }
 
@@ -30,16 +36,45 @@ pub type Tree = BTreeMap<String, Entry>;
 /// Why an object could not be had. It is never taken for an absent one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
+    /// The object database does not have it, as in an incomplete mirror.
     #[error("the object {0} is missing from the repository's mirror")]
     Missing(ObjectId),
+    /// It cannot be parsed, or is a tree where a blob was asked for, or the other way round; the
+    /// text says what is wrong.
     #[error("the object {0} is corrupt or not of the kind expected: {1}")]
     Corrupt(ObjectId, String),
+    /// A blob is larger than the caller accepts. It was not read.
     #[error("the object {id} has {size} bytes; at most {limit} are read")]
-    TooLarge { id: ObjectId, size: u64, limit: usize },
+    TooLarge {
+        /// The blob.
+        id: ObjectId,
+        /// Its size in bytes.
+        size: u64,
+        /// The most bytes that the caller accepts.
+        limit: usize,
+    },
+}
+
+impl OperationError for ObjectError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            // The next fetch may bring it.
+            Self::Missing(_) | Self::Corrupt(..) => ErrorClass::TRANSIENT,
+            Self::TooLarge { .. } => ErrorClass::NeedsAction,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing(_) | Self::Corrupt(..) => "Repository",
+            Self::TooLarge { .. } => "TooLarge",
+        }
+    }
 }
 
 /// A content-addressed store: the same id always gives the same answer.
 pub trait Objects {
+    /// The entries of a tree.
     fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError>;
     /// The bytes of a blob, or of a symlink's target. More than `limit` bytes are an error, found
     /// before they are read into memory.
@@ -52,6 +87,7 @@ pub struct Snapshot<'a> {
     pub commit: Option<CommitId>,
     /// The tree at the source's path.
     pub root: ObjectId,
+    /// Where its trees and blobs are read from.
     pub objects: &'a dyn Objects,
 }
 

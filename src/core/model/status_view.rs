@@ -1,4 +1,4 @@
-//! What the daemon keeps of a ManifestWork's status: the state, and a short account for the status
+//! What the daemon keeps of a ManifestWork's status: the state, and short details for the status
 //! branch. Bounded, since an agent (or whoever may write the status) decides what stands there, and
 //! a hub has many works.
 
@@ -18,14 +18,16 @@ use gitwork_api::truncate::truncate_chars;
 /// A work's status, of its present generation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatusView {
+    /// The state that the work's own conditions add up to.
     pub state: State,
     /// When it came to be so, as far as the agent says.
     pub since: Option<Timestamp>,
-    /// Manifests of the work, and how many of them the agent has applied.
+    /// Manifests in the work's spec.
     pub manifests: u32,
+    /// Manifests whose condition Applied is True; at most `manifests` if the agent is right.
     pub manifests_applied: u32,
     /// An [`StatusDetails`] as text: a tenth of the memory.
-    account: Option<CanonicalJson>,
+    details: Option<CanonicalJson>,
 }
 
 /// What a status says, as far as people want to read it.
@@ -35,11 +37,12 @@ pub struct StatusDetails {
     /// What the agent says where something failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The work's conditions, at most `limits::STATUS_CONDITIONS_MAX`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Objects with feedback values, or with a condition that says that something is wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub objects: Vec<ObjectAccount>,
+    pub objects: Vec<ObjectDetails>,
     /// Objects that were left out because there are too many.
     #[serde(skip_serializing_if = "is_zero")]
     pub objects_left_out: usize,
@@ -49,11 +52,16 @@ pub struct StatusDetails {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
+    /// `type`, as in `Applied`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// `True`, `False` or `Unknown`, as the agent wrote it.
     pub status: String,
+    /// A CamelCase word for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// A text for people, at most `limits::STATUS_TEXT_CHARS_MAX` characters; replaced by a notice
+    /// for an object that is a Secret.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The condition's `lastTransitionTime`.
@@ -68,11 +76,13 @@ pub struct Condition {
 /// One object of a work.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ObjectAccount {
+pub struct ObjectDetails {
     /// As in `Deployment shop/web`.
     pub object: String,
+    /// Its conditions that say that something is wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Feedback values by name: text, number or boolean; JSON as text. None of a Secret.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub feedback: BTreeMap<String, Value>,
 }
@@ -89,7 +99,7 @@ impl Default for StatusView {
             since: None,
             manifests: 0,
             manifests_applied: 0,
-            account: None,
+            details: None,
         }
     }
 }
@@ -110,38 +120,38 @@ impl StatusView {
             let said = || condition.and_then(|condition| text(condition, "/message"));
             first_failure(all).or_else(|| said().map(str::to_owned))
         });
-        let mut account = StatusDetails {
+        let mut details = StatusDetails {
             message: message.flatten().map(|message| short(&message)),
             ..StatusDetails::default()
         };
-        account.add_conditions(conditions.all, generation);
-        account.add_objects(all);
+        details.add_conditions(conditions.all, generation);
+        details.add_objects(all);
         Self {
             state,
             since: condition
                 .and_then(|condition| text(condition, "/lastTransitionTime")?.parse().ok()),
             manifests: u32::try_from(manifests).unwrap_or(u32::MAX),
             manifests_applied: u32::try_from(applied).unwrap_or(u32::MAX),
-            account: account.packed(),
+            details: details.packed(),
         }
     }
 
     /// What the status says. Empty where there is none.
-    pub fn account(&self) -> StatusDetails {
-        let text = self.account.as_ref().map(CanonicalJson::as_str);
+    pub fn details(&self) -> StatusDetails {
+        let text = self.details.as_ref().map(CanonicalJson::as_str);
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
     /// What the agent says where something failed.
     pub fn message(&self) -> Option<String> {
-        self.account().message
+        self.details().message
     }
 }
 
 impl StatusDetails {
     /// Conditions come before objects, but leave room for some of them.
     fn add_conditions(&mut self, conditions: &[Value], generation: i64) {
-        let mut left = limits::STATUS_ACCOUNT_BYTES_MAX / 2;
+        let mut left = limits::STATUS_DETAILS_BYTES_MAX / 2;
         for condition in conditions.iter().take(limits::STATUS_CONDITIONS_MAX) {
             let condition = Condition::read(condition, generation, None);
             left = left.saturating_sub(size(&condition));
@@ -153,9 +163,9 @@ impl StatusDetails {
 
     /// Adds the objects that there is something to tell of, as far as they fit.
     fn add_objects(&mut self, manifests: &[Value]) {
-        let mut left = limits::STATUS_ACCOUNT_BYTES_MAX.saturating_sub(size(self));
+        let mut left = limits::STATUS_DETAILS_BYTES_MAX.saturating_sub(size(self));
         for manifest in manifests {
-            let Some(object) = ObjectAccount::read(manifest) else { continue };
+            let Some(object) = ObjectDetails::read(manifest) else { continue };
             let size = size(&object);
             if size < left && self.objects_left_out == 0 {
                 left -= size;
@@ -178,7 +188,7 @@ fn size<T: Serialize>(value: &T) -> usize {
     serde_json::to_string(value).map_or(usize::MAX, |text| text.len())
 }
 
-impl ObjectAccount {
+impl ObjectDetails {
     /// `None` where there is nothing to tell.
     fn read(manifest: &Value) -> Option<Self> {
         let conditions: Vec<Condition> = Conditions::of(Some(manifest), None)
@@ -267,7 +277,10 @@ mod tests {
             "resourceMeta": { "kind": kind, "namespace": "shop", "name": name },
             "conditions": [
                 { "type": "Applied", "status": applied, "reason": "R", "message": message },
-                { "type": "StatusFeedbackSynced", "status": "True", "reason": "NoStatusFeedbackSynced" },
+                {
+                    "type": "StatusFeedbackSynced", "status": "True",
+                    "reason": "NoStatusFeedbackSynced",
+                },
             ],
             "statusFeedback": { "values": values },
         })
@@ -276,8 +289,12 @@ mod tests {
     fn status(manifests: &[Value]) -> Value {
         json!({
             "conditions": [
-                { "type": "Applied", "status": "False", "observedGeneration": 2, "reason": "AppliedManifestWorkFailed",
-                  "message": "Failed to apply manifest work", "lastTransitionTime": "2026-01-02T03:04:05Z" },
+                {
+                    "type": "Applied", "status": "False", "observedGeneration": 2,
+                    "reason": "AppliedManifestWorkFailed",
+                    "message": "Failed to apply manifest work",
+                    "lastTransitionTime": "2026-01-02T03:04:05Z",
+                },
                 { "type": "Available", "status": "True", "observedGeneration": 1 },
             ],
             "resourceStatus": { "manifests": manifests },
@@ -299,13 +316,13 @@ mod tests {
         let view = StatusView::of(&status, 2, 3);
         assert_eq!((view.state, view.manifests, view.manifests_applied), (State::Failed, 3, 2));
         assert_eq!(view.since.unwrap().to_string(), "2026-01-02T03:04:05Z");
-        let account = view.account();
-        assert_eq!(account.message.as_deref(), Some("Deployment shop/api: no such image"));
-        let outdated: Vec<bool> = account.conditions.iter().map(|c| c.outdated).collect();
+        let details = view.details();
+        assert_eq!(details.message.as_deref(), Some("Deployment shop/api: no such image"));
+        let outdated: Vec<bool> = details.conditions.iter().map(|c| c.outdated).collect();
         assert_eq!(outdated, [false, true]);
-        let objects: Vec<&str> = account.objects.iter().map(|o| o.object.as_str()).collect();
+        let objects: Vec<&str> = details.objects.iter().map(|o| o.object.as_str()).collect();
         assert_eq!(objects, ["Deployment shop/web", "Deployment shop/api"]);
-        let feedback = serde_json::to_value(&account.objects[0].feedback).unwrap();
+        let feedback = serde_json::to_value(&details.objects[0].feedback).unwrap();
         assert_eq!(feedback, json!({"ReadyReplicas": 2, "phase": "Ready", "raw": "{\"a\":1}"}));
     }
 
@@ -315,7 +332,7 @@ mod tests {
         let status = status(&[manifest("Secret", "key", "False", "CANARY", &canary)]);
         let view = StatusView::of(&status, 2, 1);
         assert!(!format!("{view:?}").contains("CANARY"), "{view:?}");
-        assert_eq!(view.account().objects.len(), 1);
+        assert_eq!(view.details().objects.len(), 1);
     }
 
     #[test]
@@ -331,21 +348,24 @@ mod tests {
             .map(|n| json!({ "type": format!("C{n}"), "status": long, "message": long }))
             .collect();
         let view = StatusView::of(&status, 2, 50);
-        let account = view.account();
-        let size = view.account.as_ref().unwrap().as_str().len();
-        assert!(size <= limits::STATUS_ACCOUNT_BYTES_MAX + 100, "{size}");
-        assert_eq!(account.objects.len() + account.objects_left_out, 50);
+        let details = view.details();
+        let size = view.details.as_ref().unwrap().as_str().len();
+        assert!(size <= limits::STATUS_DETAILS_BYTES_MAX + 100, "{size}");
+        assert_eq!(details.objects.len() + details.objects_left_out, 50);
     }
 
     #[test]
     fn hostile_values_do_no_harm() {
         for status in [
             json!(null),
-            json!({"conditions": [null, 7, {"type": []}], "resourceStatus": {"manifests": [null, {"statusFeedback": 3}]}}),
+            json!({
+                "conditions": [null, 7, {"type": []}],
+                "resourceStatus": {"manifests": [null, {"statusFeedback": 3}]},
+            }),
         ] {
             let view = StatusView::of(&status, 1, 0);
             assert_eq!(view.state, State::Pending);
-            let _ = view.account();
+            let _ = view.details();
         }
     }
 }

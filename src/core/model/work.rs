@@ -43,7 +43,7 @@ pub const OWN_ANNOTATIONS: [&str; 3] = [ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH
 
 /// What becomes of the objects on the cluster when their ManifestWork is deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum DeleteOption {
+pub enum DeletionPolicy {
     /// All are deleted first.
     #[default]
     Foreground,
@@ -53,7 +53,7 @@ pub enum DeleteOption {
     SelectivelyOrphan(Vec<Identity>),
 }
 
-impl DeleteOption {
+impl DeletionPolicy {
     /// Reads a `spec.deleteOption`. What is missing has the CRD's defaults; orphaning rules come
     /// out sorted.
     pub fn from_value(value: &Value) -> Self {
@@ -248,11 +248,14 @@ impl WorkBody {
 /// One work as Git wants it.
 #[derive(Debug, Clone)]
 pub struct DesiredWork {
+    /// The cluster, and the name on the hub.
     pub key: WorkKey,
     /// The work folder.
     pub path: RepoPath,
+    /// What is written: spec, labels and annotations.
     pub body: Arc<WorkBody>,
-    pub delete_option: DeleteOption,
+    /// What happens to the objects on the cluster once the work is deleted.
+    pub delete_option: DeletionPolicy,
     /// `false`: once Git drops the work it is released, not deleted.
     pub prune: bool,
     /// `true`: nothing is written for this work while it is set.

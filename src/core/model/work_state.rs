@@ -50,6 +50,7 @@ impl State {
         State::Available,
         State::Complete,
     ];
+    /// The word that tables, metrics and status files have, in lower case.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Failed => "failed",

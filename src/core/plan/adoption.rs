@@ -59,8 +59,14 @@ mod tests {
 
     #[test]
     fn an_adoption_prints_settings_and_objects_without_secrets() {
-        let object = |kind: &str, name: &str, value: &str| json!({"kind": kind, "metadata": {"namespace": "default", "name": name}, "data": {"a": value}});
-        let spec = |objects: Vec<Value>, policy: &str| json!({"workload": {"manifests": objects}, "deleteOption": {"propagationPolicy": policy}});
+        let object = |kind: &str, name: &str, value: &str| {
+            let metadata = json!({"namespace": "default", "name": name});
+            json!({"kind": kind, "metadata": metadata, "data": {"a": value}})
+        };
+        let spec = |objects: Vec<Value>, policy: &str| {
+            let delete_option = json!({"propagationPolicy": policy});
+            json!({"workload": {"manifests": objects}, "deleteOption": delete_option})
+        };
         let there = spec(
             vec![
                 object("ConfigMap", "same", "1"),

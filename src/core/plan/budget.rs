@@ -39,8 +39,8 @@ impl Budget {
         }
     }
 
-    /// What both let through.
-    pub fn stricter(self, other: Self) -> Self {
+    /// The lower bound of both, for each number.
+    pub(crate) fn stricter(self, other: Self) -> Self {
         Self {
             works: self.works.min(other.works),
             percent: self.percent.min(other.percent),
@@ -74,7 +74,12 @@ pub enum Excess {
     /// Nothing that the source had on this cluster would stay.
     Cluster(ClusterName),
     /// More than `works` works, and more than `percent` of the source's.
-    Works { works: usize, percent: usize },
+    Works {
+        /// [`Budget::works`] of the budget that the plan exceeds.
+        works: usize,
+        /// [`Budget::percent`] of that budget.
+        percent: usize,
+    },
 }
 
 impl fmt::Display for Excess {
@@ -96,7 +101,10 @@ impl fmt::Display for Excess {
 
 /// Whether a plan is over its budget. What is approved does not count as deleted, but does not stay
 /// either.
-pub fn excess(budget: Budget, clusters: &BTreeMap<ClusterName, DeletionCount>) -> Option<Excess> {
+pub(crate) fn excess(
+    budget: Budget,
+    clusters: &BTreeMap<ClusterName, DeletionCount>,
+) -> Option<Excess> {
     let all = clusters.values().fold(DeletionCount::default(), |all, count| DeletionCount {
         unapproved: all.unapproved + count.unapproved,
         approved: all.approved + count.approved,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::name::{RepoPath, WorkKey};
 use crate::model::work::{
-    ANNOTATION_ADOPT, DeleteOption, DesiredWork, OWN_ANNOTATIONS, WorkBody, WorkMetadata,
+    ANNOTATION_ADOPT, DeletionPolicy, DesiredWork, OWN_ANNOTATIONS, WorkBody, WorkMetadata,
 };
 use crate::plan::blocked::{BlockedWorks, consent};
 use crate::plan::effect::{Effect, MetadataChange};
@@ -183,7 +183,7 @@ fn waits_for(work: &ObservedWork) -> Option<Reason> {
     if !work.agent.has_settled(generation) {
         return Some(Reason::WaitingForAgent { generation });
     }
-    if work.delete_option != DeleteOption::Foreground && !work.agent.has_orphaned(generation) {
+    if work.delete_option != DeletionPolicy::Foreground && !work.agent.has_orphaned(generation) {
         return Some(Reason::NotYetOrphaned { generation, complete: work.agent.complete });
     }
     None

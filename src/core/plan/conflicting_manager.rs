@@ -223,7 +223,10 @@ mod tests {
                 unknown,
             ),
             (
-                json!([{"manager": "agent", "subresource": "status", "time": LATER, "fieldsV1": manifests}]),
+                json!([{
+                    "manager": "agent", "subresource": "status", "time": LATER,
+                    "fieldsV1": manifests,
+                }]),
                 unknown,
             ),
             (json!([]), unknown),
@@ -234,14 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_told_as_paths_and_no_more_than_some() {
+    fn fields_are_listed_as_paths_up_to_a_bound() {
         let keys: serde_json::Map<String, Value> =
             (0..9).map(|n| (format!("f:field{n}"), json!({}))).collect();
         assert_eq!(
             conflict(&json!([entry("x", LATER, &json!({"f:spec": keys}))])),
-            "the field manager \"x\" (spec.field0, spec.field1, spec.field2, spec.field3 and 5 more)"
+            "the field manager \"x\" \
+             (spec.field0, spec.field1, spec.field2, spec.field3 and 5 more)"
         );
-        let items = json!({"f:spec": {"f:manifestConfigs": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}}}});
+        let configs = json!({"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}});
+        let items = json!({"f:spec": {"f:manifestConfigs": configs}});
         assert_eq!(
             conflict(&json!([entry("x", LATER, &items)])),
             "the field manager \"x\" (spec.manifestConfigs[{\"name\":\"a\"}].name)"

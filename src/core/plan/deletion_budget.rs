@@ -21,7 +21,7 @@ use crate::render::desired::Desired;
 
 /// The deletions that are over the budget and not approved, each with the reason. All candidates
 /// count, whatever else holds them.
-pub fn over_budget(
+pub(crate) fn over_budget(
     inputs: PlanInputs<'_>,
     candidates: &[CandidateChange],
 ) -> BTreeMap<WorkKey, Reason> {

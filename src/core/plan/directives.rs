@@ -24,9 +24,11 @@ pub const RECONCILE: &str = "reconcile";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Suspension {
+    /// The user of the hub who suspended it; `somebody` if unknown.
     pub by: String,
     /// When, as RFC 3339 has it.
     pub at: String,
+    /// Why, in the words of the user; escaped and shortened when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -34,7 +36,9 @@ pub struct Suspension {
 /// All that operators say about one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directives {
+    /// Approved changes, of those that name this source.
     pub approvals: Approvals,
+    /// What is not to be written.
     pub suspensions: Suspensions,
     /// Another text than before: sync now.
     pub reconcile: Option<String>,
@@ -43,8 +47,11 @@ pub struct Directives {
 /// What is suspended on the hub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Suspensions {
+    /// The suspension of the whole source (key `_`).
     pub source: Option<Arc<Suspension>>,
+    /// Suspended clusters (keys `CLUSTER_`).
     pub clusters: BTreeMap<ClusterName, Arc<Suspension>>,
+    /// Suspended works (keys `CLUSTER_WORK`).
     pub works: BTreeMap<WorkKey, Arc<Suspension>>,
 }
 

@@ -22,11 +22,12 @@ const EDITS_BY_HAND: u32 = 4;
 pub const CALM: Duration = Duration::from_secs(600);
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait before a put-back.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(300);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// A work that another writer keeps changing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contention {
+    /// The client that changed the work last.
     pub manager: Arc<ConflictingManager>,
     /// How often it was put back.
     pub times: u32,
@@ -46,8 +47,8 @@ impl fmt::Display for Contention {
         let Self { manager, times, wait, .. } = self;
         write!(
             f,
-            "{manager} keeps undoing what Git says: put back {times} times, and now {} s after the last time at the \
-             soonest; stop the other writer, or remove the work from Git",
+            "{manager} keeps undoing what Git says: put back {times} times, and now {} s after the \
+             last time at the soonest; stop the other writer, or remove the work from Git",
             wait.as_secs()
         )
     }
@@ -56,6 +57,7 @@ impl fmt::Display for Contention {
 /// A write of content to the hub that has succeeded.
 #[derive(Debug, Clone)]
 pub struct Written {
+    /// The digest of the written body.
     pub content: Digest,
     /// The write replaced an edit of gitwork's last write.
     pub edited: bool,
@@ -144,7 +146,7 @@ impl DriftBackoffs {
     }
 
     /// The next time at which the contentions change without a write: a wait or a contention ends.
-    pub fn next_change(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
         let ends = self.works.values().filter_map(|last| {
             let drift = last.drift.as_ref().filter(|drift| drift.rounds > 0)?;
             Some([last.at.saturating_add(drift.wait()), last.at.saturating_add(CALM)])
@@ -258,8 +260,9 @@ mod tests {
         }
         assert_eq!(
             contention(&mut backoffs, 5).unwrap().to_string(),
-            "the field manager \"x\" (spec) keeps undoing what Git says: put back 6 times, and now 2 s after the last \
-             time at the soonest; stop the other writer, or remove the work from Git"
+            "the field manager \"x\" (spec) keeps undoing what Git says: put back 6 times, and now \
+             2 s after the last time at the soonest; stop the other writer, or remove the work \
+             from Git"
         );
     }
 }

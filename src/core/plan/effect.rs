@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::model::digest::Digest;
-use crate::model::work::{DeleteOption, WorkBody};
+use crate::model::work::{DeletionPolicy, WorkBody};
 
 /// Facts about the labels and annotations on the hub that a rewrite of them depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,18 +23,48 @@ pub struct MetadataChange {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Create; fails if the name is taken.
-    Create { body: Arc<WorkBody> },
+    Create {
+        /// The whole content that the hub has afterwards.
+        body: Arc<WorkBody>,
+    },
     /// Replace the spec and gitwork's labels and annotations, if the hub still has
     /// `resource_version`.
-    Update { body: Arc<WorkBody>, resource_version: String, metadata: MetadataChange },
+    Update {
+        /// The whole content that the hub has afterwards.
+        body: Arc<WorkBody>,
+        /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
+        resource_version: String,
+        /// The labels and annotations to remove or to create the maps of.
+        metadata: MetadataChange,
+    },
     /// As `Update`, for a work of another owner that may be adopted.
-    Adopt { body: Arc<WorkBody>, resource_version: String, metadata: MetadataChange },
+    Adopt {
+        /// The whole content that the hub has afterwards.
+        body: Arc<WorkBody>,
+        /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
+        resource_version: String,
+        /// The labels and annotations to remove or to create the maps of.
+        metadata: MetadataChange,
+    },
     /// Write only this deleteOption, ahead of a deletion.
-    SetDeleteOption { delete_option: DeleteOption, resource_version: String },
+    SetDeleteOption {
+        /// The final deletion policy in Git.
+        delete_option: DeletionPolicy,
+        /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
+        resource_version: String,
+    },
     /// Delete, if the hub still has this object (`uid`) in this state (`resource_version`).
-    Delete { uid: String, resource_version: String },
+    Delete {
+        /// `metadata.uid` of the observed work.
+        uid: String,
+        /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
+        resource_version: String,
+    },
     /// Remove gitwork's labels and annotations, and leave the rest.
-    Release { resource_version: String },
+    Release {
+        /// `metadata.resourceVersion` of the observed work; the write fails if it has changed.
+        resource_version: String,
+    },
 }
 
 impl Effect {
@@ -59,7 +89,7 @@ impl Effect {
     }
 
     /// The digest of the content or deleteOption that it writes; `None` if it writes neither.
-    pub fn written_digest(&self) -> Option<Digest> {
+    pub(crate) fn written_digest(&self) -> Option<Digest> {
         match self {
             Self::SetDeleteOption { delete_option, .. } => {
                 Some(Digest::of_json(&delete_option.to_value(None)))

@@ -72,7 +72,11 @@ impl Hazards {
 
     /// Adds the hazards that depend on all changes of a plan: its deletion budget, and the changes
     /// that a closed window holds. `candidates`: the changes.
-    pub fn with_guards(mut self, inputs: PlanInputs<'_>, candidates: &[CandidateChange]) -> Self {
+    pub(crate) fn with_guards(
+        mut self,
+        inputs: PlanInputs<'_>,
+        candidates: &[CandidateChange],
+    ) -> Self {
         self.over_budget = over_budget(inputs, candidates);
         self.outside_window = self.outside_window(inputs, candidates);
         let mut deletions = candidates.iter().filter(|candidate| candidate.deletes());
@@ -88,7 +92,7 @@ impl Hazards {
     }
 
     /// Whether any deletion of the source is held, or a part of Git could not be read.
-    pub fn deletions_held(&self) -> bool {
+    pub(crate) fn deletions_held(&self) -> bool {
         self.deletions_held
     }
 

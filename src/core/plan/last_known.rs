@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Budgets;
 use crate::model::name::{CommitId, WorkKey};
-use crate::model::work::DeleteOption;
+use crate::model::work::DeletionPolicy;
 
 /// What Git last said about a work that it no longer has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct LastKnownState {
     /// The commit that removed the work.
     pub removed_by: Option<CommitId>,
     /// The final `deleteOption`.
-    pub delete_option: DeleteOption,
+    pub delete_option: DeletionPolicy,
     /// The final `prune`; `false` means that the work is released and not deleted.
     pub prune: bool,
     /// The budgets of gitwork.yaml before the removal: a commit that removes a work cannot loosen

@@ -169,7 +169,8 @@ mod tests {
         let plan = plan(vec![Reason::UpToDate, Reason::Suspended]);
         assert_eq!(
             text(&plan, &Remarks::default(), ColorMode::Plain),
-            "! hold              edge-1/web-1  suspended in Git (clusters/edge-1/web-1)\n1 hold, 1 keep\n"
+            "! hold              edge-1/web-1  suspended in Git (clusters/edge-1/web-1)\n\
+             1 hold, 1 keep\n"
         );
     }
 

@@ -8,7 +8,7 @@ use crate::config::window::Closed;
 use crate::model::approval::{Approval, Rewind};
 use crate::model::digest::Digest;
 use crate::model::name::CommitId;
-use crate::model::work::DeleteOption;
+use crate::model::work::DeletionPolicy;
 use crate::plan::budget::Excess;
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::directives::Suspension;
@@ -43,9 +43,9 @@ pub enum Reason {
     /// Git removed it, and its final deleteOption differs from the hub's: that is written first.
     DeleteOptionFirst {
         /// On the hub.
-        hub: DeleteOption,
+        hub: DeletionPolicy,
         /// In Git's last commit that had the work.
-        git: DeleteOption,
+        git: DeletionPolicy,
     },
     /// Git removed it with `prune: false`: it is released.
     PruneOff {
@@ -138,7 +138,7 @@ pub enum Reason {
 impl Reason {
     /// The code of a work that another writer keeps changing. Reports use it also while the work
     /// is up to date.
-    pub const BACKED_OFF: &'static str = "BackedOff";
+    pub(crate) const BACKED_OFF: &'static str = "BackedOff";
 
     /// A stable word for machines: JSON output and metric labels.
     pub fn code(&self) -> &'static str {

@@ -20,9 +20,10 @@ use crate::model::name::CommitId;
 pub struct Record {
     /// The last commit that the record was written for, before anything of it was.
     pub commit: Option<CommitId>,
-    /// How often the record was written. It never becomes less, unless the hub is restored from a
+    /// The number of writes of the record. It decreases only if the hub is restored from a
     /// backup.
-    pub moves: u64,
+    #[serde(rename = "moves")]
+    pub record_generation: u64,
     /// The repository's rules as of the last commit that left nothing held.
     pub rules: SourceRules,
     /// Applied commits that the source has left behind by a rewind that was approved or followed.
@@ -34,8 +35,15 @@ pub struct Record {
 /// Why a record cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
+    /// The text is longer than an annotation of gitwork can be.
     #[error("it has {bytes} bytes; at most {limit} are read")]
-    TooLarge { bytes: usize, limit: usize },
+    TooLarge {
+        /// The length of the text.
+        bytes: usize,
+        /// The longest that is read: [`limits::RECORD_BYTES_MAX`].
+        limit: usize,
+    },
+    /// The text is no JSON of this type. Holds the message of the parser.
     #[error("it is not of the form that this version writes: {0}")]
     Form(String),
 }
@@ -83,6 +91,7 @@ impl Record {
         to_text(self)
     }
 
+    /// Parses the JSON that [`Self::text`] writes. Absent fields have their defaults.
     pub fn read(text: &str) -> Result<Self, RecordError> {
         from_text(text)
     }
@@ -107,24 +116,24 @@ impl Record {
         }
         next.restored &= !course.confirmed;
         let is_new = before.is_none() && course.writes;
-        let moves = course.removes && next.commit != course.head;
+        let removes = course.removes && next.commit != course.head;
         // That a commit given up is forgotten is no reason to write.
         let changed = next.rules != known.rules || next.restored != known.restored;
-        if !(is_new || moves || gives_up || changed) {
+        if !(is_new || removes || gives_up || changed) {
             return None;
         }
         if course.head.is_some() {
             next.commit = course.head;
         }
-        next.moves = known.moves.saturating_add(1);
+        next.record_generation = known.record_generation.saturating_add(1);
         Some(next)
     }
 
-    /// The record to write once the hub turns out to be older than it was: `known` is the count of
-    /// moves that this process or its mirror remembers.
+    /// The record to write once the hub turns out to be older than before. `known` is the
+    /// generation of the record that this process or its mirror remembers.
     pub fn after_restore(found: Option<&Self>, known: u64) -> Self {
         let mut next = found.cloned().unwrap_or_default();
-        next.moves = known.max(next.moves).saturating_add(1);
+        next.record_generation = known.max(next.record_generation).saturating_add(1);
         next.restored = true;
         next
     }
@@ -141,7 +150,7 @@ mod tests {
     }
 
     fn record() -> Record {
-        Record { commit: Some(commit(1)), moves: 4, ..Record::default() }
+        Record { commit: Some(commit(1)), record_generation: 4, ..Record::default() }
     }
 
     fn course<'a>() -> RecordInputs<'a> {
@@ -163,11 +172,15 @@ mod tests {
             RecordInputs { left: [commit(1)].into(), ..course() },
         ] {
             let written = next(changes.clone()).unwrap();
-            assert_eq!((written.commit, written.moves), (Some(commit(2)), 5), "{changes:?}");
+            assert_eq!(
+                (written.commit, written.record_generation),
+                (Some(commit(2)), 5),
+                "{changes:?}"
+            );
             assert_eq!((written.rules, written.abandoned), (changes.rules, changes.left));
         }
         let first = Record::next(None, &course()).unwrap();
-        assert_eq!((first.commit, first.moves), (Some(commit(2)), 1));
+        assert_eq!((first.commit, first.record_generation), (Some(commit(2)), 1));
         assert_eq!(Record::next(None, &RecordInputs { writes: false, ..course() }), None);
         // A removal by the recorded commit itself is recorded already.
         let same = RecordInputs { head: Some(commit(1)), removes: true, ..course() };
@@ -207,12 +220,12 @@ mod tests {
     #[test]
     fn a_restored_hub_stays_restored_until_an_operator_confirms_it() {
         let restored = Record::after_restore(Some(&record()), 9);
-        assert_eq!((restored.moves, restored.restored), (10, true));
-        assert_eq!(Record::after_restore(None, 9).moves, 10);
+        assert_eq!((restored.record_generation, restored.restored), (10, true));
+        assert_eq!(Record::after_restore(None, 9).record_generation, 10);
         assert_eq!(Record::next(Some(&restored), &course()), None);
         let confirmed = RecordInputs { confirmed: true, ..course() };
         let written = Record::next(Some(&restored), &confirmed).unwrap();
-        assert_eq!((written.moves, written.restored), (11, false));
+        assert_eq!((written.record_generation, written.restored), (11, false));
     }
 
     #[test]

@@ -16,18 +16,23 @@ use crate::model::digest::Digest;
 use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use crate::plan::last_known::LastKnownState;
-use crate::render::desired::{Desired, Renderer, read_config};
+use crate::render::config_file::read_config;
+use crate::render::desired::Desired;
+use crate::render::renderer::Renderer;
 
 /// The removal of a work folder.
 pub struct FolderRemoval<'a> {
+    /// The work that the folder made.
     pub key: &'a WorkKey,
     /// The work folder, from the source's path.
     pub folder: &'a RepoPath,
+    /// The commit that removed the folder.
     pub removed_by: CommitId,
     /// The tree at the source's path in the last commit that had the folder.
     pub before: ObjectId,
     /// The same in the commit that removed it; `None` where the whole path went with it.
     pub after: Option<ObjectId>,
+    /// The trees and blobs of both commits.
     pub objects: &'a dyn Objects,
 }
 
@@ -67,6 +72,7 @@ pub struct AddedWorks<'a> {
 }
 
 impl<'a> AddedWorks<'a> {
+    /// Compares with `desired`, the works of the head.
     pub fn new(desired: &'a Desired) -> Self {
         Self { desired, known: BTreeMap::new() }
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::model::name::{CommitId, WorkKey};
 use crate::model::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_HASH,
-    DeleteOption, OWN_ANNOTATIONS, OWN_LABELS, WorkBody, WorkMetadata,
+    DeletionPolicy, OWN_ANNOTATIONS, OWN_LABELS, WorkBody, WorkMetadata,
 };
 use crate::plan::effect::{Effect, MetadataChange};
 
@@ -25,7 +25,12 @@ pub enum Request {
     /// PATCH, RFC 7386, `application/merge-patch+json`.
     MergePatch(Value),
     /// DELETE with these as `DeleteOptions.preconditions`.
-    Delete { uid: String, resource_version: String },
+    Delete {
+        /// `preconditions.uid`.
+        uid: String,
+        /// `preconditions.resourceVersion`.
+        resource_version: String,
+    },
 }
 
 /// What to send for an effect. Finalizers, owner references, status, foreign labels and annotations
@@ -121,7 +126,7 @@ impl Keys<'_> {
 
 /// Touches nothing but the deleteOption's policy: its TTL and the rest of the spec stay as they
 /// are.
-fn set_delete_option(delete_option: &DeleteOption, resource_version: &str) -> Value {
+fn set_delete_option(delete_option: &DeletionPolicy, resource_version: &str) -> Value {
     let mut fields = delete_option.to_value(None);
     if let Value::Object(fields) = &mut fields {
         // A merge patch drops what it sets to null.
@@ -192,13 +197,17 @@ mod tests {
         let hash = body.digest.to_string();
         let effect = Effect::Update { body, resource_version: "7".into(), metadata };
         let commit = ObjectId([1; 20]);
-        let annotation = |key: &str, value: &str| json!({"op": "add", "path": format!("/metadata/annotations/gitwork.dev~1{key}"), "value": value});
+        let annotation = |key: &str, value: &str| {
+            let path = format!("/metadata/annotations/gitwork.dev~1{key}");
+            json!({"op": "add", "path": path, "value": value})
+        };
+        let managed_by = "/metadata/labels/app.kubernetes.io~1managed-by";
         assert_eq!(
             sent(&effect, Some(commit)),
             json!([
                 {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
                 {"op": "add", "path": "/spec", "value": {"a": 1}},
-                {"op": "add", "path": "/metadata/labels/app.kubernetes.io~1managed-by", "value": "gitwork"},
+                {"op": "add", "path": managed_by, "value": "gitwork"},
                 {"op": "add", "path": "/metadata/labels/gitwork.dev~1source", "value": "fleet"},
                 {"op": "add", "path": "/metadata/labels/x.io~1a~0b", "value": ""},
                 {"op": "remove", "path": "/metadata/labels/x.io~1a~0b"},
@@ -226,13 +235,17 @@ mod tests {
     fn a_delete_option_is_merged_into_the_one_that_is_there() {
         let resource_version = || "7".to_owned();
         let effect = Effect::SetDeleteOption {
-            delete_option: DeleteOption::Foreground,
+            delete_option: DeletionPolicy::Foreground,
             resource_version: resource_version(),
         };
         assert_eq!(
             sent(&effect, None),
-            json!({"metadata": {"resourceVersion": "7"},
-                "spec": {"deleteOption": {"propagationPolicy": "Foreground", "selectivelyOrphans": null}}})
+            json!({
+                "metadata": {"resourceVersion": "7"},
+                "spec": {"deleteOption": {
+                    "propagationPolicy": "Foreground", "selectivelyOrphans": null,
+                }},
+            })
         );
         let effect = Effect::Delete { uid: "u".into(), resource_version: resource_version() };
         assert_eq!(sent(&effect, None), json!(["u", "7"]));

@@ -47,7 +47,8 @@ pub struct AppliedCommits {
 }
 
 impl AppliedCommits {
-    pub fn has_all(&self, commits: &BTreeSet<CommitId>) -> bool {
+    /// Whether the hub showed each of `commits` as applied.
+    pub(crate) fn has_all(&self, commits: &BTreeSet<CommitId>) -> bool {
         let has = |commit: &CommitId| self.recorded == Some(*commit) || self.named.contains(commit);
         commits.iter().all(has)
     }
@@ -65,7 +66,7 @@ impl HeadAncestry {
     /// The commits to ask Git about, before `rewound` can tell of all of `commits`. Where the head
     /// has moved, the old one is asked about first: what it built on, a head that builds on it
     /// does, too.
-    pub fn to_ask(
+    pub(crate) fn to_ask(
         &self,
         head: CommitId,
         commits: impl IntoIterator<Item = CommitId>,
@@ -109,7 +110,7 @@ impl HeadAncestry {
     }
 
     /// The head is not known to leave anything behind.
-    pub fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         self.unreached.is_empty()
     }
 

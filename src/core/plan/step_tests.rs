@@ -8,7 +8,7 @@ use crate::config::AdoptionPolicy;
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, ObjectId, WorkName};
 use crate::model::name::{RepoPath, SourceId, WorkKey};
-use crate::model::work::DeleteOption;
+use crate::model::work::DeletionPolicy;
 
 fn key(cluster: &str, work: &str) -> WorkKey {
     WorkKey { cluster: ClusterName::parse(cluster).unwrap(), work: WorkName::parse(work).unwrap() }
@@ -44,13 +44,13 @@ fn every_step() -> Vec<PlanStep> {
     let by = Some(ObjectId([0xab; 20]));
     let owner = Some("another".to_owned());
     let set = Effect::SetDeleteOption {
-        delete_option: DeleteOption::Orphan,
+        delete_option: DeletionPolicy::Orphan,
         resource_version: resource_version(),
     };
     let delete = Effect::Delete { uid: "u".into(), resource_version: resource_version() };
     let first = Reason::DeleteOptionFirst {
-        hub: DeleteOption::Foreground,
-        git: DeleteOption::SelectivelyOrphan(Vec::new()),
+        hub: DeletionPolicy::Foreground,
+        git: DeletionPolicy::SelectivelyOrphan(Vec::new()),
     };
     let release = Effect::Release { resource_version: resource_version() };
     vec![

@@ -14,14 +14,23 @@ use crate::signature::verification::VerificationFailure;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionCounts {
+    /// Works with [`Action::Create`].
     pub create: usize,
+    /// Works with [`Action::Update`].
     pub update: usize,
+    /// Works with [`Action::Adopt`].
     pub adopt: usize,
+    /// Works with [`Action::SetDeleteOption`].
     pub set_delete_option: usize,
+    /// Works with [`Action::Delete`].
     pub delete: usize,
+    /// Works with [`Action::Release`].
     pub release: usize,
+    /// Works with [`Action::Wait`].
     pub wait: usize,
+    /// Works with [`Action::Hold`].
     pub hold: usize,
+    /// Works with [`Action::Keep`].
     pub keep: usize,
 }
 
@@ -69,10 +78,13 @@ impl fmt::Display for ActionCounts {
 /// One step without its body: fit for logs and outputs, since manifests may hold secrets.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepSummary {
+    /// The work, as the fields `cluster` and `work`.
     #[serde(flatten)]
     pub key: WorkKey,
+    /// The work folder, from the source's path; absent if Git has and had none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<RepoPath>,
+    /// What the step does.
     pub action: Action,
     /// `Reason::code`.
     pub reason: &'static str,
@@ -88,7 +100,9 @@ pub struct StepSummary {
 pub struct HeldSummary {
     /// What `gitwork approve` takes.
     pub hash: String,
+    /// How many works would be deleted.
     pub works: usize,
+    /// The bound of the budget that the plan exceeds, for people.
     pub reason: String,
 }
 
@@ -99,7 +113,9 @@ pub struct HoldSummary {
     pub guard: &'static str,
     /// What `gitwork approve` takes.
     pub hash: String,
+    /// How many works wait.
     pub works: usize,
+    /// Why they wait, for people.
     pub reason: String,
 }
 
@@ -113,8 +129,10 @@ impl HoldSummary {
 /// A plan without the bodies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlanSummary {
+    /// The planned commit; absent for a local directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
+    /// All steps by action, kept works included.
     pub counts: ActionCounts,
     /// Why it is no plan for the newest commit, but for the last verified one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,12 +148,14 @@ pub struct PlanSummary {
 }
 
 impl Plan {
+    /// Counts the steps by action.
     pub fn counts(&self) -> ActionCounts {
         let mut counts = ActionCounts::default();
         self.steps.iter().for_each(|step| counts.add(step.action()));
         counts
     }
 
+    /// Describes the plan without its bodies. `source` is part of the approvals of held changes.
     pub fn summary(&self, source: &SourceId) -> PlanSummary {
         let changed = self.steps.iter().filter(|step| step.action() != Action::Keep);
         let steps = changed.map(|step| StepSummary {

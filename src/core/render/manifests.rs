@@ -15,27 +15,34 @@ use crate::model::name::RepoPath;
 use crate::text::yaml;
 use gitwork_yaml::Document;
 
-/// Git LFS, binary files and so on are judged by the YAML reader; this is what holds for objects.
+/// What the objects of a file are checked against. Files that are no YAML text, such as Git LFS
+/// pointers, are reported by the YAML reader.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
+    /// The plurals and scopes of kinds.
     pub kinds: &'a KindIndex,
     /// The values of `${NAME}`; `None` where the work does not ask for them.
     pub values: Option<&'a BTreeMap<String, Value>>,
+    /// What becomes of Secrets with data.
     pub secrets: SecretPolicy,
+    /// What an error freezes.
     pub scope: &'a Scope,
 }
 
 /// What a file holds.
 #[derive(Debug, Default)]
-pub struct Read {
+pub struct ParsedManifests {
+    /// The objects that could be identified, in the file's order.
     pub manifests: Vec<Manifest>,
+    /// What is wrong with the file and its objects.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Reads a manifest file.
-pub fn read(file: &RepoPath, bytes: &[u8], rules: &Rules<'_>) -> Read {
-    let yaml::Read { documents, diagnostics } = yaml::read(file, bytes, rules.scope);
-    let mut reader = Reader { file, rules, read: Read { manifests: Vec::new(), diagnostics } };
+pub fn read(file: &RepoPath, bytes: &[u8], rules: &Rules<'_>) -> ParsedManifests {
+    let yaml::ParsedFile { documents, diagnostics } = yaml::read(file, bytes, rules.scope);
+    let mut reader =
+        Reader { file, rules, read: ParsedManifests { manifests: Vec::new(), diagnostics } };
     for mut document in documents {
         let mut value = std::mem::take(&mut document.value);
         if let Some(values) = rules.values {
@@ -66,7 +73,7 @@ pub fn order(manifest: &Manifest) -> (u8, &Origin, &Identity) {
 struct Reader<'a> {
     file: &'a RepoPath,
     rules: &'a Rules<'a>,
-    read: Read,
+    read: ParsedManifests,
 }
 
 impl Reader<'_> {
@@ -123,130 +130,114 @@ impl Reader<'_> {
     }
 
     /// Checks one object, and keeps it if it can be identified.
-    fn object(&mut self, mut object: Value, document: &Document, at: &str) {
-        let span = document.span_of(at);
-        let Some((api_version, kind, name)) = self.names(&object, document, at) else { return };
-        let namespace = match object.pointer("/metadata/namespace") {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(namespace)) => namespace.clone(),
-            Some(_) => {
-                let place = document.span_of(&format!("{at}/metadata/namespace"));
-                return self.say(Code::WrongType, place, "metadata.namespace", "must be text");
-            }
-        };
+    fn object(&mut self, mut value: Value, document: &Document, pointer: &str) {
+        let object = DocumentObject { value: &value, document, pointer };
+        let span = object.span("");
+        let Some(ObjectNames { api_version, kind, name }) = self.names(&object) else { return };
+        let Some(namespace) = self.namespace(&object) else { return };
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
-        let (resource, known_scope) = self.resource(&group, &kind, span);
+        let (resource, is_namespaced) = self.resource(&group, &kind, span);
         let what = format!("{kind} {name}");
-        match known_scope {
+        self.check_scope(&object, &what, is_namespaced, &namespace);
+        self.check_status(&object, &kind, &what);
+        if group.is_empty() && kind == "Secret" {
+            self.check_secret(&object, &what);
+        }
+        drop_nulls(&mut value);
+        let identity = Identity { group, resource, namespace, name };
+        let origin = Origin { file: self.file.clone(), document: document.index, span };
+        let manifest = Manifest { object: value, api_version, kind, identity, origin };
+        self.read.manifests.push(manifest);
+    }
+
+    /// `apiVersion`, `kind` and `metadata.name`; `None` where one of them is unusable, which is
+    /// reported.
+    fn names(&mut self, object: &DocumentObject<'_>) -> Option<ObjectNames> {
+        let generate_name = object.value.pointer("/metadata/generateName");
+        if generate_name.is_some_and(|name| !name.is_null() && name != "") {
+            let (at, message) =
+                (object.span("/metadata/generateName"), "generateName is not allowed");
+            self.say(Code::GenerateName, at, "metadata.generateName", message);
+        }
+        let fields = ["/apiVersion", "/kind", "/metadata/name"];
+        let [Some(api_version), Some(kind), Some(name)] =
+            fields.map(|field| self.required_text(object, field))
+        else {
+            return None;
+        };
+        if !is_object_name(&name) {
+            let message = format!(
+                "{name:?} cannot be the name of an object: at most 253 characters, no '/' and no \
+                 '%'"
+            );
+            self.say(Code::BadObjectName, object.span("/metadata/name"), "metadata.name", message);
+            return None;
+        }
+        if api_version.matches('/').count() > 1 {
+            let message = format!("{api_version:?} is not GROUP/VERSION");
+            self.say(Code::BadValue, object.span("/apiVersion"), "apiVersion", message);
+            return None;
+        }
+        Some(ObjectNames { api_version, kind, name })
+    }
+
+    /// The text of a field that every object has; `None` where it is missing or no text, which is
+    /// reported.
+    fn required_text(&mut self, object: &DocumentObject<'_>, field: &str) -> Option<String> {
+        let dotted = file::dotted(field);
+        let (code, message) = match object.value.pointer(field) {
+            Some(Value::String(text)) if !text.is_empty() => return Some(text.clone()),
+            None | Some(Value::Null | Value::String(_)) => {
+                (Code::MissingField, format!("{dotted} is missing"))
+            }
+            Some(_) => (Code::WrongType, format!("{dotted} must be text; quote it")),
+        };
+        self.say(code, object.span(field), &dotted, message);
+        None
+    }
+
+    /// `metadata.namespace`, empty where it is not set; `None` where it is no text, which is
+    /// reported.
+    fn namespace(&mut self, object: &DocumentObject<'_>) -> Option<String> {
+        match object.value.pointer(NAMESPACE) {
+            None | Some(Value::Null) => Some(String::new()),
+            Some(Value::String(namespace)) => Some(namespace.clone()),
+            Some(_) => {
+                self.say_of_namespace(Code::WrongType, object.span(NAMESPACE), "must be text");
+                None
+            }
+        }
+    }
+
+    /// Checks that an object has a namespace where its kind has one, and a valid one.
+    fn check_scope(
+        &mut self,
+        object: &DocumentObject<'_>,
+        what: &str,
+        is_namespaced: Option<bool>,
+        namespace: &str,
+    ) {
+        match is_namespaced {
             Some(true) if namespace.is_empty() => {
-                let place = document.span_of(&format!("{at}/metadata"));
-                self.say(
-                    Code::MissingNamespace,
-                    place,
-                    "metadata.namespace",
-                    format!("{what} has no namespace"),
-                );
+                let message = format!("{what} has no namespace");
+                self.say_of_namespace(Code::MissingNamespace, object.span("/metadata"), message);
             }
             Some(false) if !namespace.is_empty() => {
-                let place = document.span_of(&format!("{at}/metadata/namespace"));
-                self.say(
-                    Code::UnexpectedNamespace,
-                    place,
-                    "metadata.namespace",
-                    format!("{what} is cluster-scoped and has a namespace"),
-                );
+                let message = format!("{what} is cluster-scoped and has a namespace");
+                self.say_of_namespace(Code::UnexpectedNamespace, object.span(NAMESPACE), message);
             }
             _ => {}
         }
         if !namespace.is_empty()
-            && let Err(why) = check_label(&namespace, 63)
+            && let Err(why) = check_label(namespace, 63)
         {
-            let place = document.span_of(&format!("{at}/metadata/namespace"));
-            self.say(
-                Code::BadObjectName,
-                place,
-                "metadata.namespace",
-                format!("the namespace {namespace:?} {why}"),
-            );
+            let message = format!("the namespace {namespace:?} {why}");
+            self.say_of_namespace(Code::BadObjectName, object.span(NAMESPACE), message);
         }
-        self.check_content(&object, &group, &kind, &what, document, at);
-        drop_nulls(&mut object);
-        let identity = Identity { group, resource, namespace, name };
-        let origin = Origin { file: self.file.clone(), document: document.index, span };
-        self.read.manifests.push(Manifest { object, api_version, kind, identity, origin });
     }
 
-    /// `apiVersion`, `kind` and `metadata.name`, or what is wrong with them.
-    fn names(
-        &mut self,
-        object: &Value,
-        document: &Document,
-        at: &str,
-    ) -> Option<(String, String, String)> {
-        if object.pointer("/metadata/generateName").is_some_and(|v| !v.is_null() && v != "") {
-            let place = document.span_of(&format!("{at}/metadata/generateName"));
-            self.say(
-                Code::GenerateName,
-                place,
-                "metadata.generateName",
-                "generateName is not allowed",
-            );
-        }
-        let mut found = Vec::new();
-        for field in ["/apiVersion", "/kind", "/metadata/name"] {
-            let pointer = format!("{at}{field}");
-            match object.pointer(field) {
-                Some(Value::String(text)) if !text.is_empty() => found.push(text.clone()),
-                None | Some(Value::Null | Value::String(_)) => {
-                    let dotted = file::dotted(field);
-                    self.say(
-                        Code::MissingField,
-                        document.span_of(&pointer),
-                        &dotted,
-                        format!("{dotted} is missing"),
-                    );
-                }
-                Some(_) => {
-                    let dotted = file::dotted(field);
-                    let place = document.span_of(&pointer);
-                    self.say(
-                        Code::WrongType,
-                        place,
-                        &dotted,
-                        format!("{dotted} must be text; quote it"),
-                    );
-                }
-            }
-        }
-        let [api_version, kind, name] = <[String; 3]>::try_from(found).ok()?;
-        // What every kind's name must hold to (Kubernetes: path segment names); most kinds ask for
-        // more.
-        if name == "."
-            || name == ".."
-            || name.contains(['/', '%'])
-            || name.len() > 253
-            || name.contains(char::is_control)
-        {
-            let place = document.span_of(&format!("{at}/metadata/name"));
-            self.say(
-                Code::BadObjectName,
-                place,
-                "metadata.name",
-                format!("{name:?} cannot be the name of an object: at most 253 characters, no '/' and no '%'"),
-            );
-            return None;
-        }
-        if api_version.matches('/').count() > 1 {
-            let place = document.span_of(&format!("{at}/apiVersion"));
-            self.say(
-                Code::BadValue,
-                place,
-                "apiVersion",
-                format!("{api_version:?} is not GROUP/VERSION"),
-            );
-            return None;
-        }
-        Some((api_version, kind, name))
+    fn say_of_namespace(&mut self, code: Code, span: Span, message: impl Into<String>) {
+        self.say(code, span, "metadata.namespace", message);
     }
 
     /// The plural, and whether the kind is namespaced where that is known.
@@ -259,43 +250,79 @@ impl Reader<'_> {
         (found.resource().to_owned(), found.namespaced())
     }
 
-    fn check_content(
-        &mut self,
-        object: &Value,
-        group: &str,
-        kind: &str,
-        what: &str,
-        document: &Document,
-        at: &str,
-    ) {
-        if object.get("status").is_some_and(|status| {
-            status.as_object().is_none_or(|s| !s.is_empty()) && !status.is_null()
-        }) && kind != "CustomResourceDefinition"
-        {
-            let place = document.key_span_of(&format!("{at}/status"));
+    /// Warns of a status: the cluster reports it, Git does not set it.
+    fn check_status(&mut self, object: &DocumentObject<'_>, kind: &str, what: &str) {
+        let is_set = match object.value.get("status") {
+            None | Some(Value::Null) => false,
+            Some(Value::Object(fields)) => !fields.is_empty(),
+            Some(_) => true,
+        };
+        if is_set && kind != "CustomResourceDefinition" {
+            let place = object.key_span("/status");
             self.say(Code::StatusInManifest, place, "status", format!("{what} has a status"));
         }
-        let holds_data = |field: &str| {
-            object.get(field).and_then(Value::as_object).is_some_and(|data| !data.is_empty())
-        };
-        if group.is_empty() && kind == "Secret" && (holds_data("data") || holds_data("stringData"))
-        {
-            let severity = match self.rules.secrets {
-                SecretPolicy::Allow => return,
-                SecretPolicy::Warn => Severity::Warning,
-                SecretPolicy::Refuse => Severity::Error,
-            };
-            let location = Location::at(self.file, document.span_of(at));
-            let mut diagnostic = Diagnostic::new(
-                Code::PlainSecret,
-                location,
-                self.rules.scope.clone(),
-                format!("{what} holds its data in plain text"),
-            );
-            diagnostic.severity = severity;
-            self.read.diagnostics.push(diagnostic);
-        }
     }
+
+    /// Reports a Secret with data, as severely as the source's policy says.
+    fn check_secret(&mut self, object: &DocumentObject<'_>, what: &str) {
+        let holds_data = |field: &str| {
+            let data = object.value.get(field).and_then(Value::as_object);
+            data.is_some_and(|data| !data.is_empty())
+        };
+        if !holds_data("data") && !holds_data("stringData") {
+            return;
+        }
+        let severity = match self.rules.secrets {
+            SecretPolicy::Allow => return,
+            SecretPolicy::Warn => Severity::Warning,
+            SecretPolicy::Refuse => Severity::Error,
+        };
+        let location = Location::at(self.file, object.span(""));
+        let message = format!("{what} holds its data in plain text");
+        let mut diagnostic =
+            Diagnostic::new(Code::PlainSecret, location, self.rules.scope.clone(), message);
+        diagnostic.severity = severity;
+        self.read.diagnostics.push(diagnostic);
+    }
+}
+
+const NAMESPACE: &str = "/metadata/namespace";
+
+/// An object of a file: a whole document, or an item of a list.
+struct DocumentObject<'a> {
+    value: &'a Value,
+    document: &'a Document,
+    /// JSON pointer from the document to the object.
+    pointer: &'a str,
+}
+
+impl DocumentObject<'_> {
+    /// The place of a field, by its JSON pointer from the object.
+    fn span(&self, field: &str) -> Span {
+        self.document.span_of(&format!("{}{field}", self.pointer))
+    }
+
+    /// The place of a field's key.
+    fn key_span(&self, field: &str) -> Span {
+        self.document.key_span_of(&format!("{}{field}", self.pointer))
+    }
+}
+
+/// The fields without which no object can be identified.
+struct ObjectNames {
+    api_version: String,
+    kind: String,
+    name: String,
+}
+
+/// Whether a name is one that some kind may have (Kubernetes: path segment names). Most kinds
+/// allow less.
+fn is_object_name(name: &str) -> bool {
+    name != "."
+        && name != ".."
+        && name.len() <= 253
+        && !name.contains(['/', '%'])
+        && !name.contains(char::is_control)
 }
 
 /// The API server drops nulls in the metadata of embedded objects (`creationTimestamp: null` of

@@ -1,7 +1,10 @@
 //! `snapshot (Git tree) -> desired`: folders and sidecars into ManifestWorks.
 
+pub(crate) mod config_file;
 pub mod desired;
-pub mod layout;
-pub mod manifests;
-pub mod substitute;
-pub mod work_folder;
+pub(crate) mod layout;
+pub(crate) mod manifests;
+pub mod renderer;
+mod snippets;
+pub(crate) mod substitute;
+pub(crate) mod work_folder;

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::config::schema::{Problem, closest};
+use crate::config::schema::{SchemaProblem, closest};
 use crate::model::diagnostic::Code;
 
 /// The value that every cluster has: its own name.
 pub const CLUSTER_NAME: &str = "CLUSTER_NAME";
 
 /// Replaces every variable in the texts of `object`; answers what could not be replaced.
-pub fn substitute(object: &mut Value, values: &BTreeMap<String, Value>) -> Vec<Problem> {
+pub fn substitute(object: &mut Value, values: &BTreeMap<String, Value>) -> Vec<SchemaProblem> {
     let mut problems = Vec::new();
     walk(object, values, &mut String::new(), &mut problems);
     problems
@@ -25,13 +25,13 @@ fn walk(
     value: &mut Value,
     values: &BTreeMap<String, Value>,
     at: &mut String,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<SchemaProblem>,
 ) {
     match value {
         Value::String(text) if text.contains("${") => match replaced(text, values) {
             Ok(new) => *value = new,
             Err((code, message, hint)) => {
-                problems.push(Problem { pointer: at.clone(), code, message, hint });
+                problems.push(SchemaProblem { pointer: at.clone(), code, message, hint });
             }
         },
         Value::Array(items) => {

@@ -27,6 +27,7 @@ pub enum HubEvent {
 /// A source's record, as stored on the hub.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredRecord {
+    /// The content of its annotation.
     pub record: Record,
     /// Opaque: the precondition of the next write.
     pub resource_version: String,
@@ -37,35 +38,62 @@ pub struct StoredRecord {
 pub enum HubError {
     /// 409 on create: the name is taken.
     #[error("{key} exists already")]
-    Exists { key: String },
+    Exists {
+        /// The object, as `CLUSTER/WORK`.
+        key: String,
+    },
     /// 409 on a write with a precondition, or 404 on an object that existed: read it and plan
     /// again.
     #[error("{key} has changed on the hub in the meantime")]
-    Stale { key: String },
+    Stale {
+        /// The object, as `CLUSTER/WORK`.
+        key: String,
+    },
     /// The cluster namespace does not exist or is being deleted.
     #[error(
         "the hub has no namespace {cluster:?} that takes works; is the managed cluster joined \
             and accepted?"
     )]
-    ClusterNamespaceMissing { cluster: String },
+    ClusterNamespaceMissing {
+        /// The managed cluster, and the name of its namespace.
+        cluster: String,
+    },
     /// 401 or 403.
     #[error("the hub forbids this: {message}")]
-    Forbidden { message: String },
+    Forbidden {
+        /// The hub's message, without the content of Secrets.
+        message: String,
+    },
     /// The API server or an admission webhook rejected the object; only a change in Git fixes it.
     #[error("the hub refuses {key}: {message}")]
-    WriteRejected { key: String, message: String },
+    WriteRejected {
+        /// The object, as `CLUSTER/WORK`.
+        key: String,
+        /// The hub's message, without the content of Secrets.
+        message: String,
+    },
     /// gitwork's own namespace does not exist.
     #[error(
         "the hub has no namespace {namespace:?} for gitwork's own objects; make it, or name \
             another with --namespace"
     )]
-    NamespaceMissing { namespace: String },
+    NamespaceMissing {
+        /// The namespace of `--namespace`.
+        namespace: String,
+    },
     /// The source's record on the hub is invalid.
     #[error(
         "the record in the Lease {namespace}/{name} cannot be used: {why}; delete that Lease to \
             start over"
     )]
-    InvalidRecord { namespace: String, name: String, why: RecordError },
+    InvalidRecord {
+        /// The namespace of the Lease.
+        namespace: String,
+        /// The name of the Lease.
+        name: String,
+        /// What is wrong with its annotation.
+        why: RecordError,
+    },
     /// The ManifestWork CRD is not installed.
     #[error(
         "the hub does not know ManifestWork; install Open Cluster Management, or the CRD that \
@@ -74,7 +102,12 @@ pub enum HubError {
     CrdMissing,
     /// A time-out, 429, 5xx or no connection: retry later. The write may have taken place.
     #[error("the hub did not answer: {message}")]
-    Unavailable { message: String, retry_after_seconds: Option<u64> },
+    Unavailable {
+        /// The error of the connection, or the hub's message.
+        message: String,
+        /// The wait that the hub requests by `Retry-After`.
+        retry_after_seconds: Option<u64>,
+    },
 }
 
 impl HubError {
@@ -120,14 +153,18 @@ impl OperationError for HubError {
 /// One effect to execute. `commit` is stored on the work as the one that last changed it.
 #[derive(Debug, Clone)]
 pub struct Task {
+    /// The work to write.
     pub key: WorkKey,
+    /// The write, with its preconditions.
     pub effect: Effect,
+    /// The planned commit; `None` for a local directory.
     pub commit: Option<CommitId>,
 }
 
 /// The outcome of one task. Each task has exactly one.
 #[derive(Debug, Clone)]
 pub struct Outcome {
+    /// The task as it was submitted.
     pub task: Task,
     /// The stored work; `None` if it is deleted.
     pub result: Result<Option<ObservedWork>, ExecuteError>,
@@ -138,6 +175,7 @@ pub struct Outcome {
 /// Why a task failed. A later pass retries it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteError {
+    /// The hub did not accept the write, or its response was lost.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// Deletions come after writes: the objects of a deleted work may move to a work that does not
@@ -145,7 +183,11 @@ pub enum ExecuteError {
     #[error(
         "not deleted, because writes to cluster {cluster:?} failed and deletions come after them"
     )]
-    AfterFailedWrite { cluster: String },
+    AfterFailedWrite {
+        /// The managed cluster.
+        cluster: String,
+    },
+    /// The task was dropped before it was sent.
     #[error("not done: gitwork ends, or a newer commit replaced the plan")]
     Stopped,
 }

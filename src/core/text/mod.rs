@@ -5,6 +5,6 @@ pub mod diff;
 pub mod escape;
 pub mod sarif;
 pub mod style;
-pub mod table;
+pub(crate) mod table;
 pub mod truncate;
 pub mod yaml;

@@ -116,7 +116,12 @@ fn location(location: &Location) -> Value {
     };
     let path: Vec<String> = location.file.parts().map(percent_encoded).collect();
     let uri = if path.is_empty() { ".".to_owned() } else { path.join("/") };
-    json!({ "physicalLocation": { "artifactLocation": { "uri": uri, "uriBaseId": "%SRCROOT%" }, "region": region } })
+    json!({
+        "physicalLocation": {
+            "artifactLocation": { "uri": uri, "uriBaseId": "%SRCROOT%" },
+            "region": region,
+        },
+    })
 }
 
 /// Stays the same when lines above move, so that GitHub knows an alert again.

@@ -21,9 +21,11 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// A cell in the terminal's own style; line breaks and control characters are escaped.
     pub fn new(text: &str) -> Self {
         Self { text: single_line(text), paint: None }
     }
+    /// A cell in a style of its own.
     pub fn styled(text: &str, paint: Option<TextStyle>) -> Self {
         Self { paint, ..Self::new(text) }
     }
@@ -32,15 +34,18 @@ impl Cell {
 /// A header and rows of as many cells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
+    /// The header first.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
+    /// A table without rows but the header.
     pub fn new(header: &[&str]) -> Self {
         let header = header.iter().map(|name| Cell::styled(name, Some(TextStyle::Strong)));
         Self { rows: vec![header.collect()] }
     }
 
+    /// Adds a row at the end.
     pub fn add(&mut self, row: Vec<Cell>) {
         self.rows.push(row);
     }

@@ -7,14 +7,16 @@ use crate::model::name::RepoPath;
 
 /// What a file holds, and what is wrong with it.
 #[derive(Debug, Default)]
-pub struct Read {
+pub struct ParsedFile {
+    /// In the file's order, without empty ones.
     pub documents: Vec<Document>,
+    /// What is wrong with the YAML, each with the scope that was given.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Reads all documents of a file. After a syntax error the documents before it are still there.
-pub fn read(file: &RepoPath, bytes: &[u8], scope: &Scope) -> Read {
-    let gitwork_yaml::Read { documents, problems } = gitwork_yaml::read(bytes);
+pub fn read(file: &RepoPath, bytes: &[u8], scope: &Scope) -> ParsedFile {
+    let gitwork_yaml::ParsedYaml { documents, problems } = gitwork_yaml::read(bytes);
     let diagnostics = problems.into_iter().map(|problem| {
         let location =
             problem.span.map_or_else(|| Location::file(file), |span| Location::at(file, span));
@@ -26,7 +28,7 @@ pub fn read(file: &RepoPath, bytes: &[u8], scope: &Scope) -> Read {
         diagnostic.snippet = problem.snippet;
         diagnostic
     });
-    Read { documents, diagnostics: diagnostics.collect() }
+    ParsedFile { documents, diagnostics: diagnostics.collect() }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Engine, EngineError, Loop, clock};
+use super::{Engine, EngineError, Loop};
+use crate::clock::monotonic;
 use crate::limits;
 use crate::reader::{SourceReader, on_source};
 use gitwork_core::model::name::{CommitId, RepoPath};
@@ -16,7 +17,7 @@ use gitwork_retry::{RetryClass, delay};
 impl Engine {
     /// Reads directives and the record from the hub if they are due and no pass is running.
     pub(super) async fn ask_hub(&mut self, looped: &mut Loop) {
-        let now = clock();
+        let now = monotonic();
         if looped.pass.is_some() {
             return;
         }
@@ -25,7 +26,7 @@ impl Engine {
             if let Err(error) = &found {
                 tracing::warn!(source = %self.id, %error, "cannot read the directives on the hub");
             }
-            if self.state.set_directives(found.ok(), now) {
+            if self.state.guards_mut().set_directives(found.ok(), now) {
                 tracing::info!(source = %self.id, "an operator requested a sync: fetching now");
                 (looped.next_fetch, looped.hinted) = (now, true);
             }
@@ -38,7 +39,7 @@ impl Engine {
                 Err(error) => {
                     tracing::warn!(source = %self.id, %error, "cannot read the source's record \
                         on the hub");
-                    self.state.ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
+                    self.state.guards_mut().ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
                 }
             }
         }
@@ -64,7 +65,7 @@ impl Engine {
                 Some(Err(error)) => {
                     tracing::error!(source = %self.id, %error, "cannot read Git's history; the \
                         hub stays as it is");
-                    self.state.postpone_history(now);
+                    self.state.history_mut().postpone(now);
                 }
                 None => return Ok(false),
             }
@@ -78,19 +79,19 @@ impl Engine {
         desired: &Arc<Desired>,
         now: Instant,
     ) -> Result<(), EngineError> {
-        let candidates = self.state.take_unknown_departed(now);
+        let candidates = self.state.take_unknown_removed_works(now);
         if candidates.is_empty() {
             return Ok(());
         }
         let (wanted, of, cancel) = (candidates.clone(), desired.clone(), self.cancel.clone());
-        match self.with_source(move |source| source.departed(&of, &wanted, &cancel)).await? {
-            Some(Ok(found)) => self.state.set_departed(&candidates, found),
+        match self.with_source(move |source| source.removed_works(&of, &wanted, &cancel)).await? {
+            Some(Ok(found)) => self.state.history_mut().set_removed_works(&candidates, found),
             Some(Err(error)) => {
                 tracing::error!(
                     source = %self.id, %error, works = candidates.len(),
                     "cannot read Git's history of removed works; they are not deleted"
                 );
-                self.state.postpone_history(now);
+                self.state.history_mut().postpone(now);
             }
             None => {}
         }
@@ -134,9 +135,12 @@ impl Engine {
                 if self.record_failures.take().is_some() {
                     tracing::info!(source = %self.id, "the source's record is on the hub again");
                 }
-                let moves = stored.record.moves;
-                self.state.record_written(stored);
-                let kept = self.with_source(move |source| source.remember_moves(moves)).await?;
+                let record_generation = stored.record.record_generation;
+                self.state.guards_mut().record_written(stored);
+                let remember = move |source: &mut dyn SourceReader| {
+                    source.remember_record_generation(record_generation)
+                };
+                let kept = self.with_source(remember).await?;
                 if let Some(Err(error)) = kept {
                     tracing::warn!(source = %self.id, %error, "cannot store the record's \
                         generation; a restored hub may go undetected");
@@ -152,7 +156,7 @@ impl Engine {
             Err(error) => {
                 tracing::warn!(source = %self.id, %error, "cannot write the source's record on \
                     the hub; the hub stays as it is until then");
-                self.state.ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
+                self.state.guards_mut().ask_record_again(Some(now + limits::DIRECTIVES_RETRY));
                 Ok(false)
             }
         }

@@ -50,22 +50,22 @@ impl Page {
     pub async fn follow(
         self,
         number: usize,
-        (mut feed, mut trouble, mut leadership): (StatusFeed, SourceError, watch::Receiver<bool>),
+        (mut feed, mut errors, mut leader): (StatusFeed, SourceError, watch::Receiver<bool>),
         mut stop: watch::Receiver<bool>,
     ) {
         loop {
             let status = feed.borrow_and_update().clone();
-            let why = trouble.borrow_and_update().clone();
-            let leads = *leadership.borrow_and_update();
-            self.update(|model| model.set_trouble(number, why.as_deref()));
+            let why = errors.borrow_and_update().clone();
+            let leads = *leader.borrow_and_update();
+            self.update(|model| model.set_source_error(number, why.as_deref()));
             self.update(|model| model.set_leads(number, leads));
             if let Some(status) = status {
                 self.update(|model| model.set_status(number, &status));
             }
             let changed = tokio::select! {
                 changed = feed.changed() => changed,
-                changed = trouble.changed() => changed,
-                changed = leadership.changed() => changed,
+                changed = errors.changed() => changed,
+                changed = leader.changed() => changed,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
             if changed.is_err() {

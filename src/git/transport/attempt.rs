@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::address::{Address, ProxyAddress};
 use crate::error::{FetchError, MirrorError};
-use crate::remote::{Address, ProxyAddress, Remote};
+use crate::remote::Remote;
 
 /// Bounds of one attempt.
 #[derive(Debug, Clone, Copy)]

@@ -13,9 +13,11 @@ use super::http_connection::{HttpConnection, broken};
 use super::http_response::HttpResponse;
 use super::tcp::{TcpConnection, proxy_authorization};
 use super::tls::start_tls;
+use crate::address::{HttpAddress, ProxyAddress};
+use crate::credential_file::read_secret;
 use crate::error::FetchError;
 use crate::limits;
-use crate::remote::{Auth, HttpAddress, ProxyAddress, read_secret};
+use crate::remote::Auth;
 
 /// The service on the server: `git-upload-pack` to fetch, `git-receive-pack` to push.
 #[derive(Debug, Clone, Copy)]
@@ -251,7 +253,7 @@ fn redirected(
     response: &HttpResponse,
 ) -> Result<HttpAddress, FetchError> {
     let location = response.header("location").unwrap_or_default();
-    let shown = crate::remote::without_userinfo(location);
+    let shown = crate::address::without_userinfo(location);
     let refuse = |why| FetchError::Redirect { url: attempt.url(), target: shown.clone(), why };
     let base = location
         .strip_suffix(program.list)

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 
 use super::tcp::TcpConnection;
 use super::tls::{TlsStream, tls_error};
+use crate::address::HttpAddress;
 use crate::error::FetchError;
-use crate::remote::HttpAddress;
 
 /// A connection to the server or the proxy.
 pub(super) enum HttpConnection {

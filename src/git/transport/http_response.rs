@@ -3,9 +3,9 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use super::http_connection::{HttpConnection, broken};
+use crate::address::HttpAddress;
 use crate::error::FetchError;
 use crate::limits;
-use crate::remote::HttpAddress;
 
 /// A response whose body is still to be read.
 pub(super) struct HttpResponse {

@@ -11,6 +11,7 @@ mod http_response;
 mod known_hosts;
 mod register;
 mod ssh;
+mod ssh_refusal;
 mod tcp;
 mod tls;
 

@@ -8,8 +8,8 @@ use git2::transport::{Service, SmartSubtransport, SmartSubtransportStream, Trans
 use super::attempt::RemoteAttempt;
 use super::http::HttpTransport;
 use super::ssh::SshTransport;
+use crate::address::Address;
 use crate::error::FetchError;
-use crate::remote::Address;
 
 /// The URL for libgit2; the real one is in the attempt.
 pub const SCHEME_URL: &str = "gitwork://mirror";

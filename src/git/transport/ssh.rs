@@ -11,9 +11,12 @@ use ssh2::{Channel, ErrorCode, MethodType, Session};
 
 use super::attempt::RemoteAttempt;
 use super::known_hosts::{self, HostKeyCheck};
+use super::ssh_refusal;
 use super::tcp::TcpConnection;
+use crate::address::{Address, bracketed};
+use crate::credential_file::{read_credential, read_secret};
 use crate::error::{FetchError, HostKey};
-use crate::remote::{Address, Auth, bracketed, read_credential, read_secret};
+use crate::remote::Auth;
 
 /// `LIBSSH2_ERROR_TIMEOUT`, `_EAGAIN`, `_AUTHENTICATION_FAILED` and `_PUBLICKEY_UNVERIFIED` of
 /// `libssh2.h`.
@@ -266,29 +269,13 @@ fn quoted(path: &str) -> String {
 }
 
 impl Conversation {
-    /// The error after the server ends the channel without an answer. The protocol has no code for
-    /// it, so a missing repository is recognized by the texts of Git, GitHub and GitLab.
+    /// The error after the server ends the channel without an answer.
     fn refusal(&mut self) -> FetchError {
         let mut bytes = Vec::new();
         let mut stderr = self.channel.stderr();
         // The part that has arrived is enough.
         let _ = (&mut stderr).take(MESSAGE_BYTES_MAX).read_to_end(&mut bytes);
-        let text = String::from_utf8_lossy(&bytes);
-        let message: String =
-            text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-        let message = message.trim().to_owned();
-        let lower = message.to_ascii_lowercase();
-        let url = self.attempt.url();
-        let missing = ["not appear to be a git repository", "not found", "does not exist"];
-        if missing.iter().any(|words| lower.contains(words)) {
-            return FetchError::RepositoryMissing { url };
-        }
-        let message = if message.is_empty() {
-            "nothing, and closed the connection".to_owned()
-        } else {
-            message
-        };
-        FetchError::Refused { url, message }
+        ssh_refusal::read(&bytes, self.attempt.url())
     }
 
     fn step(

@@ -10,9 +10,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::attempt::RemoteAttempt;
+use crate::address::{ProxyAddress, bracketed};
 use crate::error::FetchError;
 use crate::limits;
-use crate::remote::{ProxyAddress, bracketed};
 
 /// A TCP connection whose reads and writes end when the attempt ends.
 pub struct TcpConnection {

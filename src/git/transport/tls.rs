@@ -10,8 +10,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::attempt::RemoteAttempt;
 use super::tcp::TcpConnection;
+use crate::credential_file::read_credential;
 use crate::error::FetchError;
-use crate::remote::read_credential;
 
 /// A TLS connection.
 pub type TlsStream = StreamOwned<ClientConnection, TcpConnection>;

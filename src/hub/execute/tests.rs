@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 use crate::{HubEvent, StoredRecord};
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey, WorkName};
-use gitwork_core::model::work::{DeleteOption, WorkBody};
+use gitwork_core::model::work::{DeletionPolicy, WorkBody};
 
 /// One call of the hub: what was asked, of whom, with how many at once, and how often before.
 struct Call<'a> {
@@ -193,7 +193,7 @@ async fn deletions_come_last_and_only_where_all_content_was_written() {
     });
     let release = Effect::Release { resource_version: "1".into() };
     let option = Effect::SetDeleteOption {
-        delete_option: DeleteOption::Orphan,
+        delete_option: DeletionPolicy::Orphan,
         resource_version: "1".into(),
     };
     let tasks = vec![
@@ -211,7 +211,10 @@ async fn deletions_come_last_and_only_where_all_content_was_written() {
     assert_eq!(outcomes.len(), 9);
     for (_, outcome) in &outcomes {
         let key = outcome.task.key.to_string();
-        let withheld = matches!(&outcome.result, Err(ExecuteError::AfterFailedWrite { cluster }) if cluster == "mixed");
+        let withheld = matches!(
+            &outcome.result,
+            Err(ExecuteError::AfterFailedWrite { cluster }) if cluster == "mixed"
+        );
         assert_eq!(withheld, key.starts_with("mixed/old"), "{key}: {:?}", outcome.result);
         assert_eq!(outcome.attempts, u32::from(!withheld), "{key}");
     }

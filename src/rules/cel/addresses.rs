@@ -24,7 +24,7 @@ value_type!(Cidr, "net.CIDR");
 /// Declares the functions.
 ///
 /// # Errors
-/// Where the environment has one of them already.
+/// Fails if the environment already has one of them.
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_overload!(env, fn ip: (CelString) -> Result<Ip>)?;
     add_overload!(env, fn is_ip: (CelString) -> CelBool, name = "isIP")?;
@@ -41,14 +41,22 @@ pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_overload!(env, fn cidr_string: (Cidr) -> CelString, name = "string")?;
     add_member_overload!(env, fn cidr_ip: (Cidr) -> Ip, name = "ip")?;
     add_member_overload!(env, fn contains_ip: (Cidr, Ip) -> CelBool, name = "containsIP")?;
-    add_member_overload!(env, fn contains_ip_text: (Cidr, CelString) -> Result<CelBool>, name = "containsIP")?;
+    add_member_overload!(
+        env,
+        fn contains_ip_text: (Cidr, CelString) -> Result<CelBool>,
+        name = "containsIP"
+    )?;
     add_member_overload!(env, fn contains_cidr: (Cidr, Cidr) -> CelBool, name = "containsCIDR")?;
-    add_member_overload!(env, fn contains_cidr_text: (Cidr, CelString) -> Result<CelBool>, name = "containsCIDR")?;
+    add_member_overload!(
+        env,
+        fn contains_cidr_text: (Cidr, CelString) -> Result<CelBool>,
+        name = "containsCIDR"
+    )?;
     add_member_overload!(env, fn masked: (Cidr) -> Cidr)?;
     add_member_overload!(env, fn prefix_length: (Cidr) -> CelInt)
 }
 
-/// An IPv4 address in IPv6's clothes is neither of the two.
+/// Parses an address. Refuses IPv4-mapped IPv6 addresses, as Kubernetes does.
 fn parse_ip(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.parse().ok()?;
     let is_mapped = matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some());
@@ -116,7 +124,7 @@ fn is_link_local_unicast(this: &Ip) -> CelBool {
     is_link_local(this.0).into()
 }
 
-/// As Go has it: private addresses are global too.
+/// Whether it is global unicast in Go's sense, which includes private addresses.
 fn is_global_unicast(this: &Ip) -> CelBool {
     let is_broadcast = matches!(this.0, IpAddr::V4(address) if address.is_broadcast());
     let is_other = this.0.is_unspecified() || this.0.is_loopback() || this.0.is_multicast();

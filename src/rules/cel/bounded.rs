@@ -18,7 +18,7 @@ use super::values::{failed, texts};
 /// Declares the functions.
 ///
 /// # Errors
-/// Where the environment has one of them already.
+/// Fails if the environment already has one of them.
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     let with = |rest: Vec<Type>| {
         let mut types = vec![Meter::cel_type().to_owned()];
@@ -71,7 +71,7 @@ fn text_of<'a>(arguments: &'a [CowVal<'_, '_>], place: usize) -> Result<&'a str,
     text.map(CelString::inner).ok_or_else(|| failed("text", "an argument is no text"))
 }
 
-/// A number of times; `None` for all.
+/// Reads a maximum number of matches; `None` for all.
 fn times_of(arguments: &[CowVal<'_, '_>], place: usize) -> Option<usize> {
     let times = arguments.get(place)?.downcast_ref::<CelInt>()?;
     usize::try_from(*times.inner()).ok()
@@ -81,7 +81,7 @@ fn bytes(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// Looks for a pattern in a text: the arguments are meter, text and pattern.
+/// Searches a text for a pattern. The arguments are meter, text and pattern.
 fn searched<'a>(
     function: &str,
     arguments: &'a [CowVal<'_, '_>],
@@ -98,14 +98,14 @@ fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(pattern.is_match(text))))
 }
 
-/// The first place that matches, or an empty text.
+/// Returns the first match, or an empty text.
 fn find<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     let (pattern, text) = searched("find", &arguments)?;
     let found = pattern.find(text).map_or("", |found| found.as_str());
     Ok(CowVal::owned(CelString::from(found.to_owned())))
 }
 
-/// All places that match, or the first few.
+/// Returns all matches, or the first few.
 fn find_all<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     let (pattern, text) = searched("findAll", &arguments)?;
     let meter = meter_of(&arguments)?;

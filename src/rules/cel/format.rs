@@ -10,10 +10,10 @@ use super::url;
 use super::values::{texts, value_type};
 use gitwork_api::names::{check_label, check_label_value, check_qualified_name, check_subdomain};
 
-/// Says what is wrong with a text.
+/// Checks a text; returns the problem, if any.
 type Check = fn(&str) -> Option<String>;
 
-/// One of the formats.
+/// A format, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format(&'static str);
 
@@ -39,7 +39,7 @@ const FORMATS: &[(&str, Check)] = &[
 /// Declares the functions.
 ///
 /// # Errors
-/// Where the environment has one of them already.
+/// Fails if the environment already has one of them.
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_overload!(env, fn named: (CelString) -> CelOptional, name = "format.named")?;
     add_member_overload!(env, fn validate: (Format, CelString) -> CelOptional)?;
@@ -74,7 +74,7 @@ fn named(name: &CelString<'_>) -> CelOptional<'static> {
     found.map(|(name, _)| Box::new(Format(name)) as Box<dyn Val>).into()
 }
 
-/// Nothing, where the text is fine.
+/// Returns an empty optional for a valid text.
 fn validate(this: &Format, text: &CelString<'_>) -> CelOptional<'static> {
     let check = FORMATS.iter().find(|(name, _)| *name == this.0).map(|(_, check)| check);
     let problem = check.and_then(|check| check(text.inner()));
@@ -98,7 +98,7 @@ fn label_with_letter(text: &str) -> Option<String> {
     label(text).or_else(|| unless(!starts_with_digit, "must start with a lower-case letter"))
 }
 
-/// What a name is made from may end in a dash.
+/// Replaces a final dash by a letter. The prefix of a name may end with a dash.
 fn without_last_dash(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => format!("{rest}a"),
@@ -106,7 +106,7 @@ fn without_last_dash(text: &str) -> String {
     }
 }
 
-/// With or without dashes.
+/// Checks a UUID, with or without dashes.
 fn is_uuid(text: &str) -> bool {
     let mut rest = text;
     for (place, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -122,7 +122,7 @@ fn is_uuid(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// A number of just so many digits.
+/// Parses a number of exactly this many digits.
 fn number(text: &str, digits: usize) -> Option<u32> {
     let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
@@ -146,7 +146,7 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// RFC 3339.
+/// Checks a date and time of RFC 3339.
 fn is_datetime(text: &str) -> bool {
     let Some((date, rest)) = text.split_once(['T', 't']) else { return false };
     let Some((time, rest)) = rest.split_at_checked(8) else { return false };

@@ -1,6 +1,5 @@
-//! The functions on lists and optional values that Kubernetes, OCM and cel-go have beyond the CEL
-//! crate. Each looks at every element once, so that a loop step costs no more than a copy of the
-//! list.
+//! Functions on lists and optional values that Kubernetes, OCM and cel-go add to CEL. Each visits
+//! every element once, so a loop step costs no more than a copy of the list.
 
 use std::cmp::Ordering;
 
@@ -12,12 +11,12 @@ use cel::{DeclarationError, Env, ExecutionError};
 
 use super::values::failed;
 
-type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type FunctionResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 /// Declares the functions.
 ///
 /// # Errors
-/// Where the environment has one of them already.
+/// Fails if the environment already has one of them.
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_member_overload("isSorted", "list.isSorted()", LIST_TYPE, vec![], is_sorted)?;
     env.add_member_overload("sum", "list.sum()", LIST_TYPE, vec![], sum)?;
@@ -39,8 +38,8 @@ pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_overload("hasConditions", "hasConditions(dyn)", any(), has_conditions)
 }
 
-/// OCM's function: whether a status has conditions.
-fn has_conditions<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+/// Whether a status has conditions. This function is OCM's.
+fn has_conditions<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     let [status] = take("hasConditions", arguments)?;
     let conditions = status.downcast_ref::<CelMap<'_>>().and_then(|map| {
         let is_it = |key: &dyn Val| key.equals(&CelString::from("conditions"));
@@ -50,12 +49,12 @@ fn has_conditions<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(list.is_some_and(|list| !list.inner().is_empty()))))
 }
 
-fn first<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn first<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     let [list] = take("first", arguments)?;
     Ok(optional(items(list.as_ref()).first().map(|item| item.clone_as_boxed())))
 }
 
-fn last<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn last<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     let [list] = take("last", arguments)?;
     Ok(optional(items(list.as_ref()).last().map(|item| item.clone_as_boxed())))
 }
@@ -64,8 +63,8 @@ fn optional<'b, 'v>(value: Option<Box<dyn Val + 'v>>) -> CowVal<'b, 'v> {
     CowVal::owned(CelOptional::from(value))
 }
 
-/// The values of a list of optional ones, without those that are missing.
-fn unwrap<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+/// Returns the values of a list of optionals, without the empty ones.
+fn unwrap<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     let [list] = take("unwrap", arguments)?;
     let mut found: Vec<Box<dyn Val + 'v>> = Vec::new();
     for item in items(list.as_ref()) {
@@ -76,7 +75,7 @@ fn unwrap<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelList::from(found)))
 }
 
-fn is_sorted<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn is_sorted<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     let [list] = take("isSorted", arguments)?;
     for pair in items(list.as_ref()).windows(2) {
         if let [one, next] = pair
@@ -88,8 +87,8 @@ fn is_sorted<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(true)))
 }
 
-/// Of an empty list 0.
-fn sum<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+/// Sums the elements; 0 for an empty list.
+fn sum<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     let [list] = take("sum", arguments)?;
     let mut total: Option<Box<dyn Val + 'v>> = None;
     for item in items(list.as_ref()) {
@@ -109,11 +108,11 @@ fn sum<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     Ok(total.map_or_else(|| CowVal::owned(CelInt::from(0)), CowVal::Owned))
 }
 
-fn min<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn min<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     outermost("min", Ordering::Less, arguments)
 }
 
-fn max<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn max<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     outermost("max", Ordering::Greater, arguments)
 }
 
@@ -121,7 +120,7 @@ fn outermost<'b, 'v>(
     function: &str,
     wanted: Ordering,
     arguments: Vec<CowVal<'b, 'v>>,
-) -> Answer<'b, 'v> {
+) -> FunctionResult<'b, 'v> {
     let [list] = take(function, arguments)?;
     let mut found: Option<&(dyn Val + 'v)> = None;
     for item in items(list.as_ref()) {
@@ -134,18 +133,18 @@ fn outermost<'b, 'v>(
     Ok(CowVal::Owned(found.clone_as_boxed()))
 }
 
-fn index_of<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn index_of<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     let [list, wanted] = take("indexOf", arguments)?;
     place(items(list.as_ref()).iter().position(|item| item.equals(wanted.as_ref())))
 }
 
-fn last_index_of<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn last_index_of<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> FunctionResult<'b, 'v> {
     let [list, wanted] = take("lastIndexOf", arguments)?;
     place(items(list.as_ref()).iter().rposition(|item| item.equals(wanted.as_ref())))
 }
 
-/// -1 where there is none.
-fn place<'b, 'v>(found: Option<usize>) -> Answer<'b, 'v> {
+/// Converts an index; -1 for none.
+fn place<'b, 'v>(found: Option<usize>) -> FunctionResult<'b, 'v> {
     let place = found.and_then(|place| i64::try_from(place).ok()).unwrap_or(-1);
     Ok(CowVal::owned(CelInt::from(place)))
 }

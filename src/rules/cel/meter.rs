@@ -1,10 +1,9 @@
-//! What bounds an expression: the steps of its loops, and the bytes of the values that it makes and
-//! compares. CEL has no bound of its own, and a few operators are enough for a list of any length
-//! or a text of any size.
+//! Bounds an expression: the steps of its loops, and the bytes of the values that it creates and
+//! compares. CEL itself has no bound: a few operators can build a list or text of any size.
 //!
-//! The tree of an expression is changed before it runs. Each loop asks for a variable at each step,
-//! and what makes or compares values is passed through functions that are given the [`Meter`], as a
-//! variable that nobody can name.
+//! The tree of an expression is rewritten before it runs. Each loop step evaluates a variable.
+//! Created and compared values pass through functions that charge the [`Meter`]. The meter is a
+//! variable that no expression can name.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,30 +23,30 @@ use super::values::failed;
 /// Variables that no expression can name.
 const STEP: &str = "@step";
 pub const METER: &str = "@meter";
-/// Functions that no expression can name: they let a value through, and count it; the first one
-/// only if it is new.
+/// Functions that no expression can name. They return a value and charge for it. `MADE` charges
+/// only for a new value.
 pub const MADE: &str = "@made";
 pub const KEPT: &str = "@kept";
 
-/// Functions of which a short call makes much, or takes long. They are replaced by those of
-/// [`super::bounded`], whose names start with `@`.
+/// Functions whose short calls can create large values or take long. Those of [`super::bounded`]
+/// replace them; their names start with `@`.
 const REPLACED: &[&str] = &["find", "findAll", "join", "matches", "replace"];
 
-/// Levels of a tree, which is as deep as a chain of operators is long. The interpreter goes down by
-/// recursion, with up to 50 KiB of stack for a level without optimisation and a few KiB with it; a
+/// Levels of a tree, which is as deep as a chain of operators is long. The interpreter is
+/// recursive: a level takes up to 50 KiB of stack without optimisation and a few KiB with it. A
 /// thread has 2 MiB.
 pub const DEPTH_MAX: usize = if cfg!(debug_assertions) { 24 } else { 128 };
 
-/// What one value takes besides its text.
+/// Bytes of a value besides its text.
 pub const VALUE_BYTES: u64 = 48;
-/// A pattern as large as this, made ready, is none that a person wrote.
+/// Bytes of a compiled pattern. Real ones are far smaller.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
-/// Making a pattern ready costs at most as much as looking through so many bytes.
+/// Cost of compiling a pattern, in bytes. A search of as many bytes takes at least as long.
 const PATTERN_COST: u64 = 16 * 1024;
-/// Patterns that are kept ready. An expression rarely has more than one.
+/// Compiled patterns in the cache. An expression rarely has more than one.
 const PATTERNS_KEPT: usize = 8;
 
-/// Counts for one expression. Clones are the same.
+/// The budget of one expression. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Meter(Arc<Counts>);
 
@@ -55,7 +54,7 @@ pub struct Meter(Arc<Counts>);
 struct Counts {
     steps: AtomicU64,
     bytes: AtomicU64,
-    /// Ready patterns, the latest first.
+    /// Compiled patterns, the latest first.
     patterns: Mutex<Vec<Regex>>,
 }
 
@@ -66,12 +65,12 @@ impl Meter {
         Self(Arc::new(counts))
     }
 
-    /// Steps and bytes that are left.
+    /// Returns the remaining steps and bytes.
     pub fn left(&self) -> (u64, u64) {
         (self.0.steps.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether the expression has ended for want of steps or bytes.
+    /// Whether the steps or bytes are used up.
     pub fn is_empty(&self) -> bool {
         let (steps, bytes) = self.left();
         steps == 0 || bytes == 0
@@ -86,7 +85,7 @@ impl Meter {
     /// Charges bytes.
     ///
     /// # Errors
-    /// Where there are not as many left.
+    /// Fails if fewer bytes remain.
     pub fn charge(&self, cost: u64) -> Result<(), ExecutionError> {
         if Self::spend(&self.0.bytes, cost) {
             Ok(())
@@ -95,7 +94,7 @@ impl Meter {
         }
     }
 
-    /// Charges a value, without looking at more of it than there is left to spend.
+    /// Charges for a value. Visits no more of it than the budget allows.
     pub fn charge_value(&self, value: &dyn Val) -> Result<(), ExecutionError> {
         let left = self.0.bytes.load(Ordering::Relaxed);
         let mut weight = 0;
@@ -103,7 +102,7 @@ impl Meter {
         self.charge(weight)
     }
 
-    /// Makes a pattern ready, or finds it so.
+    /// Compiles a pattern, or returns it from the cache.
     pub fn pattern(&self, function: &str, text: &str) -> Result<Regex, ExecutionError> {
         let mut kept = self.0.patterns.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pattern) = kept.iter().find(|pattern| pattern.as_str() == text) {
@@ -141,7 +140,7 @@ impl Val for Meter {
 
 impl StaticVal for Meter {}
 
-/// The object, by its name, and what the changed tree asks for.
+/// Resolves the object and the variables of the rewritten tree.
 pub struct Variables<'a> {
     pub object: &'a dyn Val,
     pub meter: Meter,
@@ -161,7 +160,7 @@ impl VariableResolver for Variables<'_> {
     }
 }
 
-/// Adds up what a value takes, until it is more than `limit`.
+/// Adds up the bytes of a value, until they exceed `limit`.
 fn weigh(value: &dyn Val, limit: u64, weight: &mut u64) {
     let text = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
     *weight = weight.saturating_add(VALUE_BYTES);
@@ -196,10 +195,10 @@ fn weigh(value: &dyn Val, limit: u64, weight: &mut u64) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooDeep;
 
-/// Changes a tree so that it counts, `room` levels deep at most.
+/// Rewrites a tree of at most `room` levels so that it charges the meter.
 ///
 /// # Errors
-/// For a deeper tree.
+/// Fails for a deeper tree.
 pub fn metered(node: &mut IdedExpr, room: usize) -> Result<(), TooDeep> {
     let room = room.checked_sub(1).ok_or(TooDeep)?;
     match &mut node.expr {
@@ -258,7 +257,7 @@ fn loop_counts(all: &mut ComprehensionExpr, room: usize) -> Result<(), TooDeep> 
     Ok(())
 }
 
-/// Puts the question into the guard of a step that adds to a list.
+/// Adds the step variable to the guard of a step that appends to a list.
 fn ask_in_step(all: &mut ComprehensionExpr, asked: IdedExpr) {
     let id = asked.id;
     let step = std::mem::take(&mut all.loop_step);
@@ -279,7 +278,7 @@ fn ask_in_step(all: &mut ComprehensionExpr, asked: IdedExpr) {
     };
 }
 
-/// Whether it is `accu + [..]`.
+/// Whether a node is `accu + [..]`.
 fn is_sum(node: &IdedExpr, accu: &str) -> bool {
     let Expr::Call(call) = &node.expr else { return false };
     let [left, right] = call.args.as_slice() else { return false };
@@ -339,7 +338,7 @@ fn call_counts(node: &mut IdedExpr) {
     }
 }
 
-/// Passes a value through one of the functions that count.
+/// Passes a value through one of the functions that charge.
 fn passes(through: &str, node: &mut IdedExpr) {
     if matches!(node.expr, Expr::Literal(_)) {
         return;

@@ -1,5 +1,5 @@
-//! CEL over one live object, with its work bounded: a rule of a ManifestWork must not keep an agent
-//! busy.
+//! Evaluates CEL over one live object. Steps and memory are bounded, so that a rule of a
+//! ManifestWork cannot exhaust the agent.
 
 mod addresses;
 mod bounded;
@@ -26,22 +26,23 @@ use serde_json::Value;
 use self::check::check;
 use self::meter::{DEPTH_MAX, Meter, Variables, metered};
 
-/// Loop steps of one expression. (Upstream bounds cost units instead, of which a step takes some
-/// ten.)
+/// Loop steps of one expression. (OCM's agent bounds cost units instead. A step costs about ten.)
 const STEPS_OF_ONE_MAX: u64 = 100_000;
-/// Bytes of the values that one expression makes, compares and walks through: what an agent can
-/// spare for a moment.
+/// Bytes of the values that one expression creates, compares and visits.
 const BYTES_OF_ONE_MAX: u64 = 32 * 1024 * 1024;
-/// The expressions of one manifest share the steps and bytes of so many, as upstream has it.
+/// All expressions of a manifest share the budget of this many expressions, as in OCM's agent.
 const SHARE: u64 = 10;
 
 /// Why an expression has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CelEvaluationError {
+    /// The expression does not compile; the message as OCM's agent reports it.
     #[error("{0}")]
     Compile(String),
+    /// The evaluation failed, or its result has the wrong type. Has no values of the object.
     #[error("{0}")]
     Run(String),
+    /// The expression, or all of the manifest together, took too many steps or bytes.
     #[error("CEL evaluation budget exceeded")]
     Budget,
 }
@@ -53,7 +54,7 @@ pub struct CelEvaluator {
     bytes_left: AtomicU64,
 }
 
-/// Just the functions that OCM's work agent offers; [`check`] knows their names.
+/// The environment, with exactly the functions of OCM's work agent. [`check`] has their names.
 static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
     for extension in [
@@ -74,6 +75,7 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
 });
 
 impl CelEvaluator {
+    /// Prepares an object for evaluation, with a fresh budget.
     pub fn new(object: &Value) -> Self {
         Self {
             object: convert(object),
@@ -85,7 +87,7 @@ impl CelEvaluator {
     /// Evaluates a condition.
     ///
     /// # Errors
-    /// What does not compile, run, come to a boolean, or end in time.
+    /// Fails if the expression does not compile, fails, is not a boolean, or exceeds the budget.
     pub fn test(&self, expression: &str) -> Result<bool, CelEvaluationError> {
         self.evaluate(expression, None, |value| match value.downcast_ref::<CelBool>() {
             Some(result) => Ok(*result.inner()),
@@ -93,10 +95,10 @@ impl CelEvaluator {
         })
     }
 
-    /// Evaluates a message, which may look at the condition's result.
+    /// Evaluates a message expression, which may use the condition's result.
     ///
     /// # Errors
-    /// As [`CelEvaluator::test`]; of an error of compilation, the first line.
+    /// As [`CelEvaluator::test`]. Of a compilation error, only the first line.
     pub fn message(&self, expression: &str, result: bool) -> Result<String, CelEvaluationError> {
         let message = self.evaluate(expression, Some(result), |value| {
             match value.downcast_ref::<CelString<'_>>() {
@@ -156,7 +158,7 @@ impl CelEvaluator {
     }
 }
 
-/// cel-go's words, without values of the object: it may be a Secret.
+/// Formats an error as cel-go does, without values of the object, which may be a Secret.
 fn run_error(error: &cel::ExecutionError) -> String {
     use cel::ExecutionError as E;
     match error {
@@ -180,7 +182,7 @@ fn run_error(error: &cel::ExecutionError) -> String {
     }
 }
 
-/// Whole numbers become signed ones, which is what literals are.
+/// Converts JSON to CEL. Integers become signed integers, like literals.
 fn convert(value: &Value) -> Box<dyn Val> {
     match value {
         Value::Null => Box::new(CelNull),

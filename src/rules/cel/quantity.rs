@@ -7,11 +7,11 @@ use cel::{DeclarationError, Env, ExecutionError, add_member_overload, add_overlo
 
 use super::values::{failed, value_type};
 
-/// Kubernetes keeps no finer parts.
+/// Nano-units of one unit: the finest that Kubernetes keeps.
 const NANOS_OF_ONE: i128 = 1_000_000_000;
-/// What is larger, Kubernetes cuts to this.
+/// The largest amount. Kubernetes cuts larger ones to it.
 const NANOS_MAX: i128 = i64::MAX as i128 * NANOS_OF_ONE;
-/// Numbers of so many digits Kubernetes keeps as they are, however large their suffix makes them.
+/// Kubernetes does not cut numbers of at most this many digits, whatever their suffix.
 const EXACT_DIGITS: usize = 18;
 
 /// An amount, in billionths.
@@ -23,7 +23,7 @@ value_type!(Quantity, "kubernetes.Quantity");
 /// Declares the functions.
 ///
 /// # Errors
-/// Where the environment has one of them already.
+/// Fails if the environment already has one of them.
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_overload!(env, fn quantity: (CelString) -> Result<Quantity>)?;
     add_overload!(env, fn is_quantity: (CelString) -> CelBool)?;
@@ -32,9 +32,17 @@ pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_member_overload!(env, fn as_integer: (Quantity) -> Result<CelInt>)?;
     add_member_overload!(env, fn as_approximate_float: (Quantity) -> CelDouble)?;
     add_member_overload!(env, fn add: (Quantity, Quantity) -> Result<Quantity>)?;
-    add_member_overload!(env, fn add_integer: (Quantity, CelInt) -> Result<Quantity>, name = "add")?;
+    add_member_overload!(
+        env,
+        fn add_integer: (Quantity, CelInt) -> Result<Quantity>,
+        name = "add"
+    )?;
     add_member_overload!(env, fn sub: (Quantity, Quantity) -> Result<Quantity>)?;
-    add_member_overload!(env, fn sub_integer: (Quantity, CelInt) -> Result<Quantity>, name = "sub")?;
+    add_member_overload!(
+        env,
+        fn sub_integer: (Quantity, CelInt) -> Result<Quantity>,
+        name = "sub"
+    )?;
     add_member_overload!(env, fn is_greater_than: (Quantity, Quantity) -> CelBool)?;
     add_member_overload!(env, fn is_less_than: (Quantity, Quantity) -> CelBool)?;
     add_member_overload!(env, fn compare_to: (Quantity, Quantity) -> CelInt)
@@ -102,12 +110,12 @@ fn compare_to(this: &Quantity, other: &Quantity) -> CelInt {
     order(this.cmp(other))
 }
 
-/// -1, 0 or 1.
+/// Compares two amounts: -1, 0 or 1.
 pub fn order(order: Ordering) -> CelInt {
     CelInt::from(order as i64)
 }
 
-/// Reads `<sign><digits>.<digits><suffix>`, where the suffix is binary, decimal, or an exponent.
+/// Parses `<sign><digits>.<digits><suffix>`. The suffix is binary, decimal or an exponent.
 fn parse(text: &str) -> Option<Quantity> {
     let (is_negative, rest) = match text.as_bytes().first()? {
         b'-' => (true, text.get(1..)?),
@@ -132,7 +140,7 @@ fn parse(text: &str) -> Option<Quantity> {
     Some(Quantity(if is_negative { -size } else { size }))
 }
 
-/// What a suffix multiplies by: a factor, and a power of ten.
+/// Returns the multiplier of a suffix: a factor, and a power of ten.
 fn factor(suffix: &str) -> Option<(i128, i32)> {
     let power = |of: u32| Some((1_i128 << (10 * of), 0));
     match suffix {
@@ -156,7 +164,7 @@ fn factor(suffix: &str) -> Option<(i128, i32)> {
     }
 }
 
-/// `digits * factor * 10^places`, with a rest rounded up; `None` where it is beyond all bounds.
+/// Returns `digits * factor * 10^places`, rounded up, or `None` on overflow.
 fn scaled(digits: &str, factor: i128, places: i32) -> Option<i128> {
     if digits.bytes().all(|digit| digit == b'0') {
         return Some(0);

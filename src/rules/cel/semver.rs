@@ -1,4 +1,4 @@
-//! Kubernetes' Semver library: versions with three numbers, and those that can be made so.
+//! Kubernetes' Semver library: versions of three numbers, and texts that it normalizes to such.
 
 use cel::common::types::{CelBool, CelInt, CelString};
 use cel::{DeclarationError, Env, ExecutionError, add_member_overload, add_overload};
@@ -7,7 +7,7 @@ use semver::Version;
 use super::quantity::order;
 use super::values::{failed, value_type};
 
-/// A version. What stands behind a `+` does not count when versions are compared.
+/// A version. Comparisons ignore its build metadata (after `+`).
 #[derive(Debug, Clone)]
 pub struct Semver(Version);
 
@@ -22,7 +22,7 @@ value_type!(Semver, "kubernetes.Semver");
 /// Declares the functions.
 ///
 /// # Errors
-/// Where the environment has one of them already.
+/// Fails if the environment already has one of them.
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_overload!(env, fn semver: (CelString) -> Result<Semver>)?;
     add_overload!(env, fn semver_of: (CelString, CelBool) -> Result<Semver>, name = "semver")?;
@@ -41,7 +41,7 @@ fn parse(text: &str, normalizes: bool) -> Option<Semver> {
     Version::parse(&version).ok().map(Semver)
 }
 
-/// Takes a leading `v` and leading zeros away, and puts missing numbers in.
+/// Normalizes a version: removes a leading `v` and leading zeros, adds missing numbers.
 fn normalized(text: &str) -> String {
     let text = text.trim();
     let text = text.strip_prefix('v').unwrap_or(text);

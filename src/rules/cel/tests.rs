@@ -102,7 +102,8 @@ fn quantities() {
     holds(&[
         "quantity(object.spec.size).isGreaterThan(quantity('1Mi'))",
         "quantity('200M').compareTo(quantity('0.2G')) == 0 && quantity('50k') == quantity('50000')",
-        "quantity('50M').isLessThan(quantity('100M')) && quantity('1').compareTo(quantity('2')) == -1",
+        "quantity('50M').isLessThan(quantity('100M')) && quantity('1').compareTo(quantity('2')) \
+         == -1",
         "isQuantity('1.3G') && !isQuantity('1,3G') && !isQuantity('1.3H') && !isQuantity('')",
         "quantity('1').add(quantity('1')).sub(quantity('500m')) == quantity('1500m')",
         "quantity('1').add(2).asInteger() == 3 && quantity('1').sub(2).sign() == -1",
@@ -148,11 +149,15 @@ fn addresses() {
         "ip('ff02::1').isLinkLocalMulticast() && ip('10.0.0.1').isGlobalUnicast()",
         "!ip('255.255.255.255').isGlobalUnicast() && !ip('ff05::1').isGlobalUnicast()",
         "string(ip('2001:DB8::1')) == '2001:db8::1' && type(ip('::1')) == type(ip('::2'))",
-        "cidr('10.0.0.0/8').containsIP('10.1.2.3') && !cidr('10.0.0.0/8').containsIP(ip('11.0.0.1'))",
-        "cidr('10.0.0.0/8').containsCIDR(cidr('10.1.0.0/16')) && cidr('0.0.0.0/0').containsIP('1.2.3.4')",
+        "cidr('10.0.0.0/8').containsIP('10.1.2.3') && \
+         !cidr('10.0.0.0/8').containsIP(ip('11.0.0.1'))",
+        "cidr('10.0.0.0/8').containsCIDR(cidr('10.1.0.0/16')) && \
+         cidr('0.0.0.0/0').containsIP('1.2.3.4')",
         "!cidr('10.1.0.0/16').containsCIDR('10.0.0.0/8') && !cidr('::/0').containsIP('1.2.3.4')",
-        "cidr('192.168.1.5/24').masked() == cidr('192.168.1.0/24') && cidr('::1/128').prefixLength() == 128",
-        "cidr('192.168.1.5/24').ip() == ip('192.168.1.5') && string(cidr('10.0.0.0/8')) == '10.0.0.0/8'",
+        "cidr('192.168.1.5/24').masked() == cidr('192.168.1.0/24') && \
+         cidr('::1/128').prefixLength() == 128",
+        "cidr('192.168.1.5/24').ip() == ip('192.168.1.5') && string(cidr('10.0.0.0/8')) == \
+         '10.0.0.0/8'",
         "isCIDR('::/0') && !isCIDR('10.0.0.0/33') && !isCIDR('10.0.0.0') && !isCIDR('10.0.0.0/+8')",
     ]);
     fails(&[
@@ -165,9 +170,12 @@ fn addresses() {
 #[test]
 fn versions() {
     holds(&[
-        "semver('1.2.3').major() == 1 && semver('1.2.3').minor() == 2 && semver('1.2.3').patch() == 3",
-        "semver('1.2.3-rc.1').isLessThan(semver('1.2.3')) && semver('1.10.0').isGreaterThan(semver('1.9.0'))",
-        "semver('1.0.0+a') == semver('1.0.0+b') && semver('1.0.0').compareTo(semver('2.0.0')) == -1",
+        "semver('1.2.3').major() == 1 && semver('1.2.3').minor() == 2 && \
+         semver('1.2.3').patch() == 3",
+        "semver('1.2.3-rc.1').isLessThan(semver('1.2.3')) && \
+         semver('1.10.0').isGreaterThan(semver('1.9.0'))",
+        "semver('1.0.0+a') == semver('1.0.0+b') && semver('1.0.0').compareTo(semver('2.0.0')) \
+         == -1",
         "isSemver('1.0.0') && !isSemver('v1.0') && !isSemver('1.0') && !isSemver('01.0.0')",
         "isSemver('v1.0', true) && semver(object.spec.version, true) == semver('1.20.0')",
         "semver('01.02.03-beta', true) == semver('1.2.3-beta') && !isSemver('v', true)",

@@ -1,5 +1,4 @@
-//! Kubernetes' URLs library, with Go's idea of a URL that a request may hold: an absolute one, or a
-//! path.
+//! Kubernetes' URLs library. It accepts what Go accepts in a request: an absolute URL or a path.
 
 use std::collections::HashMap;
 
@@ -9,7 +8,7 @@ use cel::{DeclarationError, Env, ExecutionError, add_member_overload, add_overlo
 
 use super::values::{failed, texts, value_type};
 
-/// The parts of a URL, as they were written but for the scheme.
+/// The parts of a URL as written, except the scheme, which is in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     scheme: String,
@@ -23,7 +22,7 @@ value_type!(Url, "kubernetes.URL");
 /// Declares the functions.
 ///
 /// # Errors
-/// Where the environment has one of them already.
+/// Fails if the environment already has one of them.
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_overload!(env, fn url: (CelString) -> Result<Url>)?;
     add_overload!(env, fn is_url: (CelString) -> CelBool, name = "isURL")?;
@@ -101,8 +100,7 @@ fn get_query(this: &Url) -> CelMap<'static> {
     found.into_iter().map(entry).collect::<HashMap<_, _>>().into()
 }
 
-/// Takes a URL apart. `None` for a relative path, a bad port, a bad escape, or characters that no
-/// host has.
+/// Parses a URL. Returns `None` for a relative path, a bad port, a bad escape, or an invalid host.
 pub fn parse(text: &str) -> Option<Url> {
     if text.is_empty() || text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return None;
@@ -131,7 +129,7 @@ pub fn parse(text: &str) -> Option<Url> {
     Some(new(host, path))
 }
 
-/// `None` where the scheme is empty, as in `:a`.
+/// Splits off the scheme. Returns `None` if it is empty, as in `:a`.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')));
     match end {
@@ -146,7 +144,7 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The host and port behind the user, if they are well formed.
+/// Returns the host and port after the user, if they are well-formed.
 fn host_of(authority: &str) -> Option<&str> {
     let host = match authority.rsplit_once('@') {
         Some((user, host)) => {
@@ -175,7 +173,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte)
 }
 
-/// `None` for a percent sign without two hexadecimal digits behind it.
+/// Returns `None` for a percent sign that two hexadecimal digits do not follow.
 fn unescape(text: &str, plus_is_space: bool) -> Option<Vec<u8>> {
     let mut found = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

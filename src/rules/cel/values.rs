@@ -1,11 +1,10 @@
-//! What the functions here share: values of types that CEL itself does not have, and their errors.
+//! Values of types that CEL itself does not have, and errors of functions.
 
 use cel::ExecutionError;
 use cel::common::types::{CelList, CelString};
 use cel::common::value::Val;
 
-/// Makes a Rust type a CEL value, equal by `PartialEq`, under the name that Kubernetes gives its
-/// type.
+/// Makes a Rust type a CEL value of the given type name, compared by `PartialEq`.
 macro_rules! value_type {
     ($value:ty, $name:literal) => {
         impl cel::common::value::Val for $value {
@@ -35,12 +34,12 @@ macro_rules! value_type {
 }
 pub(super) use value_type;
 
-/// An error of one function. Users do not see the problem, as it may quote the object.
+/// Creates an error of a function. Users do not see `problem`, which may quote the object.
 pub fn failed(function: &str, problem: &str) -> ExecutionError {
     ExecutionError::function_error(function, problem)
 }
 
-/// A list of texts.
+/// Converts texts to a list.
 pub fn texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> CelList<'static> {
     let boxed = |text: &str| Box::new(CelString::from(text.to_owned())) as Box<dyn Val>;
     texts.into_iter().map(boxed).collect::<Vec<_>>().into()

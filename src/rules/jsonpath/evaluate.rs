@@ -5,38 +5,70 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::{End, Node, Operator, Part, Slice};
+use super::types::{ComparisonOperator, End, Node, Part, Slice};
 use crate::limits::JSONPATH_STEPS_MAX;
 
-/// Why a path cannot be followed in this object.
+/// Why a path has no result in an object. Messages have no values of the object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluateError {
+    /// An index or slice of a value that is not a list.
     #[error("an index needs a list, and this is {found}")]
-    IndexOfNoList { found: &'static str },
+    IndexOfNoList {
+        /// The type of the value.
+        found: &'static str,
+    },
+    /// A filter of a value that is not a list.
     #[error("a filter needs a list, and this is {found}")]
-    FilterOfNoList { found: &'static str },
+    FilterOfNoList {
+        /// The type of the value.
+        found: &'static str,
+    },
+    /// An index past the end of a list.
     #[error("array index out of bounds: index {index}, length {length}")]
-    OutOfBounds { index: i64, length: usize },
+    OutOfBounds {
+        /// The index.
+        index: i64,
+        /// The length of the list.
+        length: usize,
+    },
+    /// A slice that starts after its end.
     #[error("the slice starts at {start} and ends before it, at {end}")]
-    Reversed { start: i64, end: i64 },
+    Reversed {
+        /// The first index.
+        start: i64,
+        /// The index after the last one.
+        end: i64,
+    },
+    /// The step of a slice is not positive.
     #[error("a step must be greater than 0")]
     BadStep,
+    /// A comparison of values of different types, or of types without a comparison.
     #[error("{left} and {right} cannot be compared")]
-    Incomparable { left: &'static str, right: &'static str },
+    Incomparable {
+        /// The type of the left side.
+        left: &'static str,
+        /// The type of the right side.
+        right: &'static str,
+    },
+    /// The operator orders values that have only equality.
     #[error("{0} cannot be ordered")]
     Unordered(&'static str),
+    /// A side of a comparison has this many values instead of one.
     #[error("a filter compares one value with one value, and a side has {0}")]
     SeveralValues(usize),
+    /// A run of operator characters is not an operator.
     #[error("{0:?} is no comparison")]
     UnknownOperator(String),
+    /// A word is neither a field nor quoted.
     #[error("{0:?} is neither field nor text")]
     BareWord(String),
+    /// The evaluation exceeds [`JSONPATH_STEPS_MAX`].
     #[error("the path needs more than {JSONPATH_STEPS_MAX} steps in this object")]
     TooManySteps,
 }
 
-/// An error, and whether there were values when it came up: client-go's filter for existence takes
-/// an element whose path fails for one that has it.
+/// An error, and whether the failed step had input values. If so, client-go's existence filter
+/// keeps the element.
 struct Failure {
     error: EvaluateError,
     had_values: bool,
@@ -44,7 +76,7 @@ struct Failure {
 
 type Found<'a> = Result<Vec<&'a Value>, Failure>;
 
-/// The values of every part.
+/// Evaluates every part.
 pub fn parts<'a>(parts: &'a [Part], root: &'a Value) -> Result<Vec<Vec<&'a Value>>, EvaluateError> {
     let mut evaluation = Evaluation { steps: 0 };
     let mut found = Vec::new();
@@ -194,7 +226,7 @@ impl Evaluation {
     fn compare<'a>(
         &mut self,
         left: &'a [Node],
-        operator: &'a Operator,
+        operator: &'a ComparisonOperator,
         right: &'a [Node],
         item: &'a Value,
     ) -> Result<bool, (EvaluateError, bool)> {
@@ -274,16 +306,20 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn passes(left: &Value, operator: &Operator, right: &Value) -> Result<bool, EvaluateError> {
-    if let Operator::Unknown(text) = operator {
+fn passes(
+    left: &Value,
+    operator: &ComparisonOperator,
+    right: &Value,
+) -> Result<bool, EvaluateError> {
+    if let ComparisonOperator::Unknown(text) = operator {
         return Err(EvaluateError::UnknownOperator(text.clone()));
     }
     let incomparable = || EvaluateError::Incomparable { left: kind(left), right: kind(right) };
     let ordering = match (left, right) {
         (Value::Bool(a), Value::Bool(b)) => {
             return match operator {
-                Operator::Equal => Ok(a == b),
-                Operator::NotEqual => Ok(a != b),
+                ComparisonOperator::Equal => Ok(a == b),
+                ComparisonOperator::NotEqual => Ok(a != b),
                 _ => Err(EvaluateError::Unordered("booleans")),
             };
         }
@@ -301,12 +337,12 @@ fn passes(left: &Value, operator: &Operator, right: &Value) -> Result<bool, Eval
         _ => return Err(incomparable()),
     };
     Ok(match operator {
-        Operator::Equal => ordering == Ordering::Equal,
-        Operator::NotEqual => ordering != Ordering::Equal,
-        Operator::Less => ordering == Ordering::Less,
-        Operator::LessEqual => ordering != Ordering::Greater,
-        Operator::Greater => ordering == Ordering::Greater,
-        Operator::GreaterEqual => ordering != Ordering::Less,
-        Operator::Unknown(_) => false,
+        ComparisonOperator::Equal => ordering == Ordering::Equal,
+        ComparisonOperator::NotEqual => ordering != Ordering::Equal,
+        ComparisonOperator::Less => ordering == Ordering::Less,
+        ComparisonOperator::LessEqual => ordering != Ordering::Greater,
+        ComparisonOperator::Greater => ordering == Ordering::Greater,
+        ComparisonOperator::GreaterEqual => ordering != Ordering::Less,
+        ComparisonOperator::Unknown(_) => false,
     })
 }

@@ -1,4 +1,4 @@
-//! The `jsonPaths` of `ignoreFields`: a path to maps and a key to take out of them.
+//! Removes fields by the `jsonPaths` of `ignoreFields`: a path to maps and a key to remove.
 
 use std::collections::BTreeSet;
 
@@ -6,24 +6,33 @@ use serde_json::Value;
 
 use super::{EvaluateError, JsonPathError, JsonPathQuery, check};
 
-/// A field to take out of an object, as OCM's agent does it: the text after the last dot is the
-/// key, the rest is the path of the maps that lose it.
+/// Removes a field from an object as OCM's agent does. The text after the last dot is the key. The
+/// rest is the path of the maps that lose it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldRemoval {
     parents: JsonPathQuery,
     key: String,
 }
 
-/// A path that takes nothing out of any object.
+/// A path that removes nothing from any object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemovalError {
+    /// The path does not end with a key.
     #[error("{path:?} has no field to take out: write .field or .path.to.field")]
-    NoKey { path: String },
+    NoKey {
+        /// The path.
+        path: String,
+    },
+    /// The text after the last dot is not a plain key.
     #[error(
-        "{key:?} is no plain key: the agent splits at the last '.', takes what follows as it is, and removes no \
-         list items; use jsonPointers or jqPathExpressions for this field"
+        "{key:?} is no plain key: the agent splits at the last '.', takes what follows as it is, \
+         and removes no list items; use jsonPointers or jqPathExpressions for this field"
     )]
-    BadKey { key: String },
+    BadKey {
+        /// The text after the last dot.
+        key: String,
+    },
+    /// The path before the last dot does not parse.
     #[error("the path before the last '.' does not parse, since the agent splits there: {0}")]
     Parents(#[source] JsonPathError),
 }
@@ -32,7 +41,7 @@ impl FieldRemoval {
     /// Parses a path of `ignoreFields`.
     ///
     /// # Errors
-    /// Paths of which OCM's agent makes a log line and no removal.
+    /// Fails for a path that OCM's agent logs as invalid and does not apply.
     pub fn parse(path: &str) -> Result<Self, RemovalError> {
         let Some((parents, key)) = path.rsplit_once('.') else {
             return Err(RemovalError::NoKey { path: path.to_owned() });
@@ -48,31 +57,31 @@ impl FieldRemoval {
         Ok(Self { parents, key: key.to_owned() })
     }
 
-    /// Takes the field out of every map at the path. A field that is not there is no error.
+    /// Removes the field from every map at the path. A missing field is not an error.
     ///
     /// # Errors
-    /// A path that cannot be followed in this object; the object is then as before.
+    /// Fails if the path has no result in this object, which then stays unchanged.
     pub fn remove(&self, object: &mut Value) -> Result<(), EvaluateError> {
         let found = self.parents.find_in_parts(object)?;
         let maps: BTreeSet<usize> = found.into_iter().flatten().map(address).collect();
-        take_out(object, &maps, &self.key);
+        remove_key(object, &maps, &self.key);
         Ok(())
     }
 }
 
-/// Tells two values of one tree apart; never turned back into a reference.
+/// Returns an address that distinguishes the values of one tree. It is never dereferenced.
 fn address(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
 
-/// What is in a map comes before the map itself: taking a key out moves its neighbours to other
-/// addresses.
-fn take_out(value: &mut Value, maps: &BTreeSet<usize>, key: &str) {
+/// Removes the key from the maps, innermost first: a removal moves the other fields of its map to
+/// other addresses.
+fn remove_key(value: &mut Value, maps: &BTreeSet<usize>, key: &str) {
     let here = address(value);
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| take_out(item, maps, key)),
+        Value::Array(items) => items.iter_mut().for_each(|item| remove_key(item, maps, key)),
         Value::Object(fields) => {
-            fields.values_mut().for_each(|field| take_out(field, maps, key));
+            fields.values_mut().for_each(|field| remove_key(field, maps, key));
             if maps.contains(&here) {
                 fields.remove(key);
             }

@@ -10,17 +10,6 @@
 //! ```
 //!
 //! Servers are threads of this process. Their children live as long as one connection.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each of the tests, the demo and the benches uses a part"
-)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::expect_used,
-    reason = "what is for tests fails by panicking"
-)]
 
 mod certificates;
 mod http;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use git2::{Commit, IndexEntry, Oid, Repository, Signature, Time, Tree};
 use gitwork_core::model::name::{CommitId, ObjectId};
+use tempfile::TempDir;
 
 /// A bare repository. Each commit is a minute younger than the one before, from a fixed start, so
 /// that equal histories have equal ids.
@@ -21,6 +22,13 @@ impl Repo {
         options.bare(true).initial_head("main").external_template(false);
         let repository = Repository::init_opts(path, &options).unwrap();
         Repo { path: path.to_owned(), repository, commits: Cell::new(0) }
+    }
+
+    /// An empty repository `fleet.git` in a folder of its own, which is removed with the folder.
+    pub fn in_new_folder() -> (TempDir, Repo) {
+        let folder = tempfile::tempdir().unwrap();
+        let repo = Repo::create(&folder.path().join("fleet.git"));
+        (folder, repo)
     }
 
     pub fn path(&self) -> &Path {

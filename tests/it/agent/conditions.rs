@@ -37,7 +37,10 @@ async fn stable_status(
 #[tokio::test]
 async fn inapplicable_manifests_are_reported() {
     let fixture = Fixture::start().await;
-    let manifest = |api_version: &str, kind: &str, metadata: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+    let manifest = |api_version: &str, kind: &str, metadata: Value| {
+        let (api_version, kind) = (json!(api_version), json!(kind));
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
+    };
     let here = fixture.namespace.as_str();
     let manifests = vec![
         manifest("nowhere.example.com/v1", "Nothing", json!({"name": "a", "namespace": here})),

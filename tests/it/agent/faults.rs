@@ -255,3 +255,55 @@ async fn works_changed_during_an_outage_of_both_api_servers_are_applied() {
     let left: Vec<String> = maps(&fixture).await.into_iter().map(|(name, _)| name).collect();
     assert_eq!(left, ["a", "round-2"]);
 }
+
+/// An outage breaks the watches. Afterwards they go on from the last version that they have seen.
+#[tokio::test]
+async fn watches_continue_without_a_list_after_an_outage() {
+    let fixture = Fixture::start().await;
+    fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
+    settled(&fixture, "web", &["configmaps/a"]).await;
+    let lists = || fixture.faults.count(Seen::is_list);
+    let before = lists();
+    assert!(before > 0, "the works were listed at the start");
+
+    let lost = || fixture.faults.count(|seen| seen.is_watch() && seen.fault.is_some());
+    fixture.faults.next(usize::MAX, Fault::LoseRequest, |_| true);
+    fixture.faults.cut_watches();
+    fixture
+        .patch_spec("web", json!({"workload": {"manifests": [fixture.config_map("a", "2")]}}))
+        .await;
+    eventually("each watch to be tried some times", DEADLINE, || async {
+        let lost = lost();
+        if lost >= 20 { Ok(()) } else { Err(format!("{lost} watches are lost")) }
+    })
+    .await
+    .unwrap();
+    fixture.faults.stop();
+    fixture.value("a", "2").await;
+    assert_eq!(lists(), before);
+}
+
+/// The API server writes `"items": null` for a list of metadata without objects.
+#[tokio::test]
+async fn kind_without_objects_is_listed_once_and_watched() {
+    let fixture = Fixture::start().await;
+    let absent = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
+        "metadata": {"name": "absent"}, "handler": "none"});
+    let read_only = json!({"manifestConfigs": [{
+        "resourceIdentifier":
+            {"group": "node.k8s.io", "resource": "runtimeclasses", "name": "absent"},
+        "updateStrategy": {"type": "ReadOnly"},
+    }]});
+    fixture.create("web", vec![absent], read_only).await;
+    fixture.condition("web", "Available", "False").await;
+    let count = |is_watch| {
+        let of_kind = |seen: &Seen| seen.path.ends_with("/runtimeclasses");
+        fixture.faults.count(|seen| of_kind(seen) && seen.is_watch() == is_watch)
+    };
+    eventually("the kind to be watched", DEADLINE, || async {
+        if count(true) > 0 { Ok(()) } else { Err(format!("{} lists", count(false))) }
+    })
+    .await
+    .unwrap();
+    assert_eq!(count(false), 1);
+}

@@ -15,7 +15,7 @@ use crate::harness::faults::Faults;
 use crate::harness::{Cluster, ControlPlane, eventually};
 
 /// Far beyond what anything here takes on an idle machine.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 pub struct Fixture<'a> {
     pub hub: Client,

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::harness::eventually;
 use crate::sync::fixture::FINALIZER;
 
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The clusters' names in the scenario, which differ from those on the hub.
 pub const LETTERS: [&str; 3] = ["a", "b", "c"];

@@ -2,6 +2,7 @@
 //! fields, words, lengths.
 
 use gitwork_core::config::commit_status::Provider;
+use gitwork_core::report::forge::CommitState::{Failure, Pending, Success, Superseded};
 use gitwork_core::report::forge::{CommitState, CommitStatus};
 use serde_json::{Value, json};
 
@@ -21,96 +22,115 @@ struct Contract {
 
 const NO_LIMIT: usize = 100_000;
 
-fn contracts() -> Vec<Contract> {
-    use CommitState::{Failure, Pending, Success, Superseded};
-    let bearer = ("authorization", format!("Bearer {TOKEN}"));
-    vec![
-        Contract {
-            provider: Provider::Github,
-            path: "/repos/acme/fleet/statuses/{sha}",
-            authorization: bearer.clone(),
-            required: &[("state", 10)],
-            optional: &[("target_url", NO_LIMIT), ("description", 140), ("context", 255)],
-            states: [
-                (Pending, "pending"),
-                (Success, "success"),
-                (Failure, "failure"),
-                (Superseded, "error"),
-            ],
-            success: 201,
-        },
-        Contract {
-            provider: Provider::Gitlab,
-            path: "/projects/acme%2Ffleet/statuses/{sha}",
-            authorization: ("private-token", TOKEN.into()),
-            required: &[("state", 10)],
-            optional: &[("target_url", 255), ("description", 255), ("name", 255)],
-            states: [
-                (Pending, "running"),
-                (Success, "success"),
-                (Failure, "failed"),
-                (Superseded, "canceled"),
-            ],
-            success: 201,
-        },
-        Contract {
-            provider: Provider::Gitea,
-            path: "/repos/acme/fleet/statuses/{sha}",
-            authorization: ("authorization", format!("token {TOKEN}")),
-            required: &[("state", 10)],
-            optional: &[("target_url", NO_LIMIT), ("description", NO_LIMIT), ("context", 255)],
-            states: [
-                (Pending, "pending"),
-                (Success, "success"),
-                (Failure, "failure"),
-                (Superseded, "warning"),
-            ],
-            success: 201,
-        },
-        Contract {
-            provider: Provider::BitbucketCloud,
-            path: "/repositories/acme/fleet/commit/{sha}/statuses/build",
-            authorization: bearer.clone(),
-            required: &[("state", 10), ("key", 40), ("url", NO_LIMIT)],
-            optional: &[("name", 255), ("description", NO_LIMIT)],
-            states: [
-                (Pending, "INPROGRESS"),
-                (Success, "SUCCESSFUL"),
-                (Failure, "FAILED"),
-                (Superseded, "STOPPED"),
-            ],
-            success: 201,
-        },
-        Contract {
-            provider: Provider::BitbucketDataCenter,
-            path: "/projects/acme/repos/fleet/commits/{sha}/builds",
-            authorization: bearer,
-            required: &[("state", 10), ("key", 255), ("url", 450)],
-            optional: &[("name", 255), ("description", 255)],
-            states: [
-                (Pending, "INPROGRESS"),
-                (Success, "SUCCESSFUL"),
-                (Failure, "FAILED"),
-                (Superseded, "CANCELLED"),
-            ],
-            success: 204,
-        },
-        Contract {
-            provider: Provider::AzureDevops,
-            path: "/acme/_apis/git/repositories/fleet/commits/{sha}/statuses?api-version=6.0",
-            // base64 of ":" and the token.
-            authorization: ("authorization", "Basic OkNBTkFSWS10b2tlbi0xMjM0".into()),
-            required: &[("state", 20), ("context", 0)],
-            optional: &[("targetUrl", NO_LIMIT), ("description", NO_LIMIT)],
-            states: [
-                (Pending, "pending"),
-                (Success, "succeeded"),
-                (Failure, "failed"),
-                (Superseded, "notApplicable"),
-            ],
-            success: 200,
-        },
-    ]
+fn contracts() -> [Contract; 6] {
+    [github(), gitlab(), gitea(), bitbucket_cloud(), bitbucket_data_center(), azure_devops()]
+}
+
+fn bearer() -> (&'static str, String) {
+    ("authorization", format!("Bearer {TOKEN}"))
+}
+
+fn github() -> Contract {
+    Contract {
+        provider: Provider::Github,
+        path: "/repos/acme/fleet/statuses/{sha}",
+        authorization: bearer(),
+        required: &[("state", 10)],
+        optional: &[("target_url", NO_LIMIT), ("description", 140), ("context", 255)],
+        states: [
+            (Pending, "pending"),
+            (Success, "success"),
+            (Failure, "failure"),
+            (Superseded, "error"),
+        ],
+        success: 201,
+    }
+}
+
+fn gitlab() -> Contract {
+    Contract {
+        provider: Provider::Gitlab,
+        path: "/projects/acme%2Ffleet/statuses/{sha}",
+        authorization: ("private-token", TOKEN.into()),
+        required: &[("state", 10)],
+        optional: &[("target_url", 255), ("description", 255), ("name", 255)],
+        states: [
+            (Pending, "running"),
+            (Success, "success"),
+            (Failure, "failed"),
+            (Superseded, "canceled"),
+        ],
+        success: 201,
+    }
+}
+
+fn gitea() -> Contract {
+    Contract {
+        provider: Provider::Gitea,
+        path: "/repos/acme/fleet/statuses/{sha}",
+        authorization: ("authorization", format!("token {TOKEN}")),
+        required: &[("state", 10)],
+        optional: &[("target_url", NO_LIMIT), ("description", NO_LIMIT), ("context", 255)],
+        states: [
+            (Pending, "pending"),
+            (Success, "success"),
+            (Failure, "failure"),
+            (Superseded, "warning"),
+        ],
+        success: 201,
+    }
+}
+
+fn bitbucket_cloud() -> Contract {
+    Contract {
+        provider: Provider::BitbucketCloud,
+        path: "/repositories/acme/fleet/commit/{sha}/statuses/build",
+        authorization: bearer(),
+        required: &[("state", 10), ("key", 40), ("url", NO_LIMIT)],
+        optional: &[("name", 255), ("description", NO_LIMIT)],
+        states: [
+            (Pending, "INPROGRESS"),
+            (Success, "SUCCESSFUL"),
+            (Failure, "FAILED"),
+            (Superseded, "STOPPED"),
+        ],
+        success: 201,
+    }
+}
+
+fn bitbucket_data_center() -> Contract {
+    Contract {
+        provider: Provider::BitbucketDataCenter,
+        path: "/projects/acme/repos/fleet/commits/{sha}/builds",
+        authorization: bearer(),
+        required: &[("state", 10), ("key", 255), ("url", 450)],
+        optional: &[("name", 255), ("description", 255)],
+        states: [
+            (Pending, "INPROGRESS"),
+            (Success, "SUCCESSFUL"),
+            (Failure, "FAILED"),
+            (Superseded, "CANCELLED"),
+        ],
+        success: 204,
+    }
+}
+
+fn azure_devops() -> Contract {
+    Contract {
+        provider: Provider::AzureDevops,
+        path: "/acme/_apis/git/repositories/fleet/commits/{sha}/statuses?api-version=6.0",
+        // base64 of ":" and the token.
+        authorization: ("authorization", "Basic OkNBTkFSWS10b2tlbi0xMjM0".into()),
+        required: &[("state", 20), ("context", 0)],
+        optional: &[("targetUrl", NO_LIMIT), ("description", NO_LIMIT)],
+        states: [
+            (Pending, "pending"),
+            (Success, "succeeded"),
+            (Failure, "failed"),
+            (Superseded, "notApplicable"),
+        ],
+        success: 200,
+    }
 }
 
 impl Contract {
@@ -174,7 +194,7 @@ async fn only_bitbucket_gets_a_link_when_none_is_configured() {
     let forge = Forge::start().await;
     for contract in contracts() {
         let client = client(contract.provider, &format!("http://{}", forge.address), &json!({}));
-        client.forge.write(&super::server::status(CommitState::Success), None).await.unwrap();
+        client.forge.write(&super::server::status(Success), None).await.unwrap();
         let seen = forge.seen().pop().unwrap();
         contract.check(&seen, contract.states[1].1);
     }

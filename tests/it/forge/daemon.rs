@@ -77,7 +77,7 @@ impl Daemon {
 
     /// Waits until the log has these words, and returns the first such line.
     pub async fn until_logged(&self, words: &str) -> Value {
-        eventually(&format!("the log to say {words:?}"), Duration::from_secs(120), || async {
+        eventually(&format!("the log to say {words:?}"), Duration::from_secs(300), || async {
             let found = self.logged(words).into_iter().next();
             found.ok_or_else(|| self.log().iter().map(|line| format!("{line}\n")).collect())
         })
@@ -101,7 +101,7 @@ impl Daemon {
     /// Waits until a metric has this value, and answers all of them. `name` is with its labels.
     pub async fn until_metric(&self, name: &str, is_it: impl Fn(f64) -> bool) -> String {
         let address = self.address("listening for probes").await;
-        eventually(&format!("the metric {name}"), Duration::from_secs(120), || async {
+        eventually(&format!("the metric {name}"), Duration::from_secs(300), || async {
             let answer = get(address, "/metrics").await;
             let text = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));

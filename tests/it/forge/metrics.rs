@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use promql_parser::label::METRIC_NAME;
@@ -96,6 +97,19 @@ fn served(scrape: &str) -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> 
     found
 }
 
+/// Sends a webhook without a signature, which is refused.
+async fn refused_webhook(hook: SocketAddr) {
+    let refused = tokio::task::spawn_blocking(move || {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(hook).unwrap();
+        stream.write_all(b"POST /hook HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    assert!(refused.await.unwrap().starts_with("HTTP/1.1 401"));
+}
+
 /// A scrape of a daemon to which everything has happened that is counted.
 async fn scrape() -> String {
     let sync = Sync::new(1).await;
@@ -137,16 +151,7 @@ async fn scrape() -> String {
     sync.commit(&[(0, "old", None)]);
     daemon.hang_up();
     sync.until_gone(0, "old").await;
-    let hook = daemon.address("listening for webhooks").await;
-    let refused = tokio::task::spawn_blocking(move || {
-        use std::io::{Read as _, Write as _};
-        let mut stream = std::net::TcpStream::connect(hook).unwrap();
-        stream.write_all(b"POST /hook HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    });
-    assert!(refused.await.unwrap().starts_with("HTTP/1.1 401"));
+    refused_webhook(daemon.address("listening for webhooks").await).await;
     let of = |labels: &str| format!("{{source=\"{}\",{labels}}}", sync.id);
     let pushed = of(r#"result="pushed""#);
     daemon.until_metric(&format!("gitwork_status_branch_commits_total{pushed}"), |n| n > 0.0).await;

@@ -1,24 +1,24 @@
 //! The task that keeps commit statuses as the clusters are, in real time against a forge on
 //! loopback.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gitwork_core::config::commit_status::ContextConfig;
 use gitwork_core::config::commit_status::Provider;
-use gitwork_core::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
+use gitwork_core::model::name::{ClusterName, CommitId, WorkKey, WorkName};
 use gitwork_core::report::forge::address::TargetSettings;
 use gitwork_core::report::forge::{CommitState, ForgeTarget};
 use gitwork_core::report::status::State;
-use gitwork_core::report::status::source::{SourceStatus, WorkState};
+use gitwork_core::report::status::source::SourceStatus;
 use gitwork_core::report::status::view::StatusView;
 use gitwork_forge::{CommitStatusReporter, Contexts};
-use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::server::{Client, Forge, client, commit};
+use crate::harness::source_status as fixture;
 
 /// A source with one work on each of these clusters.
 pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus> {
@@ -28,29 +28,11 @@ pub fn source_status(number: u8, clusters: &[(&str, State)]) -> Arc<SourceStatus
 pub fn source_status_of(commit: CommitId, clusters: &[(&str, State)]) -> Arc<SourceStatus> {
     let work = |(name, state): &(&str, State)| {
         let cluster = ClusterName::parse(name).unwrap();
-        let work = WorkState {
-            state: *state,
-            since: Timestamp::UNIX_EPOCH,
-            why: None,
-            code: None,
-            uid: None,
-            path: None,
-            commit: None,
-            view: StatusView::default(),
-        };
-        (WorkKey { cluster, work: WorkName::parse("web").unwrap() }, work)
+        let key = WorkKey { cluster, work: WorkName::parse("web").unwrap() };
+        (key, fixture::work_state(*state, StatusView::default()))
     };
-    Arc::new(SourceStatus {
-        source: SourceId::parse("fleet").unwrap(),
-        commit: Some(commit),
-        works: clusters.iter().map(work).collect::<BTreeMap<_, _>>(),
-        unreachable: BTreeSet::new(),
-        record_generation: 0,
-        errors: 0,
-        first_error: None,
-        held: Vec::new(),
-        findings: Vec::new(),
-    })
+    let status = fixture::source_status("fleet", clusters.iter().map(work));
+    Arc::new(SourceStatus { commit: Some(commit), ..status })
 }
 
 struct Running {

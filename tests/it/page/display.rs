@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::view::StatusView;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{assert_clean, cell};
 use crate::browser::fleet::{Stage, fleet, key, work};
@@ -80,10 +80,8 @@ fn hostile() -> [String; 6] {
     ]
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn cluster_messages_are_rendered_as_text() {
-    let stage = Stage::start(&["fleet"], 0).await;
-    let texts = hostile();
+/// The status of a work with these texts in every field that an agent sets.
+fn hostile_report(texts: &[String]) -> Value {
     let values: Vec<_> = texts
         .iter()
         .map(|text| json!({ "name": text, "fieldValue": { "type": "String", "string": text } }))
@@ -99,14 +97,21 @@ async fn cluster_messages_are_rendered_as_text() {
         "type": "Applied", "status": "False", "message": texts[0], "observedGeneration": 1,
     })];
     applied.extend(conditions);
-    let reported = json!({
+    json!({
         "conditions": applied,
         "resourceStatus": { "manifests": [{
             "resourceMeta": { "kind": texts[0], "namespace": texts[2], "name": texts[4] },
             "conditions": [{ "type": "Applied", "status": "False", "message": texts[0] }],
             "statusFeedback": { "values": values },
         }] },
-    });
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_messages_are_rendered_as_text() {
+    let stage = Stage::start(&["fleet"], 0).await;
+    let texts = hostile();
+    let reported = hostile_report(&texts);
     let one = key("edge-1", "web");
     let mut bad = work(&one, State::Failed, 1);
     bad.view = StatusView::of(&reported, 1, 1);
@@ -116,7 +121,7 @@ async fn cluster_messages_are_rendered_as_text() {
     status.errors = 1;
     status.first_error = Some(texts.concat());
     stage.publish(&status);
-    stage.troubles[0].send_replace(Some(texts.concat()));
+    stage.source_errors[0].send_replace(Some(texts.concat()));
     let browser = Browser::start();
     let tab = browser.tab(1280, 760);
     tab.open(&format!("{}#source=fleet&cluster=edge-1&work=web", stage.url()));

@@ -3,8 +3,8 @@
 use gitwork_core::report::status::State;
 
 use super::{assert_clean, cell};
-use crate::browser::Browser;
 use crate::browser::fleet::{Stage, cluster_name, fleet, hold, key, work};
+use crate::browser::{Browser, Tab};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_is_usable_with_the_keyboard_alone() {
@@ -18,18 +18,8 @@ async fn page_is_usable_with_the_keyboard_alone() {
     tab.open(&stage.url());
     tab.until("document.querySelectorAll('[role=gridcell]').length > 100").await;
 
-    // From the top of the page by Tab to the matrix, and from there by arrows.
-    for _ in 0..40 {
-        tab.key("Tab");
-        if tab.eval("document.activeElement.id") == "grid" {
-            break;
-        }
-    }
-    assert_eq!(tab.eval("document.activeElement.id"), "grid");
-    assert_eq!(tab.eval("document.activeElement.matches(':focus-visible')"), true);
-    let active = "document.getElementById(\
-        document.activeElement.getAttribute('aria-activedescendant')).ariaLabel";
-    assert_eq!(tab.eval(active), "edge-berlin-001, cert-manager: no such work");
+    reach_matrix_by_tab(&tab);
+    assert_eq!(tab.eval(ACTIVE), "edge-berlin-001, cert-manager: no such work");
     tab.key("Enter");
     assert_eq!(
         tab.eval("document.getElementById('panel').hidden"),
@@ -39,10 +29,42 @@ async fn page_is_usable_with_the_keyboard_alone() {
     for _ in 0..3 {
         tab.key("ArrowRight");
     }
-    assert_eq!(tab.eval(active), "edge-berlin-001, logging: failed");
+    assert_eq!(tab.eval(ACTIVE), "edge-berlin-001, logging: failed");
     let outline = "getComputedStyle(document.querySelector('.cell.active')).outlineStyle";
     assert_eq!(tab.eval(outline), "solid", "one can see where one is");
 
+    open_and_close_panel(&tab).await;
+    walk_to_far_cells(&tab).await;
+
+    // Into the filter and out again.
+    tab.key("/");
+    assert_eq!(tab.eval("document.activeElement.id"), "cluster");
+    tab.write("zurich-003");
+    tab.until("document.querySelectorAll('[role=rowheader]').length === 1").await;
+    tab.key("Escape");
+    assert_eq!(tab.eval("document.activeElement.id"), "grid");
+    tab.until(&format!("({ACTIVE}).startsWith('edge-zurich-003, ')")).await;
+    assert_clean(&tab, &stage);
+}
+
+/// The label of the cell that the keyboard is at.
+const ACTIVE: &str = "document.getElementById(\
+    document.activeElement.getAttribute('aria-activedescendant')).ariaLabel";
+
+/// From the top of the page by Tab to the matrix.
+fn reach_matrix_by_tab(tab: &Tab<'_>) {
+    for _ in 0..40 {
+        tab.key("Tab");
+        if tab.eval("document.activeElement.id") == "grid" {
+            break;
+        }
+    }
+    assert_eq!(tab.eval("document.activeElement.id"), "grid");
+    assert_eq!(tab.eval("document.activeElement.matches(':focus-visible')"), true);
+}
+
+/// Opens the panel of the active cell with Enter, and closes it with Escape.
+async fn open_and_close_panel(tab: &Tab<'_>) {
     tab.key("Enter");
     tab.until("document.getElementById('panel').innerText.includes('has no signature')").await;
     assert_eq!(tab.eval("document.activeElement.id"), "panel-title");
@@ -52,10 +74,12 @@ async fn page_is_usable_with_the_keyboard_alone() {
     assert_eq!(tab.eval("document.getElementById('panel').hidden"), true);
     assert_eq!(tab.eval("document.activeElement.id"), "grid");
     assert_eq!(tab.eval("location.hash"), "");
+}
 
-    // Far down, and what is active is in sight.
+/// The active cell stays in sight, far down and back at the top.
+async fn walk_to_far_cells(tab: &Tab<'_>) {
     tab.key_with("End", 2);
-    tab.until(&format!("({active}).startsWith('edge-zurich-007, ')")).await;
+    tab.until(&format!("({ACTIVE}).startsWith('edge-zurich-007, ')")).await;
     let in_sight = "(() => { \
                     const c = document.querySelector('.cell.active').getBoundingClientRect(); \
                     const g = document.getElementById('grid').getBoundingClientRect(); \
@@ -67,18 +91,8 @@ async fn page_is_usable_with_the_keyboard_alone() {
     tab.key("ArrowUp");
     tab.until(in_sight).await;
     tab.key_with("Home", 2);
-    tab.until(&format!("({active}).startsWith('edge-berlin-001, cert-manager')")).await;
+    tab.until(&format!("({ACTIVE}).startsWith('edge-berlin-001, cert-manager')")).await;
     tab.until(in_sight).await;
-
-    // Into the filter and out again.
-    tab.key("/");
-    assert_eq!(tab.eval("document.activeElement.id"), "cluster");
-    tab.write("zurich-003");
-    tab.until("document.querySelectorAll('[role=rowheader]').length === 1").await;
-    tab.key("Escape");
-    assert_eq!(tab.eval("document.activeElement.id"), "grid");
-    tab.until(&format!("({active}).startsWith('edge-zurich-003, ')")).await;
-    assert_clean(&tab, &stage);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,10 +56,10 @@ async fn open_page_shows_pending_then_failed_then_applied() {
     let (running, feed, config) = sync.start_publishing(reached);
     let info: SourceInfo = source_info(&config, &Reporting::default(), None);
     let page = Page::new(vec![info], Vec::new());
-    let (_trouble, troubled) = watch::channel(None);
+    let (_source_error, source_error) = watch::channel(None);
     let (stop, stopped) = watch::channel(false);
     let (_leads, standing) = watch::channel(true);
-    tokio::spawn(page.clone().follow(0, (feed, troubled, standing), stopped.clone()));
+    tokio::spawn(page.clone().follow(0, (feed, source_error, standing), stopped.clone()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = tokio::spawn(page.serve(listener, stopped));
@@ -136,7 +136,7 @@ async fn page_works_with_deploy_rbac_and_shows_no_credentials() {
         .spawn()
         .unwrap();
     let _program = Program(child);
-    let address = eventually("the page's address in the log", Duration::from_secs(60), || async {
+    let address = eventually("the page's address in the log", Duration::from_secs(300), || async {
         let text = std::fs::read_to_string(&log).unwrap();
         let line = text.lines().find(|line| line.contains("the status page"));
         let line = line.ok_or_else(|| text.clone())?;

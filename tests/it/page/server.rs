@@ -192,7 +192,7 @@ async fn open_streams_are_limited_and_closed_ones_free_their_slot() {
     assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 10"), "{head}");
     assert!(get(&stage, "/").0.starts_with("http/1.1 200 "), "the page itself is there");
     drop(all);
-    crate::harness::eventually("a place", Duration::from_secs(60), || async {
+    crate::harness::eventually("a place", Duration::from_secs(300), || async {
         let mut stream = ask(stage.address, "GET", "/api/events", "localhost");
         let mut head = [0; 12];
         stream.read_exact(&mut head).map_err(|why| why.to_string())?;

@@ -69,12 +69,8 @@ async fn deleting_or_gone(sync: &Sync, numbers: std::ops::Range<usize>) -> usize
     numbers.filter(|number| !there(*number)).count()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn deletions_over_budget_wait_for_approval_on_hub_or_in_git() {
-    let sync = Sync::new(1).await;
-    // With the rights that `deploy/` grants, which must do for reading approvals.
-    let client = Client::try_from(deploy::installed().await).unwrap();
-    let start = || -> Running { sync.start_with(Arc::new(KubeHub::new(client.clone()))) };
+/// One commit with the works 0 to 13.
+fn commit_fourteen_works(sync: &Sync) {
     let all: Vec<String> = (0..14).map(|number| format!("{}/cm.yaml", name(number))).collect();
     let text_of = config_map("any", "one");
     let distinct: Vec<String> = (0..14).map(|n| text_of.replace("any", &name(n))).collect();
@@ -84,6 +80,62 @@ async fn deletions_over_budget_wait_for_approval_on_hub_or_in_git() {
         .map(|(file, text)| (0, file.as_str(), Some(text.as_str())))
         .collect();
     sync.commit(&files);
+}
+
+/// An approval of something else is refused. The one of the plan's hash lets exactly the held
+/// deletions of the works 0 to 10 through, and the hub keeps it.
+async fn approve_on_the_hub(sync: &Sync) {
+    let (hash, works) = held(sync);
+    assert_eq!(works, 11);
+    let wrong = gitwork(sync, &["approve", &"0".repeat(64)]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).contains(&hash), "{}", text(&wrong.stderr));
+    let printed = text(&gitwork(sync, &["approve", &hash, "--print"]).stdout);
+    assert_eq!(printed.lines().count(), 11);
+    assert_eq!(deleting_or_gone(sync, 0..14).await, 0);
+    let approved = gitwork(sync, &["approve", &hash]);
+    assert!(approved.status.success(), "{}", text(&approved.stderr));
+    for number in 0..11 {
+        sync.until_gone(0, &name(number)).await;
+    }
+    assert_eq!(deleting_or_gone(sync, 11..14).await, 0);
+    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
+        Api::namespaced(sync.hub.client(), "gitwork");
+    let stored = maps.get(&format!("gitwork-source-{}", sync.id)).await.unwrap();
+    let entry = &stored.data.unwrap()[&hash];
+    assert!(entry.starts_with("# approved by ") && entry.ends_with(&printed), "{entry}");
+}
+
+/// The held deletions of the works 11 to 13 and of the marker are approved by a file in Git.
+async fn approve_in_git(sync: &Sync, running: &Running) {
+    let (hash, works) = held(sync);
+    assert_eq!(works, 4);
+    assert_eq!(deleting_or_gone(sync, 11..14).await, 0, "held after the edit");
+    let printed = text(&gitwork(sync, &["approve", &hash, "--print"]).stdout);
+    sync.repo.commit("main", &[(&format!("approvals/{hash}"), Some(&printed))]);
+    running.hint();
+    for number in 11..14 {
+        sync.until_gone(0, &name(number)).await;
+    }
+    sync.until_gone(0, "marker").await;
+    sync.until(0, "moved", |work| {
+        let marked = work.ok_or("it is gone")?.metadata.annotations.unwrap_or_default();
+        if marked.contains_key("gitwork.dev/created-during-hold") {
+            Err("marked".into())
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_over_budget_wait_for_approval_on_hub_or_in_git() {
+    let sync = Sync::new(1).await;
+    // With the rights that `deploy/` grants, which must do for reading approvals.
+    let client = Client::try_from(deploy::installed().await).unwrap();
+    let start = || -> Running { sync.start_with(Arc::new(KubeHub::new(client.clone()))) };
+    commit_fourteen_works(&sync);
     let running = start();
     for number in 0..14 {
         sync.until_there(0, &name(number)).await;
@@ -101,26 +153,7 @@ async fn deletions_over_budget_wait_for_approval_on_hub_or_in_git() {
     sync.until_there(0, "marker").await;
     assert_eq!(deleting_or_gone(&sync, 0..14).await, 0);
 
-    // An approval of something else is refused; the one of the plan's hash lets just these through.
-    let (hash, works) = held(&sync);
-    assert_eq!(works, 11);
-    let wrong = gitwork(&sync, &["approve", &"0".repeat(64)]);
-    assert_eq!(wrong.status.code(), Some(1));
-    assert!(text(&wrong.stderr).contains(&hash), "{}", text(&wrong.stderr));
-    let printed = text(&gitwork(&sync, &["approve", &hash, "--print"]).stdout);
-    assert_eq!(printed.lines().count(), 11);
-    assert_eq!(deleting_or_gone(&sync, 0..14).await, 0);
-    let approved = gitwork(&sync, &["approve", &hash]);
-    assert!(approved.status.success(), "{}", text(&approved.stderr));
-    for number in 0..11 {
-        sync.until_gone(0, &name(number)).await;
-    }
-    assert_eq!(deleting_or_gone(&sync, 11..14).await, 0);
-    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
-        Api::namespaced(sync.hub.client(), "gitwork");
-    let stored = maps.get(&format!("gitwork-source-{}", sync.id)).await.unwrap();
-    let entry = &stored.data.unwrap()[&hash];
-    assert!(entry.starts_with("# approved by ") && entry.ends_with(&printed), "{entry}");
+    approve_on_the_hub(&sync).await;
 
     // Every work that the source had goes, another comes: held, and approved in Git this time.
     sync.commit(&[(0, "marker", None)]);
@@ -134,25 +167,7 @@ async fn deletions_over_budget_wait_for_approval_on_hub_or_in_git() {
     let unmarked =
         json!({ "metadata": { "annotations": { ANNOTATION_CREATED_DURING_HOLD: null } } });
     sync.edit(0, "moved", unmarked).await;
-    let (hash, works) = held(&sync);
-    assert_eq!(works, 4);
-    assert_eq!(deleting_or_gone(&sync, 11..14).await, 0, "held after the edit");
-    let printed = text(&gitwork(&sync, &["approve", &hash, "--print"]).stdout);
-    sync.repo.commit("main", &[(&format!("approvals/{hash}"), Some(&printed))]);
-    running.hint();
-    for number in 11..14 {
-        sync.until_gone(0, &name(number)).await;
-    }
-    sync.until_gone(0, "marker").await;
-    sync.until(0, "moved", |work| {
-        let marked = work.ok_or("it is gone")?.metadata.annotations.unwrap_or_default();
-        if marked.contains_key("gitwork.dev/created-during-hold") {
-            Err("marked".into())
-        } else {
-            Ok(())
-        }
-    })
-    .await;
+    approve_in_git(&sync, &running).await;
     running.stop().await;
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::{SourceStatus, WorkState};
+use gitwork_daemon::clock::WallClock;
 use gitwork_daemon::engine::Engine;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_daemon::transitions::TransitionReporter;
@@ -34,17 +35,38 @@ async fn edit_as(sync: &Sync, manager: &str, value: &str) {
     sync.works(0).patch("web", &params, &Patch::Merge(patch)).await.unwrap();
 }
 
-fn contested(status: &SourceStatus) -> Option<(&WorkKey, &WorkState)> {
+fn backed_off(status: &SourceStatus) -> Option<(&WorkKey, &WorkState)> {
     status.works.iter().find(|(_, work)| work.code == Some("BackedOff"))
 }
 
 /// Waits until the source's status reports a contention.
-async fn until_contested(feed: &mut StatusFeed) -> Arc<SourceStatus> {
-    let is_told = |status: &Option<Arc<SourceStatus>>| {
-        status.as_ref().is_some_and(|status| contested(status).is_some())
+async fn until_backed_off(feed: &mut StatusFeed) -> Arc<SourceStatus> {
+    let is_reported = |status: &Option<Arc<SourceStatus>>| {
+        status.as_ref().is_some_and(|status| backed_off(status).is_some())
     };
-    let reported = tokio::time::timeout(Duration::from_secs(120), feed.wait_for(is_told)).await;
+    let reported = tokio::time::timeout(Duration::from_secs(120), feed.wait_for(is_reported)).await;
     reported.expect("the contention is reported").unwrap().clone().unwrap()
+}
+
+/// `plan` and `explain` name the other client, too.
+async fn assert_commands_name_the_manager(sync: &Sync) {
+    sync.hub.accept(&sync.clusters[0]).await;
+    edit_as(sync, CONFLICTING_MANAGER, "theirs at last").await;
+    let key = format!("{}/web", sync.clusters[0]);
+    for command in [["plan", "-o", "json"].as_slice(), &["explain", &key]] {
+        let reported = gitwork(command)
+            .args(["--repo", &sync.server.url("fleet.git"), "--source-id", sync.id.as_str()])
+            .args(["--branch", "main", "--cache"])
+            .arg(sync.folder.path().join("cli-cache"))
+            .arg("--kubeconfig")
+            .arg(sync.hub.kubeconfig_path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&reported.stdout).replace('\\', "");
+        let named = "edited on the hub by the field manager \"argocd-controller\" \
+            (spec.workload.manifests)";
+        assert!(text.contains(named), "{text}{}", String::from_utf8_lossy(&reported.stderr));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +79,8 @@ async fn conflicting_manager_is_named_and_the_work_is_backed_off() {
     let (_reached, reach) = watch::channel(Arc::new(BTreeSet::new()));
     let mut feed = engine.publish_status(reach);
     let (stop, stopped) = watch::channel(false);
-    let reporter = TransitionReporter::new(KubeHub::new(sync.hub.client()), "gitwork-0".into());
+    let hub = KubeHub::new(sync.hub.client());
+    let reporter = TransitionReporter::new(hub, "gitwork-0".into(), WallClock::system());
     let reporter = tokio::spawn(reporter.run(feed.clone(), stopped));
     let running = Running::of(engine);
     sync.until_value(0, "web", "one").await;
@@ -67,12 +90,12 @@ async fn conflicting_manager_is_named_and_the_work_is_backed_off() {
         sync.until_value(0, "web", "one").await;
     }
     let before = feed.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-    assert!(contested(&before).is_none(), "four edits may be made by hand: {before:?}");
+    assert!(backed_off(&before).is_none(), "four edits may be made by hand: {before:?}");
 
     edit_as(&sync, CONFLICTING_MANAGER, "theirs again").await;
     sync.until_value(0, "web", "one").await;
-    let status = until_contested(&mut feed).await;
-    let (_, web) = contested(&status).unwrap();
+    let status = until_backed_off(&mut feed).await;
+    let (_, web) = backed_off(&status).unwrap();
     let reported = web.message().unwrap();
     assert!(
         reported.starts_with(
@@ -97,24 +120,7 @@ async fn conflicting_manager_is_named_and_the_work_is_backed_off() {
     stop.send_replace(true);
     reporter.await.unwrap();
 
-    // Read-only commands report the same.
-    sync.hub.accept(&sync.clusters[0]).await;
-    edit_as(&sync, CONFLICTING_MANAGER, "theirs at last").await;
-    let key = format!("{}/web", sync.clusters[0]);
-    for command in [["plan", "-o", "json"].as_slice(), &["explain", &key]] {
-        let reported = gitwork(command)
-            .args(["--repo", &sync.server.url("fleet.git"), "--source-id", sync.id.as_str()])
-            .args(["--branch", "main", "--cache"])
-            .arg(sync.folder.path().join("cli-cache"))
-            .arg("--kubeconfig")
-            .arg(sync.hub.kubeconfig_path())
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&reported.stdout).replace('\\', "");
-        let named = "edited on the hub by the field manager \"argocd-controller\" \
-            (spec.workload.manifests)";
-        assert!(text.contains(named), "{text}{}", String::from_utf8_lossy(&reported.stderr));
-    }
+    assert_commands_name_the_manager(&sync).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,10 +140,10 @@ async fn duplicate_source_id_is_detected_and_reported() {
     sync.until_value(0, "web", "one").await;
     let (two, mut other_feed, _other_reached) = start("other");
     let status = tokio::select! {
-        status = until_contested(&mut feed) => status,
-        status = until_contested(&mut other_feed) => status,
+        status = until_backed_off(&mut feed) => status,
+        status = until_backed_off(&mut other_feed) => status,
     };
-    let reported = contested(&status).unwrap().1.message().unwrap();
+    let reported = backed_off(&status).unwrap().1.message().unwrap();
     assert!(
         reported.starts_with("another gitwork with this source id keeps undoing"),
         "{reported}"
@@ -164,14 +170,14 @@ async fn cluster_can_detach_while_git_has_its_works() {
             })
             .await;
     }
-    let status = until_contested(&mut feed).await;
-    let reported = contested(&status).unwrap().1.message().unwrap();
+    let status = until_backed_off(&mut feed).await;
+    let reported = backed_off(&status).unwrap().1.message().unwrap();
     assert!(
         reported.starts_with("a client that deletes it keeps undoing what Git says"),
         "{reported}"
     );
     let works = sync.works(0);
-    eventually("the garbage collection to see no work", Duration::from_secs(120), || async {
+    eventually("the garbage collection to see no work", Duration::from_secs(300), || async {
         drop(works.delete("web", &DeleteParams::default()).await);
         match works.get_opt("web").await.map_err(|error| error.to_string())? {
             None => Ok(()),

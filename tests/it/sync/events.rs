@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
+use gitwork_daemon::clock::WallClock;
 use gitwork_daemon::transitions::TransitionReporter;
 use gitwork_hub::KubeHub;
 use gitwork_hub::client;
@@ -40,7 +41,7 @@ async fn events(sync: &Sync, cluster: usize, work: &str) -> Vec<String> {
 
 pub async fn until_event(sync: &Sync, cluster: usize, work: &str, start: &str) -> String {
     let what = format!("an Event {start:?}");
-    eventually(&what, Duration::from_secs(60), || async {
+    eventually(&what, Duration::from_secs(300), || async {
         let all = events(sync, cluster, work).await;
         let found = all.iter().find(|line| line.starts_with(start)).cloned();
         found.ok_or_else(|| format!("{all:?}"))
@@ -86,7 +87,7 @@ async fn work_transitions_become_events() {
     let hub = KubeHub::new(client::client(config).unwrap());
     let (stop, stopped) = watch::channel(false);
     let mut known = feed.clone();
-    let reporter = TransitionReporter::new(hub, "gitwork-0".into());
+    let reporter = TransitionReporter::new(hub, "gitwork-0".into(), WallClock::system());
     let reporter = tokio::spawn(reporter.run(feed, stopped));
 
     // What is so from the start is no transition.
@@ -143,8 +144,9 @@ async fn daemon_without_event_rights_continues() {
     let nobody = sync.hub.config_for(&sync.clusters[0], "nobody").await;
     let (stop, stopped) = watch::channel(false);
     let hub = KubeHub::new(client::client(nobody).unwrap());
-    let reporter =
-        tokio::spawn(TransitionReporter::new(hub, "gitwork-0".into()).run(feed, stopped));
+    let reporter = tokio::spawn(
+        TransitionReporter::new(hub, "gitwork-0".into(), WallClock::system()).run(feed, stopped),
+    );
     sync.until_there(0, "web").await;
     sync.agent_takes(0, "web").await;
     sync.agent_applies(0, "web").await;
@@ -189,7 +191,7 @@ async fn every_transition_is_logged() {
     sync.until_there(0, "web").await;
     sync.agent_takes(0, "web").await;
     // Initial states are no transitions.
-    let line = eventually("a transition in the log", Duration::from_secs(120), || async {
+    let line = eventually("a transition in the log", Duration::from_secs(300), || async {
         for message in ["no such namespace", ""] {
             if message.is_empty() {
                 sync.agent_applies(0, "web").await;

@@ -191,7 +191,7 @@ async fn hub_unreachable_at_start_is_retried() {
     let running = sync.start_with(Arc::new(KubeHub::new(hub.client())));
     hub.restart().await.unwrap();
     let api = works(hub.client(), &sync.clusters[0]);
-    eventually("the work on the hub that came back", Duration::from_secs(90), || async {
+    eventually("the work on the hub that came back", Duration::from_secs(300), || async {
         let found = api.get_opt("web").await.map_err(|error| error.to_string())?;
         found.ok_or_else(|| "it is not there".into())
     })
@@ -258,7 +258,7 @@ async fn superseded_writes_are_not_counted() {
     options.execute.per_cluster = 1;
     let hub = faulty(&sync, &faults);
     let running = Running::of(Engine::new(hub, sync.source(), options, Arc::clone(&metrics)));
-    eventually("a write to be under way", Duration::from_secs(60), || async {
+    eventually("a write to be under way", Duration::from_secs(300), || async {
         if faults.count(is_work) > 0 { Ok(()) } else { Err("there is none".into()) }
     })
     .await
@@ -270,7 +270,7 @@ async fn superseded_writes_are_not_counted() {
     };
     commit(&sync, "two", true);
     running.hint();
-    eventually("the second commit to be read", Duration::from_secs(60), || async {
+    eventually("the second commit to be read", Duration::from_secs(300), || async {
         let now = of_commit(&metrics.encode());
         if now == of_commit(&before) { Err(format!("{now:?}")) } else { Ok(()) }
     })

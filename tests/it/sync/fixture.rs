@@ -169,7 +169,7 @@ impl Sync {
     ) -> T {
         let api = self.works(cluster);
         let what = format!("{}/{name}", self.clusters[cluster]);
-        eventually(&what, Duration::from_secs(60), || async {
+        eventually(&what, Duration::from_secs(300), || async {
             probe(api.get_opt(name).await.map_err(|error| error.to_string())?)
         })
         .await

@@ -352,10 +352,11 @@ async fn status_branch_reveals_a_restored_hub_to_a_new_machine() {
     sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "two")))]);
     running.hint();
     sync.until_gone(0, "web").await;
-    let moves = hub.record(&sync.id).await.unwrap().unwrap().record.moves;
-    eventually("the status branch to tell of it", Duration::from_secs(60), || async {
+    let record_generation = hub.record(&sync.id).await.unwrap().unwrap().record.record_generation;
+    eventually("the status branch to tell of it", Duration::from_secs(300), || async {
         let reported = summary(&sync)?.record_generation;
-        if reported == moves { Ok(()) } else { Err(format!("{reported} of {moves}")) }
+        let is_current = reported == record_generation;
+        is_current.then_some(()).ok_or_else(|| format!("{reported} of {record_generation}"))
     })
     .await
     .unwrap();
@@ -445,7 +446,7 @@ async fn finish_namespace(sync: &Sync, name: &str) {
     let namespaces: Api<Namespace> = Api::all(sync.hub.client());
     // A hub with the namespace controller has done it already, or does.
     let _answer = sync.hub.client().request_text(request).await;
-    eventually("the namespace to be gone", Duration::from_secs(60), || async {
+    eventually("the namespace to be gone", Duration::from_secs(300), || async {
         match namespaces.get_opt(name).await.map_err(|error| error.to_string())? {
             None => Ok(()),
             Some(_) => Err("it is there".into()),

@@ -1,6 +1,7 @@
 //! Held changes in `status`, `tree` and `plan`: the program with the RBAC of `deploy/`, a real Git
 //! server, a real hub.
 
+use std::path::Path;
 use std::time::Duration;
 
 use gitwork_core::model::name::CommitId;
@@ -51,6 +52,94 @@ fn work<'a>(status: &'a Value, cluster: &str, name: &str) -> &'a Value {
     found.unwrap_or(&Value::Null)
 }
 
+/// A daemon that reports commit statuses to this forge.
+async fn start_with_forge(sync: &Sync, forge: &Forge) -> Daemon {
+    let token = sync.folder.path().join("token");
+    std::fs::write(&token, "t\n").unwrap();
+    let printed = json!({ "commitStatus": {
+        "provider": "gitea", "repository": "acme/fleet",
+        "apiUrl": format!("http://{}", forge.address), "tokenFile": token,
+    } });
+    Daemon::start(sync, &config(sync, &printed)).await
+}
+
+/// Both works of the first cluster go. On the second one, a work is suspended, and a name is taken.
+async fn commit_held_changes(sync: &Sync) {
+    let foreign = json!({
+        "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+        "metadata": { "name": "taken" }, "spec": { "workload": { "manifests": [] } },
+    });
+    let api = works(sync.hub.client(), &sync.clusters[1]);
+    api.create(&Default::default(), &serde_json::from_value(foreign).unwrap()).await.unwrap();
+    sync.commit(&[
+        (0, "web", None),
+        (0, "db", None),
+        (1, "web/cm.yaml", Some(&config_map("web", "two"))),
+        (1, "web/work.yaml", Some("suspend: true\n")),
+        (1, "taken/cm.yaml", Some(&config_map("taken", "one"))),
+    ]);
+}
+
+/// The JSON of `status` has the hold of the budget, and the state of each work.
+fn assert_states(sync: &Sync, status: &Value) {
+    let (held, other) = (sync.clusters[0].as_str(), sync.clusters[1].as_str());
+    let source = &status["sources"][0];
+    assert_eq!(
+        (&source["source"], &source["holds"][0]["guard"]),
+        (&json!(sync.id.as_str()), &json!("budget"))
+    );
+    for name in ["web", "db"] {
+        let work = work(status, held, name);
+        assert_eq!(
+            (&work["state"], &work["reason"]),
+            (&json!("held"), &json!("HeldByBudget")),
+            "{work}"
+        );
+    }
+    let suspended = work(status, other, "web");
+    assert_eq!(
+        (&suspended["state"], &suspended["reason"]),
+        (&json!("suspended"), &json!("Suspended"))
+    );
+    let taken = work(status, other, "taken");
+    assert_eq!((&taken["reason"], &taken["manifests"]), (&json!("Conflict"), &json!(0)), "{taken}");
+}
+
+/// `status` and `tree` show the held works with the command that approves them, `plan` its hash.
+fn assert_hold_is_shown(sync: &Sync, hash: &str) {
+    let command = approve_command(sync, hash);
+    for arguments in [&["status"][..], &["status", "-o", "wide"], &["tree", "--exit-code"]] {
+        let output = view(sync, arguments).output().unwrap();
+        let wanted = if arguments.contains(&"--exit-code") { 4 } else { 0 };
+        assert_eq!(code(&output), Some(wanted), "{}", err(&output));
+        let shown = out(&output);
+        for words in
+            [&command, "2 works held (budget)", "nothing that the source has on the cluster"]
+        {
+            assert!(shown.contains(words), "{words}: {shown}");
+        }
+    }
+    let only = view(sync, &["status", "--state", "held", "-o", "json"]).output().unwrap();
+    let only: Value = serde_json::from_slice(&only.stdout).unwrap();
+    assert_eq!(only["works"].as_array().unwrap().len(), 2, "{only}");
+    let plan = gitwork(sync, &["plan", "--exit-code"]);
+    assert_eq!(plan.status.code(), Some(4), "{}", text(&plan.stderr));
+    assert!(text(&plan.stdout).contains(hash), "{}", text(&plan.stdout));
+}
+
+/// The metrics count the held works, and the commit status has the held cluster.
+async fn until_hold_is_reported(sync: &Sync, daemon: &Daemon, forge: &Forge) {
+    let series = format!("gitwork_held_works{{source=\"{}\",guard=\"budget\"}}", sync.id);
+    daemon.until_metric(&series, |works| works == 2.0).await;
+    eventually("the hold in the commit status", DEADLINE, || async {
+        let seen = forge.seen();
+        let last = seen.last().ok_or("there is none")?.body["description"].to_string();
+        if last.contains("1 held") { Ok(()) } else { Err(last) }
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn status_shows_held_changes_with_the_approving_command() {
     let sync = Sync::new(2).await;
@@ -61,14 +150,7 @@ async fn status_shows_held_changes_with_the_approving_command() {
         (1, "web/cm.yaml", Some(&config_map("web", "one"))),
     ]);
     let forge = Forge::start().await;
-    let token = sync.folder.path().join("token");
-    std::fs::write(&token, "t\n").unwrap();
-    let printed = json!({ "commitStatus": {
-        "provider": "gitea", "repository": "acme/fleet", "apiUrl": format!("http://{}",
-            forge.address),
-        "tokenFile": token,
-    } });
-    let daemon = Daemon::start(&sync, &config(&sync, &printed)).await;
+    let daemon = start_with_forge(&sync, &forge).await;
     sync.until_value(0, "web", "one").await;
     sync.until_value(1, "web", "one").await;
     let free = view(&sync, &["status", "--exit-code"]).output().unwrap();
@@ -76,78 +158,20 @@ async fn status_shows_held_changes_with_the_approving_command() {
     let following = Following::start(view(&sync, &["status", "--watch"]));
     following.until(&format!("{other}/web pending"));
 
-    // Both works of a cluster go, another is suspended, and a name is taken.
-    let foreign = json!({
-        "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
-        "metadata": { "name": "taken" }, "spec": { "workload": { "manifests": [] } },
-    });
-    let api = works(sync.hub.client(), other);
-    api.create(&Default::default(), &serde_json::from_value(foreign).unwrap()).await.unwrap();
-    sync.commit(&[
-        (0, "web", None),
-        (0, "db", None),
-        (1, "web/cm.yaml", Some(&config_map("web", "two"))),
-        (1, "web/work.yaml", Some("suspend: true\n")),
-        (1, "taken/cm.yaml", Some(&config_map("taken", "one"))),
-    ]);
+    commit_held_changes(&sync).await;
     daemon.hang_up();
     let status = until_status(&sync, "the hold", |status| {
         let hold = &status["sources"][0]["holds"][0];
         hold["works"] == 2 && work(status, other, "taken")["state"] == "failed"
     })
     .await;
-    let source = &status["sources"][0];
-    assert_eq!(
-        (&source["source"], &source["holds"][0]["guard"]),
-        (&json!(sync.id.as_str()), &json!("budget"))
-    );
-    for name in ["web", "db"] {
-        let work = work(&status, held, name);
-        assert_eq!(
-            (&work["state"], &work["reason"]),
-            (&json!("held"), &json!("HeldByBudget")),
-            "{work}"
-        );
-    }
-    let suspended = work(&status, other, "web");
-    assert_eq!(
-        (&suspended["state"], &suspended["reason"]),
-        (&json!("suspended"), &json!("Suspended"))
-    );
-    let taken = work(&status, other, "taken");
-    assert_eq!((&taken["reason"], &taken["manifests"]), (&json!("Conflict"), &json!(0)), "{taken}");
+    assert_states(&sync, &status);
     following.until(&format!("{held}/db pending -> held"));
+    let hash = status["sources"][0]["holds"][0]["hash"].as_str().unwrap();
+    assert_hold_is_shown(&sync, hash);
+    until_hold_is_reported(&sync, &daemon, &forge).await;
 
-    let hash = source["holds"][0]["hash"].as_str().unwrap().to_owned();
-    let command = approve_command(&sync, &hash);
-    for arguments in [&["status"][..], &["status", "-o", "wide"], &["tree", "--exit-code"]] {
-        let output = view(&sync, arguments).output().unwrap();
-        let wanted = if arguments.contains(&"--exit-code") { 4 } else { 0 };
-        assert_eq!(code(&output), Some(wanted), "{}", err(&output));
-        let shown = out(&output);
-        for words in
-            [&command, "2 works held (budget)", "nothing that the source has on the cluster"]
-        {
-            assert!(shown.contains(words), "{words}: {shown}");
-        }
-    }
-    let only = view(&sync, &["status", "--state", "held", "-o", "json"]).output().unwrap();
-    let only: Value = serde_json::from_slice(&only.stdout).unwrap();
-    assert_eq!(only["works"].as_array().unwrap().len(), 2, "{only}");
-    let series = format!("gitwork_held_works{{source=\"{}\",guard=\"budget\"}}", sync.id);
-    daemon.until_metric(&series, |works| works == 2.0).await;
-    eventually("the hold in the commit status", DEADLINE, || async {
-        let seen = forge.seen();
-        let last = seen.last().ok_or("there is none")?.body["description"].to_string();
-        if last.contains("1 held") { Ok(()) } else { Err(last) }
-    })
-    .await
-    .unwrap();
-    let plan = gitwork(&sync, &["plan", "--exit-code"]);
-    assert_eq!(plan.status.code(), Some(4), "{}", text(&plan.stderr));
-    assert!(text(&plan.stdout).contains(&hash), "{}", text(&plan.stdout));
-
-    done(&gitwork(&sync, &["approve", &hash]));
+    done(&gitwork(&sync, &["approve", hash]));
     sync.until_gone(0, "web").await;
     sync.until_gone(0, "db").await;
     let status = until_status(&sync, "the end of the hold", |status| {
@@ -159,8 +183,7 @@ async fn status_shows_held_changes_with_the_approving_command() {
     let released = following.until(&format!("{held}/db held -> "));
     if !released.contains("held -> gone") {
         assert!(released.contains("held -> pending"), "{released}");
-        let last = following.until(&format!("{held}/db "));
-        assert!(last.contains("pending -> gone"), "{last}");
+        following.until(&format!("{held}/db pending -> gone"));
     }
     assert_eq!(code(&following.interrupt()), Some(0));
 }
@@ -169,6 +192,61 @@ async fn status_shows_held_changes_with_the_approving_command() {
 fn planned(sync: &Sync, keys: &str, more: &[&str]) -> std::process::Output {
     let all = [&["plan", "--allowed-signers", keys, "--verify", "commits"], more].concat();
     gitwork(sync, &all)
+}
+
+/// `gitwork run` that accepts commits signed with these keys.
+async fn run_verifying(sync: &Sync, keys: &Path) -> super::program::Running {
+    let log = sync.folder.path().join("run.log");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_gitwork"))
+        .args(["run", "--repo", &sync.server.url("fleet.git"), "--branch", "main"])
+        .args(["--interval", "1", "--source-id", sync.id.as_str()])
+        .args(["--verify", "commits", "--allowed-signers"])
+        .arg(keys)
+        .arg("--cache")
+        .arg(sync.folder.path().join("run-cache"))
+        .arg("--kubeconfig")
+        .arg(super::program::rights(sync).await)
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    super::program::Running(child)
+}
+
+/// `status` shows why this commit is not applied, with the fingerprint of its key.
+async fn until_refusal_is_shown(sync: &Sync, commit: CommitId, fingerprint: &str) {
+    let status = until_status(sync, "the refusal", |status| {
+        let trouble = status["sources"][0]["trouble"].as_str();
+        trouble.is_some_and(|why| why.contains(&commit.to_string()))
+    })
+    .await;
+    let why = status["sources"][0]["trouble"].as_str().unwrap();
+    for words in ["is not verified", "signers.verify: commits of the operator", fingerprint] {
+        assert!(why.contains(words), "{words}: {why}");
+    }
+    let gate = view(sync, &["status", "--exit-code"]).output().unwrap();
+    assert_eq!(code(&gate), Some(4), "{}", out(&gate));
+    assert!(out(&gate).contains(fingerprint), "{}", out(&gate));
+}
+
+/// A plan with the same keys reports the same, and keeps the work.
+fn assert_plan_keeps(sync: &Sync, keys: &str, fingerprint: &str) {
+    let refused = planned(sync, keys, &["--exit-code"]);
+    assert_eq!(refused.status.code(), Some(4), "{}", text(&refused.stderr));
+    assert!(text(&refused.stdout).contains(fingerprint), "{}", text(&refused.stdout));
+    assert!(text(&refused.stdout).contains("1 keep"), "{}", text(&refused.stdout));
+}
+
+/// A plan is for the last verified commit, and names the key of the newest one.
+fn assert_plan_is_for_the_verified_commit(sync: &Sync, keys: &str, fingerprint: &str) {
+    let plan = planned(sync, keys, &["-o", "json", "--exit-code"]);
+    assert_eq!(plan.status.code(), Some(4), "{}", text(&plan.stderr));
+    let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!(plan["refused"]["key"], fingerprint, "{plan}");
+    for form in ["text", "markdown"] {
+        let plan = planned(sync, keys, &["-o", form]);
+        let shown = text(&plan.stdout);
+        assert!(shown.contains("what is planned is the last verified commit"), "{shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,64 +260,19 @@ async fn unsigned_commit_is_shown_as_held_until_its_key_is_trusted() {
         sync.repo.sign("main", key)
     };
     let first = set("one", &ann);
-    let log = sync.folder.path().join("run.log");
-    let child = std::process::Command::new(env!("CARGO_BIN_EXE_gitwork"))
-        .args([
-            "run",
-            "--repo",
-            &sync.server.url("fleet.git"),
-            "--branch",
-            "main",
-            "--interval",
-            "1",
-        ])
-        .args(["--source-id", sync.id.as_str(), "--verify", "commits", "--allowed-signers"])
-        .arg(&keys)
-        .arg("--cache")
-        .arg(sync.folder.path().join("run-cache"))
-        .arg("--kubeconfig")
-        .arg(super::program::rights(&sync).await)
-        .stderr(std::fs::File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
-    let _running = super::program::Running(child);
+    let _running = run_verifying(&sync, &keys).await;
     sync.until_value(0, "web", "one").await;
 
     let second = set("two", &bob);
-    let status = until_status(&sync, "the refusal", |status| {
-        status["sources"][0]["trouble"]
-            .as_str()
-            .is_some_and(|why| why.contains(&second.to_string()))
-    })
-    .await;
-    let why = status["sources"][0]["trouble"].as_str().unwrap();
-    for words in ["is not verified", "signers.verify: commits of the operator", &bob.fingerprint()]
-    {
-        assert!(why.contains(words), "{words}: {why}");
-    }
-    let gate = view(&sync, &["status", "--exit-code"]).output().unwrap();
-    assert_eq!(code(&gate), Some(4), "{}", out(&gate));
-    assert!(out(&gate).contains(&bob.fingerprint()), "{}", out(&gate));
-
-    // A plan with the same keys reports the same, and is for the verified commit.
+    until_refusal_is_shown(&sync, second, &bob.fingerprint()).await;
     let file = keys.display().to_string();
-    let refused = planned(&sync, &file, &["--exit-code"]);
-    assert_eq!(refused.status.code(), Some(4), "{}", text(&refused.stderr));
-    assert!(text(&refused.stdout).contains(&bob.fingerprint()), "{}", text(&refused.stdout));
-    assert!(text(&refused.stdout).contains("1 keep"), "{}", text(&refused.stdout));
+    assert_plan_keeps(&sync, &file, &bob.fingerprint());
+
     // A verified commit in between is what is planned for, whether or not it is applied by now.
     sync.repo.set_branch("main", first);
     set("between", &ann);
     set("three", &bob);
-    let plan = planned(&sync, &file, &["-o", "json", "--exit-code"]);
-    assert_eq!(plan.status.code(), Some(4), "{}", text(&plan.stderr));
-    let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
-    assert_eq!(plan["refused"]["key"], bob.fingerprint(), "{plan}");
-    for form in ["text", "markdown"] {
-        let plan = planned(&sync, &file, &["-o", form]);
-        let shown = text(&plan.stdout);
-        assert!(shown.contains("what is planned is the last verified commit"), "{shown}");
-    }
+    assert_plan_is_for_the_verified_commit(&sync, &file, &bob.fingerprint());
     sync.until_value(0, "web", "between").await;
 
     // The key is added as a ConfigMap's update would: nobody restarts anything, and nothing is

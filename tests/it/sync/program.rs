@@ -43,7 +43,7 @@ impl Running {
 
     /// Waits for the end; answers the exit code and the log.
     async fn end(mut self) -> (Option<i32>, String) {
-        let status = eventually("the end of gitwork", Duration::from_secs(60), || {
+        let status = eventually("the end of gitwork", Duration::from_secs(300), || {
             let ended = self.0.try_wait().unwrap();
             async move { ended.ok_or_else(|| "it runs".to_owned()) }
         })
@@ -185,7 +185,7 @@ async fn several_sources_are_synced_and_probed() {
     let line = line.lines().find(|line| line.contains("listening")).unwrap().to_owned();
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     let address: std::net::SocketAddr = line["address"].as_str().unwrap().parse().unwrap();
-    eventually("readiness", Duration::from_secs(60), || async move {
+    eventually("readiness", Duration::from_secs(300), || async move {
         let answer = get(address, "/readyz").await;
         if answer.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(answer) }
     })

@@ -166,7 +166,7 @@ async fn first_event(page: SocketAddr) -> String {
 }
 
 /// What the commands say.
-fn commands(sync: &Sync, base: &str) -> Vec<(String, String)> {
+fn commands(sync: &Sync, base: &str) -> Vec<Output> {
     let cluster = sync.clusters[0].as_str();
     let (web, object) = (format!("{cluster}/web"), format!("{cluster}/web/secret/default/fine"));
     let refused = format!("{cluster}/refused");
@@ -220,6 +220,101 @@ fn commands(sync: &Sync, base: &str) -> Vec<(String, String)> {
     reported
 }
 
+fn config(sync: &Sync, forge: &Forge, git_token: &Path, forge_token: &Path) -> Value {
+    json!({
+        "listen": "127.0.0.1:0", "page": { "bind": "127.0.0.1:0" },
+        "sources": [{
+            "id": sync.id.as_str(), "repo": sync.server.url("fleet.git"), "branch": "main",
+            "intervalSeconds": 3600, "credentials": { "tokenFile": git_token },
+            "commitStatus": {
+                "provider": "gitea", "repository": "acme/fleet",
+                "apiUrl": format!("http://{}", forge.address), "tokenFile": forge_token,
+            },
+            "statusBranch": { "intervalSeconds": 1 },
+        }],
+    })
+}
+
+/// Waits until the hub has the password of the second commit.
+async fn until_second_password(sync: &Sync) {
+    let keys = json!({ "password": STANDARD.encode(format!("{CANARY}-2")) });
+    sync.until(0, "web", |work| {
+        let work = serde_json::to_value(work.ok_or("it is gone")?).unwrap();
+        let there = work["spec"]["workload"]["manifests"].to_string();
+        if there.contains(keys["password"].as_str().unwrap()) { Ok(()) } else { Err(there) }
+    })
+    .await;
+}
+
+/// Waits until the Events report the agent's failure.
+async fn until_events(sync: &Sync) -> Vec<Event> {
+    let events: Api<Event> = Api::namespaced(sync.hub.client(), &sync.clusters[0]);
+    let events = eventually("an Event", DEADLINE, || async {
+        let all = events.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
+        if all.items.is_empty() { Err("there is none") } else { Ok(all.items) }
+            .map_err(str::to_owned)
+    });
+    events.await.unwrap()
+}
+
+type Output = (String, String);
+
+/// What gitwork has written to the status branch and to the hub. Once every output reports the
+/// agent's failure, all outputs are complete.
+async fn outputs_of_hub(sync: &Sync, forge: &Forge) -> Vec<Output> {
+    let branch = eventually("the status branch", DEADLINE, || async {
+        let all = status_branch(sync)?;
+        if all.contains("Secret default/fine") { Ok(all) } else { Err(all) }
+    });
+    let branch = branch.await.unwrap();
+    eventually("the commit status", DEADLINE, || async {
+        let all: Vec<String> = forge.seen().iter().map(|one| one.body.to_string()).collect();
+        if all.iter().any(|one| one.contains("failed")) { Ok(()) } else { Err(all.join("\n")) }
+    })
+    .await
+    .unwrap();
+    let events = until_events(sync).await;
+    let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
+    let ours = ListParams::default().labels(&format!("gitwork.dev/source={}", sync.id));
+    let reported = eventually("the report on the hub", DEADLINE, || async {
+        let all = leases.list(&ours).await.map_err(|why| why.to_string())?;
+        let all = serde_json::to_string(&all.items).unwrap();
+        if all.contains("refused") { Ok(all) } else { Err(all) }
+    });
+    let reported = reported.await.unwrap();
+    let record: Lease = leases.get(&format!("gitwork-source-{}", sync.id)).await.unwrap();
+    vec![
+        ("status branch".to_owned(), branch),
+        ("Events".to_owned(), serde_json::to_string(&events).unwrap()),
+        ("reported on the hub".to_owned(), reported),
+        ("record".to_owned(), serde_json::to_string(&record).unwrap()),
+    ]
+}
+
+/// What a daemon serves, and its log.
+async fn outputs_of_daemon(sync: &Sync, daemon: &Daemon) -> Vec<Output> {
+    let metrics = get(daemon.address("listening for probes").await, "/metrics").await;
+    let page = daemon.address("the status page").await;
+    let detail = format!("/api/works/{}/{}/web", sync.id, sync.clusters[0]);
+    vec![
+        ("metrics".to_owned(), metrics),
+        ("page".to_owned(), first_event(page).await),
+        ("page's detail".to_owned(), get(page, detail.leak()).await),
+        ("log".to_owned(), daemon.log().iter().map(Value::to_string).collect()),
+    ]
+}
+
+/// No output is empty or has a canary.
+fn assert_no_canary(sync: &Sync, outputs: &[Output]) {
+    let canaries = canaries(sync);
+    assert!(canaries.len() > 4, "{}", canaries.len());
+    for (name, text) in outputs {
+        assert!(!text.trim().is_empty(), "{name} says nothing");
+        let found = canaries.iter().find(|canary| text.contains(canary.as_str()));
+        assert!(found.is_none(), "{name} has {found:?}: {text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn secret_values_appear_in_no_output() {
     let sync = Sync::new(1).await;
@@ -231,88 +326,25 @@ async fn secret_values_appear_in_no_output() {
     sync.server.set_access(Access::Authorization("Bearer git-canary".into()));
     commit(&sync, 1);
     let base = sync.repo.tip("main").unwrap().to_string();
-    let config = json!({
-        "listen": "127.0.0.1:0", "page": { "bind": "127.0.0.1:0" },
-        "sources": [{
-            "id": sync.id.as_str(), "repo": sync.server.url("fleet.git"), "branch": "main",
-            "intervalSeconds": 3600, "credentials": { "tokenFile": git_token },
-            "commitStatus": {
-                "provider": "gitea", "repository": "acme/fleet",
-                "apiUrl": format!("http://{}", forge.address), "tokenFile": forge_token,
-            },
-            "statusBranch": { "intervalSeconds": 1 },
-        }],
-    });
+    let config = config(&sync, &forge, &git_token, &forge_token);
     let daemon = Daemon::start(&sync, &config).await;
     sync.until_there(0, "web").await;
     agent_blabs(&sync).await;
     until_reported(&sync, "failed").await;
     commit(&sync, 2);
     daemon.hang_up();
-    let keys = json!({ "password": STANDARD.encode(format!("{CANARY}-2")) });
-    sync.until(0, "web", |work| {
-        let work = serde_json::to_value(work.ok_or("it is gone")?).unwrap();
-        let there = work["spec"]["workload"]["manifests"].to_string();
-        if there.contains(keys["password"].as_str().unwrap()) { Ok(()) } else { Err(there) }
-    })
-    .await;
+    until_second_password(&sync).await;
     // Only what changes before the daemon's eyes is worth an Event.
     until_reported(&sync, "pending").await;
     agent_blabs(&sync).await;
-    // Once every output reports the agent's failure, all outputs are complete.
-    let branch = eventually("the status branch", DEADLINE, || async {
-        let all = status_branch(&sync)?;
-        if all.contains("Secret default/fine") { Ok(all) } else { Err(all) }
-    });
-    let branch = branch.await.unwrap();
-    eventually("the commit status", DEADLINE, || async {
-        let all: Vec<String> = forge.seen().iter().map(|one| one.body.to_string()).collect();
-        if all.iter().any(|one| one.contains("failed")) { Ok(()) } else { Err(all.join("\n")) }
-    })
-    .await
-    .unwrap();
-    let events: Api<Event> = Api::namespaced(sync.hub.client(), &sync.clusters[0]);
-    let events = eventually("an Event", DEADLINE, || async {
-        let all = events.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
-        if all.items.is_empty() { Err("there is none") } else { Ok(all.items) }
-            .map_err(str::to_owned)
-    });
-    let events = events.await.unwrap();
-    let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
-    let ours = ListParams::default().labels(&format!("gitwork.dev/source={}", sync.id));
-    let reported = eventually("the report on the hub", DEADLINE, || async {
-        let all = leases.list(&ours).await.map_err(|why| why.to_string())?;
-        let all = serde_json::to_string(&all.items).unwrap();
-        if all.contains("refused") { Ok(all) } else { Err(all) }
-    });
-    let reported = reported.await.unwrap();
-    let record: Lease = leases.get(&format!("gitwork-source-{}", sync.id)).await.unwrap();
-
-    let metrics = get(daemon.address("listening for probes").await, "/metrics").await;
-    let page = daemon.address("the status page").await;
-    let detail = format!("/api/works/{}/{}/web", sync.id, sync.clusters[0]);
-    let mut outputs = vec![
-        ("metrics".to_owned(), metrics),
-        ("page".to_owned(), first_event(page).await),
-        ("page's detail".to_owned(), get(page, detail.leak()).await),
-        ("status branch".to_owned(), branch),
-        ("Events".to_owned(), serde_json::to_string(&events).unwrap()),
-        ("reported on the hub".to_owned(), reported),
-        ("record".to_owned(), serde_json::to_string(&record).unwrap()),
-        ("log".to_owned(), daemon.log().iter().map(Value::to_string).collect()),
-    ];
+    let mut outputs = outputs_of_hub(&sync, &forge).await;
+    outputs.extend(outputs_of_daemon(&sync, &daemon).await);
     for seen in forge.seen() {
         // The token is in the header that is there for it.
         outputs.push(("commit status".to_owned(), format!("{} {}", seen.path, seen.body)));
     }
     outputs.extend(commands(&sync, &base));
-    let canaries = canaries(&sync);
-    assert!(canaries.len() > 4, "{}", canaries.len());
-    for (name, text) in &outputs {
-        assert!(!text.trim().is_empty(), "{name} says nothing");
-        let found = canaries.iter().find(|canary| text.contains(canary.as_str()));
-        assert!(found.is_none(), "{name} has {found:?}: {text}");
-    }
+    assert_no_canary(&sync, &outputs);
     // The search would find them: the outputs name changed fields by key only.
     let plan = outputs.iter().find(|(name, _)| name.contains("\"--head\", \"main\"]")).unwrap();
     for words in ["data.password", "stringData.user", "data.value: \"1\" -> \"2\""] {

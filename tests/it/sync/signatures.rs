@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitwork_api::work::ManifestWork;
 use gitwork_core::config::signers::SignerKeys;
 use gitwork_core::config::tenancy::Tenancy;
 use gitwork_core::model::approval::listing;
@@ -13,6 +14,7 @@ use gitwork_core::model::name::CommitId;
 use gitwork_core::model::name::RepoPath;
 use gitwork_daemon::engine::Engine;
 use gitwork_daemon::metrics::Metrics;
+use gitwork_forge::reporter::StatusFeed;
 use gitwork_git::{Auth, Reference, Remote};
 use gitwork_hub::KubeHub;
 use gitwork_source::verification::Verification;
@@ -110,6 +112,17 @@ impl Guarded {
         self.sync.repo.sign("main", key)
     }
 
+    /// Edits the work on the hub, and waits until the edit is reverted.
+    async fn reverts_an_edit(&self, cluster: usize) {
+        let patch = json!({ "spec": { "deleteOption": { "propagationPolicy": "Orphan" } } });
+        self.sync.edit(cluster, "web", patch).await;
+        let is_reverted = |work: Option<ManifestWork>| {
+            let work = work.ok_or("it is gone")?;
+            super::fixture::delete_option(&work).map_or(Ok(()), Err)
+        };
+        self.sync.until(cluster, "web", is_reverted).await;
+    }
+
     async fn has(&self, cluster: usize, value: &str) {
         self.sync.until_value(cluster, "web", value).await;
     }
@@ -127,6 +140,19 @@ fn names(refusal: &Result<(), String>, all: &[&str]) {
     }
 }
 
+/// Waits until the status reports that this commit is refused, with all of these words.
+async fn until_refused(feed: &StatusFeed, commit: CommitId, words: &[String]) {
+    eventually("the refusal", Duration::from_secs(300), || async {
+        let reported = feed.borrow().clone().ok_or("no status is published")?;
+        let error = reported.first_error.clone().unwrap_or_default();
+        let all = words.iter().all(|word| error.contains(word.as_str()));
+        let is_it = reported.commit == Some(commit) && reported.errors == 1 && all;
+        if is_it { Ok(()) } else { Err(format!("{:?} {error}", reported.commit)) }
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn unsigned_commit_is_held_and_reported_and_a_signed_one_is_applied() {
     let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
@@ -142,24 +168,6 @@ async fn unsigned_commit_is_held_and_reported_and_a_signed_one_is_applied() {
     let running = tokio::spawn(engine.run(hints, stopped));
     guarded.has(0, "one").await;
 
-    let until_refused = |commit: CommitId, words: Vec<String>| {
-        let feed = feed.clone();
-        async move {
-            eventually("the refusal", Duration::from_secs(60), || {
-                let reported = feed.borrow().clone();
-                let words = words.clone();
-                async move {
-                    let reported = reported.ok_or("no status is published")?;
-                    let error = reported.first_error.clone().unwrap_or_default();
-                    let all = words.iter().all(|word| error.contains(word.as_str()));
-                    let is_it = reported.commit == Some(commit) && reported.errors == 1 && all;
-                    if is_it { Ok(()) } else { Err(format!("{:?} {error}", reported.commit)) }
-                }
-            })
-            .await
-            .unwrap();
-        }
-    };
     let refused = |value: u8| {
         let line = format!("gitwork_unverified_commit{{source=\"{}\"}} {value}\n", guarded.sync.id);
         metrics.encode().contains(&line)
@@ -172,32 +180,24 @@ async fn unsigned_commit_is_held_and_reported_and_a_signed_one_is_applied() {
         "signers.verify: commits of the operator".into(),
         "no signature".into(),
     ];
-    until_refused(unsigned, words.to_vec()).await;
+    until_refused(&feed, unsigned, &words).await;
     assert!(refused(1), "{}", metrics.encode());
     let by_eve = guarded.sync.repo.sign("main", &eve);
     hint.send(()).await.unwrap();
-    until_refused(by_eve, vec![by_eve.to_string(), eve.fingerprint()]).await;
+    until_refused(&feed, by_eve, &[by_eve.to_string(), eve.fingerprint()]).await;
     // The hub is kept as the last verified commit wants it, also against edits.
-    let patch = json!({ "spec": { "deleteOption": { "propagationPolicy": "Orphan" } } });
-    guarded.sync.edit(0, "web", patch).await;
-    guarded
-        .sync
-        .until(0, "web", |work| {
-            let work = work.ok_or("it is gone")?;
-            super::fixture::delete_option(&work).map_or(Ok(()), Err)
-        })
-        .await;
+    guarded.reverts_an_edit(0).await;
     guarded.has(0, "one").await;
 
     guarded.sync.repo.commit("main", &[("README.md", Some("signed, on top of an unsigned one\n"))]);
     let on_top = guarded.sync.repo.sign("main", &ann);
     hint.send(()).await.unwrap();
-    until_refused(on_top, vec![by_eve.to_string()]).await;
+    until_refused(&feed, on_top, &[by_eve.to_string()]).await;
     guarded.sync.repo.set_branch("main", unsigned);
     guarded.sync.repo.sign("main", &ann);
     hint.send(()).await.unwrap();
     guarded.has(0, "two").await;
-    eventually("the end of the refusal", Duration::from_secs(60), || async {
+    eventually("the end of the refusal", Duration::from_secs(300), || async {
         if refused(0) { Ok(()) } else { Err(metrics.encode()) }
     })
     .await
@@ -294,6 +294,21 @@ async fn policy_change_is_verified_by_the_policy_before_it() {
     guarded.has(0, "three").await;
 }
 
+/// Straight to the branch: the second person signs an empty commit on top. Another change on top
+/// does not count.
+async fn second_person_signs_on_top(guarded: &Guarded, ann: &SshKey, bob: &SshKey) -> CommitId {
+    let repo = &guarded.sync.repo;
+    guarded.set_by(0, "three", ann);
+    let straight = guarded.set_by(1, "three", bob);
+    names(&guarded.pass().await, &["1 of 2 persons"]);
+    repo.commit("main", &[]);
+    repo.sign("main", bob);
+    guarded.pass().await.unwrap();
+    guarded.has(0, "three").await;
+    guarded.has(1, "three").await;
+    straight
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn protected_path_needs_two_signers_of_its_current_content() {
     let guarded = Guarded::new(2, json!({})).await;
@@ -349,17 +364,8 @@ async fn protected_path_needs_two_signers_of_its_current_content() {
     guarded.pass().await.unwrap();
     guarded.has(0, "two").await;
 
-    // Straight to the branch: the second person signs an empty commit on top. Another change on top
-    // does not count.
-    guarded.set_by(0, "three", &ann);
-    let straight = guarded.set_by(1, "three", &bob);
-    names(&guarded.pass().await, &["1 of 2 persons"]);
-    repo.commit("main", &[]);
-    repo.sign("main", &bob);
+    let straight = second_person_signs_on_top(&guarded, &ann, &bob).await;
     assert_ne!(straight, merged);
-    guarded.pass().await.unwrap();
-    guarded.has(0, "three").await;
-    guarded.has(1, "three").await;
 
     // Going back to an old commit is a change of the path, too.
     repo.set_branch("main", base);

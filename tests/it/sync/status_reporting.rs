@@ -32,7 +32,7 @@ async fn until_summary(sync: &Sync, line: &str) {
         let summary = summary(sync)?;
         if summary.summary == line { Ok(()) } else { Err(summary.summary) }
     };
-    eventually("the summary", Duration::from_secs(60), probe).await.unwrap();
+    eventually("the summary", Duration::from_secs(300), probe).await.unwrap();
 }
 
 /// Waits until the newest commit status is this one, and answers how many there were.
@@ -46,7 +46,7 @@ async fn until_status(forge: &Forge, state: &str, description: &str) -> usize {
             Err(last.body.to_string())
         }
     };
-    eventually("the commit status", Duration::from_secs(60), probe).await.unwrap()
+    eventually("the commit status", Duration::from_secs(300), probe).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use gitwork_core::model::name::WorkKey;
-use gitwork_core::model::work::DeleteOption;
+use gitwork_core::model::work::DeletionPolicy;
 
 use super::check::differs;
 use super::connection::FaultRates;
@@ -151,9 +151,9 @@ impl World {
                 return Err(format!("lacks its object {name} on the cluster"));
             };
             let goes = match &in_git.delete_option {
-                DeleteOption::Foreground => true,
-                DeleteOption::Orphan => false,
-                DeleteOption::SelectivelyOrphan(rules) => !rules.contains(&object.1),
+                DeletionPolicy::Foreground => true,
+                DeletionPolicy::Orphan => false,
+                DeletionPolicy::SelectivelyOrphan(rules) => !rules.contains(&object.1),
             };
             if agents.goes_with(key, &object.1) != goes {
                 return Err(format!("has its object {name} with the wrong owner"));

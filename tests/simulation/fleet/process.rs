@@ -9,7 +9,8 @@ use gitwork_core::config::Budgets;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
-use gitwork_daemon::engine::{Engine, EngineError, EngineOptions, WallClock};
+use gitwork_daemon::clock::WallClock;
+use gitwork_daemon::engine::{Engine, EngineError, EngineOptions};
 use gitwork_daemon::metrics::Metrics;
 use gitwork_hub::execute::ExecuteOptions;
 use jiff::Timestamp;
@@ -76,7 +77,7 @@ async fn counted<T>(run: impl Future<Output = T>, checker: Checker) -> T {
 fn clock(setting: &ProcessOptions<'_>) -> WallClock {
     let (machine_clock, latest) = (setting.machine_clock.clone(), AtomicI64::new(i64::MIN));
     let is_monotonic = setting.bug == Some(Bug::ClockAssumedMonotonic);
-    Box::new(move || {
+    WallClock::new(move || {
         let now = machine_clock.now();
         let before = latest.fetch_max(now.as_second(), Ordering::Relaxed);
         let text = if is_monotonic { before.max(now.as_second()) } else { now.as_second() };

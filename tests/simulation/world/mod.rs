@@ -10,7 +10,7 @@ use gitwork_core::config::Budgets;
 use gitwork_core::config::source_rules::SourceRules;
 use gitwork_core::model::approval::{Approval, Approvals};
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
-use gitwork_core::model::work::{DeleteOption, DesiredWork, WorkBody};
+use gitwork_core::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use gitwork_core::plan::observed::Observed;
 use gitwork_core::plan::{
     Effect, LastKnownState, Plan, PlanPolicy, Reason, RemovedWorks, removed_candidates,
@@ -38,7 +38,7 @@ pub struct GitWork {
     pub text: String,
     pub objects: Vec<&'static str>,
     pub labels: BTreeMap<String, String>,
-    pub delete_option: DeleteOption,
+    pub delete_option: DeletionPolicy,
     pub prune: bool,
     pub suspend: bool,
 }
@@ -49,7 +49,7 @@ impl Default for GitWork {
             text: "one".into(),
             objects: vec!["a", "b"],
             labels: BTreeMap::new(),
-            delete_option: DeleteOption::Foreground,
+            delete_option: DeletionPolicy::Foreground,
             prune: true,
             suspend: false,
         }
@@ -97,8 +97,8 @@ fn lines(plan: &Plan) -> String {
 }
 
 /// A delete option that keeps the first object of a work.
-pub fn keep_first(key: &WorkKey) -> DeleteOption {
-    DeleteOption::SelectivelyOrphan(vec![identity(&manifest(key, "a", ""))])
+pub fn keep_first(key: &WorkKey) -> DeletionPolicy {
+    DeletionPolicy::SelectivelyOrphan(vec![identity(&manifest(key, "a", ""))])
 }
 
 impl World {
@@ -137,7 +137,7 @@ impl World {
 
     /// Drops a work in one commit. `final_option` is the deleteOption that the commit gives the
     /// work; `None` leaves it.
-    pub fn drop_work(&mut self, key: &WorkKey, final_option: Option<DeleteOption>) {
+    pub fn drop_work(&mut self, key: &WorkKey, final_option: Option<DeletionPolicy>) {
         self.commit = self.commit.wrapping_add(1);
         let Some(work) = self.git.remove(key) else { return };
         let delete_option = final_option.unwrap_or(work.delete_option);
@@ -170,7 +170,7 @@ impl World {
             let manifests: Vec<Value> =
                 work.objects.iter().map(|name| manifest(key, name, &work.text)).collect();
             let mut spec = json!({ "workload": { "manifests": manifests } });
-            if work.delete_option != DeleteOption::Foreground {
+            if work.delete_option != DeletionPolicy::Foreground {
                 spec["deleteOption"] = work.delete_option.to_value(None);
             }
             let labels = work.labels.clone();
@@ -218,14 +218,14 @@ impl World {
     }
 
     pub fn plan(&self, desired: &Desired) -> Plan {
-        let mut departed = RemovedWorks::new();
+        let mut removed_works = RemovedWorks::new();
         for (key, _) in removed_candidates(desired, &self.observed) {
             let Some(last) = self.dropped.get(&key) else { continue };
             let now: BTreeSet<WorkKey> = self.git.keys().cloned().collect();
             let brought = Some(Arc::new(&now - &self.besides[&key]));
-            departed.insert(key, LastKnownState { added_since: brought, ..last.clone() });
+            removed_works.insert(key, LastKnownState { added_since: brought, ..last.clone() });
         }
-        checked_plan(desired, &self.observed, &departed, &self.policy)
+        checked_plan(desired, &self.observed, &removed_works, &self.policy)
     }
 
     /// Plans over the observed state, which may be stale, and executes the plan.

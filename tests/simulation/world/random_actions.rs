@@ -6,7 +6,7 @@ use gitwork_core::config::Budgets;
 use gitwork_core::config::window::Closed;
 use gitwork_core::model::approval::{Approval, Rewind};
 use gitwork_core::model::name::{ObjectId, WorkKey};
-use gitwork_core::model::work::DeleteOption;
+use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::render::desired::{Frozen, Suspended};
 use serde_json::{Value, json};
 
@@ -83,8 +83,8 @@ pub fn change_work(key: &WorkKey, work: &mut GitWork, random: &mut fastrand::Rng
         }
         3 => {
             work.delete_option = match random.u8(..3) {
-                0 => DeleteOption::Foreground,
-                1 => DeleteOption::Orphan,
+                0 => DeletionPolicy::Foreground,
+                1 => DeletionPolicy::Orphan,
                 _ => keep_first(key),
             }
         }
@@ -104,9 +104,9 @@ impl World {
             0..4 => self.push_at_random(&key, random),
             4..6 => {
                 let final_option = match random.u8(..4) {
-                    0 => Some(DeleteOption::Orphan),
+                    0 => Some(DeletionPolicy::Orphan),
                     1 => Some(keep_first(&key)),
-                    2 => Some(DeleteOption::Foreground),
+                    2 => Some(DeletionPolicy::Foreground),
                     _ => None,
                 };
                 self.drop_work(&key, final_option);
@@ -153,7 +153,8 @@ impl World {
                 policy.closed = Some(Closed { until: None, unknown_zone: None });
             }
             1 if policy.restored.is_none() => {
-                policy.restored = Some(Arc::new(Approval::Restored { source, moves: 1 }));
+                policy.restored =
+                    Some(Arc::new(Approval::Restored { source, record_generation: 1 }));
             }
             2 if policy.held_rewind.is_none() => {
                 let (from, to) = ([ObjectId([0; 20])].into(), ObjectId([1; 20]));

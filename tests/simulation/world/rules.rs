@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::model::approval::Target;
 use gitwork_core::model::name::WorkKey;
-use gitwork_core::model::work::DeleteOption;
+use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::plan::{Action, Effect, Plan, PlanStep, Reason};
 use gitwork_core::render::desired::Desired;
 use serde_json::{Value, json};
@@ -161,16 +161,16 @@ impl World {
         assert!(!self.frozen.covers(key) && !self.frozen.deletes, "{key} is frozen");
         let last = self.dropped.get(key).expect("Git has dropped it");
         assert!(last.prune, "{key} has prune: false");
-        let option = DeleteOption::from_value(&was["spec"]["deleteOption"]);
+        let option = DeletionPolicy::from_value(&was["spec"]["deleteOption"]);
         assert_eq!(option, last.delete_option, "the final deleteOption of {key} in Git");
         let uid = was["metadata"]["uid"].as_str().unwrap();
-        if option == DeleteOption::Foreground {
+        if option == DeletionPolicy::Foreground {
             assert_eq!(self.agents.would_stay(key, was), None, "it would stay");
         }
         let stays = |object: &Object| match &option {
-            DeleteOption::Foreground => false,
-            DeleteOption::Orphan => true,
-            DeleteOption::SelectivelyOrphan(rules) => rules.contains(&object.1),
+            DeletionPolicy::Foreground => false,
+            DeletionPolicy::Orphan => true,
+            DeletionPolicy::SelectivelyOrphan(rules) => rules.contains(&object.1),
         };
         let lost: Vec<_> = self.agents.would_go(key, uid).into_iter().filter(stays).collect();
         assert!(lost.is_empty(), "{lost:?} would be deleted with {key}");

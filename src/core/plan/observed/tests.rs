@@ -3,14 +3,18 @@ use serde_json::{Value, json};
 use super::*;
 use crate::limits;
 use crate::model::name::SourceId;
-use crate::model::work::DeleteOption;
+use crate::model::work::DeletionPolicy;
 use crate::plan::effect::Effect;
 
 fn work() -> Value {
     json!({
         "metadata": {
-            "namespace": "edge-1", "name": "web", "uid": "u", "resourceVersion": "7", "generation": 3,
-            "labels": {"gitwork.dev/source": "fleet", "app.kubernetes.io/managed-by": "gitwork", "team": "a"},
+            "namespace": "edge-1", "name": "web", "uid": "u", "resourceVersion": "7",
+            "generation": 3,
+            "labels": {
+                "gitwork.dev/source": "fleet", "app.kubernetes.io/managed-by": "gitwork",
+                "team": "a",
+            },
             "annotations": {
                 "gitwork.dev/managed-keys": r#"{"labels":["team"]}"#,
                 "gitwork.dev/path": "clusters/edge-1/web",
@@ -123,7 +127,7 @@ fn a_work_is_read() {
     let work = read(work());
     assert_eq!(work.key.to_string(), "edge-1/web");
     assert_eq!((work.generation, work.prune, work.deleting), (3, false, false));
-    assert_eq!(work.delete_option, DeleteOption::Orphan);
+    assert_eq!(work.delete_option, DeletionPolicy::Orphan);
     assert_eq!(work.owned.labels, ["team".to_owned()].into());
     assert!(work.agent.seen && work.agent.has_settled(3) && work.agent.has_orphaned(3));
     assert!(!work.agent.has_settled(4) && !work.agent.has_orphaned(4));
@@ -198,8 +202,8 @@ fn an_unreadable_work_is_an_error_that_names_the_field() {
         (
             "name",
             json!("A"),
-            "a ManifestWork on the hub has the metadata.name \"A\", which has the character 'A'; only \
-             lower-case letters, digits, '-' and '.' are allowed",
+            "a ManifestWork on the hub has the metadata.name \"A\", which has the character 'A'; \
+             only lower-case letters, digits, '-' and '.' are allowed",
         ),
     ] {
         let mut work = work();

@@ -14,7 +14,7 @@ use crate::model::status_view::StatusView;
 use crate::model::work;
 use crate::model::work::{
     ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_HASH,
-    ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeleteOption, LABEL_SOURCE,
+    ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy, LABEL_SOURCE,
     OWN_ANNOTATIONS, OWN_LABELS,
 };
 use crate::plan::conflicting_manager::ConflictingManager;
@@ -47,7 +47,7 @@ pub struct ObservedWork {
     /// `gitwork.dev/path`.
     pub path: Option<String>,
     /// `spec.deleteOption` on the hub.
-    pub delete_option: DeleteOption,
+    pub delete_option: DeletionPolicy,
     /// From `gitwork.dev/prune`.
     pub prune: bool,
     /// `metadata.deletionTimestamp` is set.
@@ -118,7 +118,7 @@ impl ObservedWork {
         let annotations = texts(metadata, "annotations");
         let owned = managed_keys(&annotations);
         let delete_option =
-            DeleteOption::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+            DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
         let digest = work::digest(
             spec,
             &set_by_gitwork(&labels, &OWN_LABELS, &owned.labels),

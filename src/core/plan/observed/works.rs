@@ -65,7 +65,7 @@ impl Observed {
 
     /// Whether the hub has to be asked about a work that was just created: a list that came since
     /// does not have it.
-    pub fn may_have_gone(&self, key: &WorkKey) -> bool {
+    pub(crate) fn may_have_gone(&self, key: &WorkKey) -> bool {
         self.is_relisted && !self.works.contains_key(key)
     }
 
@@ -136,14 +136,14 @@ impl Observed {
     }
 
     /// Whether `there` is how the hub stores this effect: to write it again would change nothing.
-    pub fn is_normalized(&self, there: &ObservedWork, effect: &Effect) -> bool {
+    pub(crate) fn is_normalized(&self, there: &ObservedWork, effect: &Effect) -> bool {
         self.normalized.get(&there.key).is_some_and(|write| {
             write.stored == there.digest && effect.written_digest() == Some(write.written)
         })
     }
 
     /// Whether `there` is how the hub stored gitwork's last write of it.
-    pub fn is_as_stored(&self, there: &ObservedWork) -> bool {
+    pub(crate) fn is_as_stored(&self, there: &ObservedWork) -> bool {
         self.normalized.get(&there.key).is_some_and(|write| write.stored == there.digest)
     }
 }

@@ -14,7 +14,9 @@ use crate::report::status::tree::{ObjectStatus, WorkTree};
 pub struct Conclusion {
     /// Whether it is on its cluster as Git wants it.
     pub there: bool,
+    /// One word in CamelCase for programs, such as `RemovedFromGit` or `AgentPending`.
     pub reason: String,
+    /// One sentence for people.
     pub message: String,
     /// The next step for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,6 +35,7 @@ impl Conclusion {
 /// Whether the hub reaches a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterReachability {
+    /// The condition `ManagedClusterConditionAvailable` is True.
     Reachable,
     /// The condition `ManagedClusterConditionAvailable` is not True.
     Unreachable,
@@ -45,9 +48,11 @@ pub enum ClusterReachability {
 /// Inputs of the conclusion.
 #[derive(Debug, Clone, Copy)]
 pub struct ExplainInputs<'a> {
+    /// The work in question.
     pub key: &'a WorkKey,
     /// The object in question, as in `Deployment shop/web`; `None` for the whole work.
     pub object: Option<&'a str>,
+    /// What Git has of it.
     pub git: &'a GitSide,
     /// The work in Git with the most similar name.
     pub near: Option<&'a WorkKey>,
@@ -60,12 +65,16 @@ pub struct ExplainInputs<'a> {
 pub struct HubInputs<'a> {
     /// The work's step in the plan, which compares Git with the hub.
     pub step: Option<&'a PlanStep>,
+    /// The ManifestWork; `None` if the hub has none of this name.
     pub work: Option<&'a WorkTree>,
+    /// The object in question, with the agent's status.
     pub object: Option<&'a ObjectStatus>,
+    /// Whether the hub reaches the work's cluster.
     pub reach: ClusterReachability,
 }
 
 impl ExplainInputs<'_> {
+    /// Decides the first reason that applies: Git, then the plan, then the agent's status.
     pub fn answer(&self) -> Conclusion {
         if self.git.folder.is_none() {
             return self.not_in_git();

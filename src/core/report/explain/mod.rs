@@ -29,12 +29,16 @@ use crate::model::name::RepoPath;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
+    /// The managed cluster, and so the namespace on the hub.
     pub cluster: String,
+    /// The name of the ManifestWork.
     pub work: String,
     /// The object, as in `Deployment shop/web`; absent for the whole work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
+    /// Why it is on the cluster, or why it is not.
     pub answer: Conclusion,
+    /// Its files and settings in Git.
     pub git: GitSide,
     /// Absent if the hub could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,12 +51,15 @@ pub struct Explanation {
 /// A file of the repository and a line, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct FileLine {
+    /// The path from the source's folder; see [`Explanation::prefix_paths`].
     pub file: RepoPath,
+    /// The line; absent for the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
 impl FileLine {
+    /// The start of a location.
     pub fn of(location: &Location) -> Self {
         Self { file: location.file.clone(), line: location.span.map(|span| span.line) }
     }
@@ -76,6 +83,7 @@ impl std::fmt::Display for FileLine {
 pub struct Setting {
     /// The name, as in `deleteOption` or `labels.team`.
     pub name: String,
+    /// The value in JSON, as configured or by default.
     pub value: Value,
     /// The location that sets the value; absent for a default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +96,9 @@ pub struct Setting {
 /// An object and the location of its manifest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ObjectLocation {
+    /// The name, as in `Deployment shop/web`.
     pub object: String,
+    /// Where the manifest begins.
     #[serde(flatten)]
     pub place: FileLine,
 }
@@ -96,10 +106,13 @@ pub struct ObjectLocation {
 /// A commit, in short.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CommitNote {
+    /// The whole commit id, in hex.
     pub commit: String,
+    /// The author's name.
     pub author: String,
     /// The commit time (RFC 3339).
     pub date: String,
+    /// The first line of the message.
     pub subject: String,
 }
 
@@ -136,6 +149,7 @@ pub struct GitSide {
     /// The commit that removed the work folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed_by: Option<CommitNote>,
+    /// The effective settings of the work, or of the object in question.
     pub settings: Vec<Setting>,
     /// The objects of the work.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -148,10 +162,14 @@ pub struct GitSide {
 /// An error or warning in the repository, in short.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GitProblem {
+    /// The code of the diagnostic, as in `GW101`: see docs/diagnostics.md.
     pub code: &'static str,
+    /// Whether it freezes its scope; otherwise it is a warning.
     pub error: bool,
+    /// Where it was found.
     #[serde(flatten)]
     pub place: FileLine,
+    /// What is wrong, for people.
     pub message: String,
 }
 

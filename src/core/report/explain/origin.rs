@@ -20,11 +20,14 @@ use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::render::layout;
 use crate::render::manifests;
 use crate::render::substitute::CLUSTER_NAME;
-use crate::render::work_folder::{Sidecar, is_about, name_resources, sidecar_fields};
+use crate::render::work_folder::{
+    Sidecar, WorkDiagnostics, is_about, name_resources, sidecar_fields,
+};
 
 /// One work as Git has it.
 #[derive(Debug)]
 pub struct Origins {
+    /// The work folder, from the source's path.
     pub folder: RepoPath,
     /// The Git tree of the folder.
     pub tree: ObjectId,
@@ -43,6 +46,7 @@ impl Origins {
         of_object.map_or(&self.settings, |rules| rules)
     }
 
+    /// The location of each object, in the order of `objects`.
     pub fn places(&self) -> Vec<ObjectLocation> {
         let place = |manifest: &Manifest| ObjectLocation {
             object: name(manifest),
@@ -59,6 +63,7 @@ pub fn name(manifest: &Manifest) -> String {
     format!("{} {}{slash}{}", manifest.kind, identity.namespace, identity.name)
 }
 
+/// The file and line at which a manifest begins.
 pub fn place_of(manifest: &Manifest) -> FileLine {
     FileLine::of(&Location::at(&manifest.origin.file, manifest.origin.span))
 }
@@ -123,7 +128,8 @@ pub fn origins(
         manifests::Rules { kinds, values: substitutes.then_some(&values), secrets, scope: &scope };
     let mut objects = reading.manifests(&files.manifests, &rules)?;
     let sidecars = reading.sidecars(&files.sidecars)?;
-    name_resources(&mut objects, &sidecars, kinds, &scope, &mut Vec::new());
+    let mut unreported = WorkDiagnostics::new(&scope, Vec::new());
+    name_resources(&mut objects, &sidecars, kinds, &mut unreported);
     let rules = objects.iter().map(|object| object_settings(object, &sidecars, &levels)).collect();
     Ok(Some(Origins { folder, tree, settings, objects, rules }))
 }

@@ -10,24 +10,51 @@ use crate::model::name::{ClusterName, WorkKey, WorkName};
 /// A work, or one object of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainTarget {
+    /// The work.
     pub key: WorkKey,
+    /// The object; `None` for the whole work.
     pub object: Option<ObjectQuery>,
 }
 
 /// Why an argument matches no single work or object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
+    /// The argument has too few or too many parts, or an empty one. Holds the argument.
     #[error(
         "{0:?} is no CLUSTER/WORK or CLUSTER/WORK/OBJECT, as in edge-7/web or \
          edge-7/web/deployment/shop/web"
     )]
     Form(String),
+    /// A part of the argument cannot be a name.
     #[error("{name:?} cannot be the name of a {what}: it {why}")]
-    Name { what: &'static str, name: String, why: NameError },
+    Name {
+        /// What it should name: `cluster` or `ManifestWork`.
+        what: &'static str,
+        /// The part of the argument.
+        name: String,
+        /// Why Kubernetes forbids the name.
+        why: NameError,
+    },
+    /// No object of the work matches.
     #[error("the work {key} has no object {query}{}", hint(.near))]
-    NoObject { key: WorkKey, query: String, near: Vec<String> },
+    NoObject {
+        /// The work.
+        key: WorkKey,
+        /// The object as the user names it.
+        query: String,
+        /// Objects of the work with similar names; otherwise its first ones.
+        near: Vec<String>,
+    },
+    /// Several objects of the work match.
     #[error("{query} fits {} objects of {key}: {}", .fitting.len(), .fitting.join(", "))]
-    Ambiguous { key: WorkKey, query: String, fitting: Vec<String> },
+    Ambiguous {
+        /// The work.
+        key: WorkKey,
+        /// The object as the user names it.
+        query: String,
+        /// The first objects that match, each in its longest form.
+        fitting: Vec<String>,
+    },
 }
 
 fn hint(near: &[String]) -> String {
@@ -52,10 +79,13 @@ impl fmt::Display for ObjectQuery {
 /// An object that a query may match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectCandidate<'a> {
+    /// The kind, as in `Deployment`.
     pub kind: &'a str,
     /// The plural; empty if unknown.
     pub resource: &'a str,
+    /// The namespace; empty for an object of the cluster.
     pub namespace: &'a str,
+    /// `metadata.name`.
     pub name: &'a str,
 }
 
@@ -68,6 +98,7 @@ impl fmt::Display for ObjectCandidate<'_> {
 }
 
 impl ExplainTarget {
+    /// Parses `CLUSTER/WORK[/OBJECT]`. The object has 1 to 3 parts.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         let form = || TargetError::Form(text.to_owned());
         let mut parts = text.split('/');

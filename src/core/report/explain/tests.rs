@@ -39,7 +39,8 @@ fn tree(conditions: &Value, of_object: &Value) -> WorkTree {
     let object = json!({
         "metadata": { "namespace": "edge-1", "name": "web", "generation": 2 },
         "spec": { "workload": { "manifests": [
-            { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "shop", "name": "a" } },
+            { "apiVersion": "v1", "kind": "ConfigMap",
+              "metadata": { "namespace": "shop", "name": "a" } },
         ] } },
         "status": { "conditions": conditions, "resourceStatus": { "manifests": [{
             "resourceMeta": { "ordinal": 0, "kind": "ConfigMap", "namespace": "shop", "name": "a" },
@@ -122,8 +123,20 @@ fn error_in_git_takes_precedence_over_hub() {
     assert!(reported.advice.unwrap().contains("GW102"));
 }
 
+fn on_hub<'a>(step: &'a PlanStep, tree: Option<&'a WorkTree>) -> HubInputs<'a> {
+    let object = tree.and_then(|tree| tree.objects.first());
+    HubInputs { step: Some(step), work: tree, object, reach: ClusterReachability::Reachable }
+}
+
+/// Checks the reason of a work that is not on its cluster, and a part of the advice.
+fn check_advice(git: &GitSide, hub: HubInputs<'_>, reason: &str, advice: &str) {
+    let reported = answer(git, Some(hub));
+    assert_eq!((reported.reason.as_str(), reported.there), (reason, false));
+    assert!(reported.advice.as_ref().is_some_and(|text| text.contains(advice)), "{reported:?}");
+}
+
 #[test]
-fn reason_of_plan_comes_with_advice() {
+fn advice_names_the_setting_that_suspends() {
     let suspended = GitSide {
         settings: vec![Setting {
             name: "suspend".into(),
@@ -133,129 +146,73 @@ fn reason_of_plan_comes_with_advice() {
         }],
         ..git()
     };
-    let release = || Some(Effect::Release { resource_version: "1".into() });
+    let step = step(None, Reason::Suspended);
+    check_advice(&suspended, on_hub(&step, None), "Suspended", "cluster.yaml:2");
+}
+
+#[test]
+fn reason_of_plan_comes_with_advice() {
+    let write = |reason| step(Some(Effect::Release { resource_version: "1".into() }), reason);
+    let (new, changed) = (write(Reason::NewInGit), write(Reason::ChangedInGit));
+    check_advice(&git(), on_hub(&new, None), "NewInGit", "gitwork run");
+    let reach = ClusterReachability::NotRegistered;
+    check_advice(&git(), HubInputs { reach, ..on_hub(&new, None) }, "NoCluster", "join");
     let on_disk = GitSide { commit: None, ..git() };
-    let cases = [
-        (
-            &suspended,
-            step(None, Reason::Suspended),
-            ClusterReachability::Reachable,
-            "Suspended",
-            "cluster.yaml:2",
-        ),
-        (
-            &git(),
-            step(release(), Reason::NewInGit),
-            ClusterReachability::Reachable,
-            "NewInGit",
-            "gitwork run",
-        ),
-        (
-            &git(),
-            step(release(), Reason::NewInGit),
-            ClusterReachability::NotRegistered,
-            "NoCluster",
-            "join",
-        ),
-        (
-            &on_disk,
-            step(release(), Reason::ChangedInGit),
-            ClusterReachability::Reachable,
-            "ChangedInGit",
-            "push",
-        ),
-    ];
-    for (git, step, reach, reason, advice) in cases {
-        let hub = HubInputs { step: Some(&step), work: None, object: None, reach };
-        let reported = answer(git, Some(hub));
-        assert_eq!((reported.reason.as_str(), reported.there), (reason, false));
-        assert!(reported.advice.as_ref().is_some_and(|text| text.contains(advice)), "{reported:?}");
-    }
-    let conflict = step(
-        None,
-        Reason::Conflict { owner: Some("other".into()), adoption: AdoptionPolicy::default() },
-    );
-    let hub = HubInputs {
-        step: Some(&conflict),
-        work: None,
-        object: None,
-        reach: ClusterReachability::Reachable,
-    };
-    let reported = answer(&git(), Some(hub));
-    assert!(
-        reported.reason == "Conflict" && reported.message.contains("\"other\""),
-        "{reported:?}"
-    );
+    check_advice(&on_disk, on_hub(&changed, None), "ChangedInGit", "push");
     assert_eq!(answer(&git(), None).reason, "HubUnknown");
 }
 
 #[test]
+fn conflict_names_the_owner() {
+    let owner = Some("other".into());
+    let conflict = step(None, Reason::Conflict { owner, adoption: AdoptionPolicy::default() });
+    let reported = answer(&git(), Some(on_hub(&conflict, None)));
+    assert!(
+        reported.reason == "Conflict" && reported.message.contains("\"other\""),
+        "{reported:?}"
+    );
+}
+
+/// The conclusion about the first object of a work that is as Git wants it.
+fn answer_of_object(git: &GitSide, tree: &WorkTree, reach: ClusterReachability) -> Conclusion {
+    let (key, step) = (key(), settled());
+    let object = tree.objects.first().map(ToString::to_string);
+    let hub = Some(HubInputs { reach, ..on_hub(&step, Some(tree)) });
+    ExplainInputs { key: &key, object: object.as_deref(), git, near: None, hub }.answer()
+}
+
+#[test]
 fn status_of_object_takes_precedence_over_status_of_work() {
-    let applied = [condition("Applied", "True", "")];
-    let failed = [condition("Applied", "False", "work failed")];
+    use ClusterReachability::{Reachable, Unreachable};
+    let applied = json!([condition("Applied", "True", "")]);
+    let failed = json!([condition("Applied", "False", "work failed")]);
     let denied = json!([condition("Applied", "False", "denied by policy")]);
     let fine = json!([condition("Applied", "True", ""), condition("Available", "True", "")]);
     let there =
         json!([condition("Applied", "True", ""), condition("Available", "False", "1 of 2")]);
-    let cases = [
-        (json!([]), &fine, ClusterReachability::Reachable, "AgentPending", "no agent"),
-        (
-            json!(applied),
-            &fine,
-            ClusterReachability::Reachable,
-            "Available",
-            "it is on the cluster",
-        ),
-        (json!(applied), &there, ClusterReachability::Reachable, "Progressing", "1 of 2"),
-        (json!(failed), &denied, ClusterReachability::Reachable, "ApplyFailed", "denied by policy"),
+    for (conditions, of_object, reach, reason, message) in [
+        (&json!([]), &fine, Reachable, "AgentPending", "no agent"),
+        (&applied, &fine, Reachable, "Available", "it is on the cluster"),
+        (&applied, &there, Reachable, "Progressing", "1 of 2"),
+        (&failed, &denied, Reachable, "ApplyFailed", "denied by policy"),
         // Another object has failed.
-        (json!(failed), &fine, ClusterReachability::Reachable, "Available", "it is on the cluster"),
-        (
-            json!(failed),
-            &denied,
-            ClusterReachability::Unreachable,
-            "ClusterUnreachable",
-            "denied by policy",
-        ),
-        (
-            json!(applied),
-            &fine,
-            ClusterReachability::Unreachable,
-            "Available",
-            "it is on the cluster",
-        ),
-    ];
-    let step = settled();
-    for (conditions, of_object, reach, reason, message) in cases {
-        let tree = tree(&conditions, of_object);
-        let object = tree.objects.first();
-        let hub = HubInputs { step: Some(&step), work: Some(&tree), object, reach };
-        let name = object.map(ToString::to_string);
-        let key = key();
-        let facts = ExplainInputs {
-            key: &key,
-            object: name.as_deref(),
-            git: &git(),
-            near: None,
-            hub: Some(hub),
-        };
-        let reported = facts.answer();
+        (&failed, &fine, Reachable, "Available", "it is on the cluster"),
+        (&failed, &denied, Unreachable, "ClusterUnreachable", "denied by policy"),
+        (&applied, &fine, Unreachable, "Available", "it is on the cluster"),
+    ] {
+        let reported = answer_of_object(&git(), &tree(conditions, of_object), reach);
         assert_eq!(reported.reason, reason, "{reported:?}");
         assert!(reported.message.contains(message), "{reported:?}");
         assert_eq!(reported.there, reason == "Available");
     }
-    // Git no longer has the object in the work.
-    let tree = tree(&json!(applied), &fine);
+}
+
+#[test]
+fn object_that_git_no_longer_has_is_reported() {
+    let fine = json!([condition("Applied", "True", ""), condition("Available", "True", "")]);
     let dropped = GitSide { place: None, ..git() };
-    let hub = HubInputs {
-        step: Some(&step),
-        work: Some(&tree),
-        object: tree.objects.first(),
-        reach: ClusterReachability::Reachable,
-    };
-    let (key, object) = (key(), Some("ConfigMap shop/a"));
-    let reported =
-        ExplainInputs { key: &key, object, git: &dropped, near: None, hub: Some(hub) }.answer();
+    let tree = tree(&json!([condition("Applied", "True", "")]), &fine);
+    let reported = answer_of_object(&dropped, &tree, ClusterReachability::Reachable);
     assert_eq!(reported.reason, "ObjectNotInGit");
 }
 
@@ -275,6 +232,48 @@ fn paths_are_relative_to_root_of_repository() {
     assert_eq!(explanation.git.place.unwrap().to_string(), "fleet/clusters/edge-1/web/a.yaml:3");
 }
 
+/// A state in Git with a text in every field that may have any text.
+fn git_with_text(hostile: &str) -> GitSide {
+    let note = || Some(CommitNote::new("ab".repeat(20), hostile.into(), 0, hostile.into()));
+    let setting = Setting {
+        name: hostile.into(),
+        value: hostile.into(),
+        set_by: Some(FileLine { file: RepoPath::root().join(hostile), line: Some(1) }),
+        overrides: vec![FileLine { file: RepoPath::root().join(hostile), line: None }],
+    };
+    GitSide {
+        source: hostile.into(),
+        last_change: note(),
+        removed_by: note(),
+        settings: vec![setting],
+        objects: vec![ObjectLocation { object: hostile.into(), place: place("a.yaml", 1) }],
+        problems: vec![GitProblem {
+            code: "GW102",
+            error: false,
+            place: place("a.yaml", 1),
+            message: hostile.into(),
+        }],
+        ..git()
+    }
+}
+
+/// An explanation with a text in every field that may have any text.
+fn explanation_with_text(hostile: &str) -> Explanation {
+    let failed =
+        json!([condition("Applied", "False", hostile), condition(hostile, hostile, hostile)]);
+    let (git, tree, step) = (git_with_text(hostile), tree(&failed, &failed), settled());
+    let object = tree.objects.first().cloned();
+    Explanation {
+        cluster: "edge-1".into(),
+        work: "web".into(),
+        object: Some(hostile.into()),
+        answer: answer(&git, Some(on_hub(&step, Some(&tree)))),
+        git,
+        hub: Some(HubSide { work: Some(tree), object }),
+        hub_unknown: Some(hostile.into()),
+    }
+}
+
 #[test]
 fn hostile_texts_of_git_and_the_cluster_are_text_in_every_form() {
     use gitwork_yaml::is_dangerous;
@@ -282,59 +281,15 @@ fn hostile_texts_of_git_and_the_cluster_are_text_in_every_form() {
     use crate::report::status::print::Layout;
     use crate::text::escape::escape_untrusted_json;
     use crate::text::style::ColorMode;
+    let (style, now) = (ColorMode::Plain, Timestamp::UNIX_EPOCH);
+    let layout = |wide, width| Layout { wide, width, style, now };
     for hostile in [
         "\u{1b}[2J\u{9b}31m\u{7}",
         "\u{202e}\u{2066}\u{feff}",
         "a\nIn Git\r\tforged",
         "<b>|*x*|</b>",
     ] {
-        let failed =
-            json!([condition("Applied", "False", hostile), condition(hostile, hostile, hostile)]);
-        let tree = tree(&failed, &failed);
-        let note = || Some(CommitNote::new("ab".repeat(20), hostile.into(), 0, hostile.into()));
-        let setting = Setting {
-            name: hostile.into(),
-            value: hostile.into(),
-            set_by: Some(FileLine { file: RepoPath::root().join(hostile), line: Some(1) }),
-            overrides: vec![FileLine { file: RepoPath::root().join(hostile), line: None }],
-        };
-        let git = GitSide {
-            source: hostile.into(),
-            last_change: note(),
-            removed_by: note(),
-            settings: vec![setting],
-            objects: vec![ObjectLocation { object: hostile.into(), place: place("a.yaml", 1) }],
-            problems: vec![GitProblem {
-                code: "GW102",
-                error: false,
-                place: place("a.yaml", 1),
-                message: hostile.into(),
-            }],
-            ..git()
-        };
-        let step = settled();
-        let object = tree.objects.first();
-        let hub = HubInputs {
-            step: Some(&step),
-            work: Some(&tree),
-            object,
-            reach: ClusterReachability::Reachable,
-        };
-        let explanation = Explanation {
-            cluster: "edge-1".into(),
-            work: "web".into(),
-            object: Some(hostile.into()),
-            answer: answer(&git, Some(hub)),
-            git,
-            hub: Some(HubSide { work: Some(tree.clone()), object: object.cloned() }),
-            hub_unknown: Some(hostile.into()),
-        };
-        let layout = |wide, width| Layout {
-            wide,
-            width,
-            style: ColorMode::Plain,
-            now: Timestamp::UNIX_EPOCH,
-        };
+        let explanation = explanation_with_text(hostile);
         let unknown = Explanation { hub: None, ..explanation.clone() };
         let value = json!(explanation);
         for shown in [

@@ -5,10 +5,12 @@ use super::{CommitStatus, WebPages};
 use crate::config::commit_status::Provider;
 use crate::model::digest::Digest;
 use crate::model::name::CommitId;
+use crate::model::operation_error::{ErrorClass, OperationError};
 
 /// The repository on its forge, and the context of its statuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForgeTarget {
+    /// The kind of forge, which decides the form of requests.
     pub provider: Provider,
     /// Base URL of the API, without a trailing `/`.
     pub api_url: String,
@@ -26,38 +28,80 @@ pub struct ForgeTarget {
 /// Why the configuration gives no target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
+    /// No `repository` is set, and the source's URL has none in the form of this forge.
     #[error(
         "cannot derive a {provider} repository from the source's URL; set `repository`, as in \
          {example}"
     )]
-    NoRepository { provider: Provider, example: &'static str },
+    NoRepository {
+        /// The configured forge.
+        provider: Provider,
+        /// A repository name in the form of this forge.
+        example: &'static str,
+    },
+    /// The repository name does not have the form of this forge.
     #[error("{repository:?} is not a {provider} repository; write it as in {example}")]
-    BadRepository { provider: Provider, repository: String, example: &'static str },
+    BadRepository {
+        /// The configured forge.
+        provider: Provider,
+        /// The name as configured or derived.
+        repository: String,
+        /// A repository name in the form of this forge.
+        example: &'static str,
+    },
+    /// No `apiUrl` is set, and the source's URL has no host.
     #[error("cannot derive the API's address from the source's URL; set `apiUrl`")]
     NoApiUrl,
+    /// A configured URL is invalid or too long.
     #[error(
         "{field} must be an http or https URL of at most 255 characters, the API's without user, \
          password, query and \
          fragment"
     )]
-    BadUrl { field: &'static str },
+    BadUrl {
+        /// `apiUrl` or `targetUrl`.
+        field: &'static str,
+    },
+    /// The context is empty, too long, or has control characters.
     #[error("the context must have 1 to {limit} printable characters on {provider}")]
-    BadContext { provider: Provider, limit: usize },
+    BadContext {
+        /// The configured forge.
+        provider: Provider,
+        /// The longest context of this forge, in characters.
+        limit: usize,
+    },
+    /// Both kinds of login are set, or none, or an App on another forge than GitHub.
     #[error("set either `tokenFile` or, on GitHub, `app`")]
     Login,
+    /// `app.id` is malformed.
     #[error(
         "an App's id has 1 to 100 letters, digits or dots, as in 123456 or Iv1.0123456789abcdef"
     )]
     AppId,
 }
 
+impl OperationError for AddressError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "CommitStatusConfig"
+    }
+}
+
 /// The settings of commit statuses that determine the target.
 #[derive(Debug, Clone, Default)]
 pub struct TargetSettings<'a> {
+    /// `repository`: overrides the name derived from the source's URL.
     pub repository: Option<&'a str>,
+    /// `apiUrl`: overrides the address derived from the source's URL.
     pub api_url: Option<&'a str>,
+    /// `context`: the name of the statuses on the forge.
     pub context: &'a str,
+    /// `targetUrl`: the link of each status; `{commit}` stands for the commit's id.
     pub target_url: Option<&'a str>,
+    /// Whether `app` is set: a GitHub App writes check runs.
     pub is_app: bool,
 }
 
@@ -253,67 +297,59 @@ mod tests {
         ForgeTarget::new(provider, url, &settings).map(|target| (target.api_url, target.repository))
     }
 
+    /// Checks the derived API address and repository of each URL.
+    fn check(provider: Provider, cases: &[(&str, &str, &str)]) {
+        for (url, api, repository) in cases {
+            let expected = Ok(((*api).to_owned(), (*repository).to_owned()));
+            assert_eq!(target(provider, url), expected, "{url}");
+        }
+    }
+
     #[test]
     fn api_address_is_derived_from_repository_url() {
-        use Provider::{AzureDevops, BitbucketCloud, BitbucketDataCenter, Gitea, Github, Gitlab};
-        for (provider, url, api, repository) in [
-            (Github, "https://github.com/acme/fleet.git", "https://api.github.com", "acme/fleet"),
-            (Github, "git@github.com:acme/fleet.git", "https://api.github.com", "acme/fleet"),
-            (
-                Github,
-                "ssh://git@ghe.acme.io:2222/acme/fleet",
-                "https://ghe.acme.io/api/v3",
-                "acme/fleet",
-            ),
-            (Gitlab, "https://gitlab.com/a/b/c.git", "https://gitlab.com/api/v4", "a/b/c"),
-            (Gitlab, "http://git.local:8080/a/b", "http://git.local:8080/api/v4", "a/b"),
-            (Gitea, "https://codeberg.org/acme/fleet", "https://codeberg.org/api/v1", "acme/fleet"),
-            (Gitea, "https://acme.io/git/acme/fleet/", "https://acme.io/git/api/v1", "acme/fleet"),
-            (
-                BitbucketCloud,
-                "git@bitbucket.org:acme/fleet.git",
-                "https://api.bitbucket.org/2.0",
-                "acme/fleet",
-            ),
-            (
-                BitbucketDataCenter,
-                "https://bb.acme.io/x/scm/OPS/fleet.git",
-                "https://bb.acme.io/x/rest/api/latest",
-                "OPS/fleet",
-            ),
-            (
-                BitbucketDataCenter,
-                "ssh://git@bb.acme.io:7999/ops/fleet.git",
-                "https://bb.acme.io/rest/api/latest",
-                "ops/fleet",
-            ),
-            (
-                AzureDevops,
-                "https://acme@dev.azure.com/acme/shop/_git/fleet",
-                "https://dev.azure.com/acme",
-                "shop/fleet",
-            ),
-            (
-                AzureDevops,
-                "https://dev.azure.com/acme/_git/fleet",
-                "https://dev.azure.com/acme",
-                "fleet/fleet",
-            ),
-            (
-                AzureDevops,
-                "git@ssh.dev.azure.com:v3/acme/shop/fleet",
-                "https://dev.azure.com/acme",
-                "shop/fleet",
-            ),
-            (
-                AzureDevops,
-                "https://acme.visualstudio.com/shop/_git/fleet",
-                "https://acme.visualstudio.com",
-                "shop/fleet",
-            ),
-        ] {
-            assert_eq!(target(provider, url), Ok((api.to_owned(), repository.to_owned())), "{url}");
-        }
+        let github = "https://api.github.com";
+        let cases = [
+            ("https://github.com/acme/fleet.git", github, "acme/fleet"),
+            ("git@github.com:acme/fleet.git", github, "acme/fleet"),
+            ("ssh://git@ghe.acme.io:2222/acme/fleet", "https://ghe.acme.io/api/v3", "acme/fleet"),
+        ];
+        check(Provider::Github, &cases);
+        let cases = [
+            ("https://gitlab.com/a/b/c.git", "https://gitlab.com/api/v4", "a/b/c"),
+            ("http://git.local:8080/a/b", "http://git.local:8080/api/v4", "a/b"),
+        ];
+        check(Provider::Gitlab, &cases);
+        let cases = [
+            ("https://codeberg.org/acme/fleet", "https://codeberg.org/api/v1", "acme/fleet"),
+            ("https://acme.io/git/acme/fleet/", "https://acme.io/git/api/v1", "acme/fleet"),
+        ];
+        check(Provider::Gitea, &cases);
+        let bitbucket = "https://api.bitbucket.org/2.0";
+        let cases = [("git@bitbucket.org:acme/fleet.git", bitbucket, "acme/fleet")];
+        check(Provider::BitbucketCloud, &cases);
+        let (behind_path, at_root) =
+            ("https://bb.acme.io/x/rest/api/latest", "https://bb.acme.io/rest/api/latest");
+        let cases = [
+            ("https://bb.acme.io/x/scm/OPS/fleet.git", behind_path, "OPS/fleet"),
+            ("ssh://git@bb.acme.io:7999/ops/fleet.git", at_root, "ops/fleet"),
+        ];
+        check(Provider::BitbucketDataCenter, &cases);
+    }
+
+    #[test]
+    fn azure_devops_address_is_derived_from_every_form_of_url() {
+        let (cloud, own_host) = ("https://dev.azure.com/acme", "https://acme.visualstudio.com");
+        let cases = [
+            ("https://acme@dev.azure.com/acme/shop/_git/fleet", cloud, "shop/fleet"),
+            ("https://dev.azure.com/acme/_git/fleet", cloud, "fleet/fleet"),
+            ("git@ssh.dev.azure.com:v3/acme/shop/fleet", cloud, "shop/fleet"),
+            ("https://acme.visualstudio.com/shop/_git/fleet", own_host, "shop/fleet"),
+        ];
+        check(Provider::AzureDevops, &cases);
+    }
+
+    #[test]
+    fn url_without_host_and_repository_is_rejected() {
         for url in [
             "/srv/fleet.git",
             "file:///srv/fleet.git",
@@ -322,7 +358,7 @@ mod tests {
             r"\evil.example:acme/fleet",
             r"https://github.com\.evil.example/acme/fleet",
         ] {
-            assert!(target(Github, url).is_err(), "{url}");
+            assert!(target(Provider::Github, url).is_err(), "{url}");
         }
     }
 

@@ -40,12 +40,13 @@ fn annotation(found: &Diagnostic, root: &RepoPath) -> Value {
         Severity::Warning => "warning",
         Severity::Info => "notice",
     };
+    let message = shown(&format!("{}{hint}", found.message));
     without_nulls(json!({
         "path": root.join_path(&found.location.file).to_string(),
         "start_line": line, "end_line": line, "start_column": column, "end_column": end,
         "annotation_level": level,
         "title": found.code.id(),
-        "message": truncate_chars(&shown(&format!("{}{hint}", found.message)), TEXT_CHARS_MAX).into_owned(),
+        "message": truncate_chars(&message, TEXT_CHARS_MAX).into_owned(),
     }))
 }
 
@@ -74,12 +75,13 @@ pub fn request(
         CommitState::Superseded => ("completed", Some("cancelled")),
     };
     let head = id.is_none().then(|| status.commit.to_string());
+    let title = escape_untrusted(&status.description);
     let body = json!({
         "name": target.context_of(status), "head_sha": head,
         "status": state, "conclusion": conclusion,
         "details_url": target.link(status.commit),
         "output": {
-            "title": truncate_chars(&escape_untrusted(&status.description), TITLE_CHARS_MAX).into_owned(),
+            "title": truncate_chars(&title, TITLE_CHARS_MAX).into_owned(),
             "summary": summary(status, details),
             "annotations": annotations,
         },

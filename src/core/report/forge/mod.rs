@@ -62,8 +62,11 @@ impl Provider {
 /// The state of a commit. Each forge has its own word for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CommitState {
+    /// The rollout of the commit is not finished.
     Pending,
+    /// All reachable clusters have applied the commit.
     Success,
+    /// Git has an error, or a reachable cluster needs attention.
     Failure,
     /// A newer commit arrived before this one was applied everywhere. Neither success nor failure.
     Superseded,
@@ -77,7 +80,10 @@ pub type Part = String;
 pub struct CommitStatus {
     /// `None` for the whole source.
     pub part: Option<Part>,
+    /// The commit that the status belongs to.
     pub commit: CommitId,
+    /// The result so far.
     pub state: CommitState,
+    /// One line for people. Shortened to the forge's limit when it is written.
     pub description: String,
 }

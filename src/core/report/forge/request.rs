@@ -10,73 +10,76 @@ use serde_json::{Value, json};
 use super::percent::{encoded, encoded_path};
 use super::{CommitState, CommitStatus, ForgeTarget};
 use crate::config::commit_status::Provider;
+use crate::model::name::CommitId;
 use crate::text::escape::escape_untrusted;
 use crate::text::truncate::truncate_chars;
 
 /// A request without its credentials: see [`authorization`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpRequest {
+    /// `POST` or `PATCH`.
     pub method: &'static str,
+    /// The absolute URL, with encoded path and query.
     pub url: String,
     /// Header names are in lower case.
     pub headers: Vec<(&'static str, String)>,
+    /// The JSON body.
     pub body: Value,
 }
 
 /// The request that writes a status.
 pub fn request(target: &ForgeTarget, status: &CommitStatus) -> HttpRequest {
-    let ForgeTarget { provider, api_url, repository, .. } = target;
-    let context = &target.context_of(status);
-    let commit = status.commit;
-    let link = target.link(commit);
-    let state = word(*provider, status.state);
-    let text = escape_untrusted(&status.description);
-    let description = truncate_chars(&text, provider.description_chars_max()).into_owned();
-    let (path, body) = match provider {
-        Provider::Github | Provider::Gitea => (
-            format!("/repos/{}/statuses/{commit}", encoded_path(repository)),
-            json!({ "state": state, "description": description, "context": context, "target_url": link }),
-        ),
-        Provider::Gitlab => (
-            format!("/projects/{}/statuses/{commit}", encoded(repository)),
-            json!({ "state": state, "description": description, "name": context, "target_url": link }),
-        ),
-        Provider::BitbucketCloud => (
-            format!("/repositories/{}/commit/{commit}/statuses/build", encoded_path(repository)),
-            json!({ "state": state, "description": description, "key": context, "name": context, "url": link }),
-        ),
-        Provider::BitbucketDataCenter => {
-            let (project, name) = repository.split_once('/').unwrap_or_default();
-            (
-                format!(
-                    "/projects/{}/repos/{}/commits/{commit}/builds",
-                    encoded(project),
-                    encoded(name)
-                ),
-                json!({ "state": state, "description": description, "key": context, "name": context, "url": link }),
-            )
-        }
-        Provider::AzureDevops => {
-            let (project, name) = repository.split_once('/').unwrap_or_default();
-            (
-                format!(
-                    "/{}/_apis/git/repositories/{}/commits/{commit}/statuses?api-version=6.0",
-                    encoded(project),
-                    encoded(name)
-                ),
-                json!({
-                    "state": state, "description": description, "targetUrl": link,
-                    "context": { "name": context, "genre": "gitops" },
-                }),
-            )
-        }
-    };
     HttpRequest {
         method: "POST",
-        url: format!("{api_url}{path}"),
-        headers: headers(*provider),
-        body: without_nulls(body),
+        url: format!("{}{}", target.api_url, path(target, status.commit)),
+        headers: headers(target.provider),
+        body: without_nulls(body(target, status)),
     }
+}
+
+/// The path of a commit's statuses below the API's address, with its query.
+fn path(target: &ForgeTarget, commit: CommitId) -> String {
+    let repository = &target.repository;
+    let (project, name) = repository.split_once('/').unwrap_or_default();
+    let (project, name) = (encoded(project), encoded(name));
+    match target.provider {
+        Provider::Github | Provider::Gitea => {
+            format!("/repos/{}/statuses/{commit}", encoded_path(repository))
+        }
+        Provider::Gitlab => format!("/projects/{}/statuses/{commit}", encoded(repository)),
+        Provider::BitbucketCloud => {
+            format!("/repositories/{}/commit/{commit}/statuses/build", encoded_path(repository))
+        }
+        Provider::BitbucketDataCenter => {
+            format!("/projects/{project}/repos/{name}/commits/{commit}/builds")
+        }
+        Provider::AzureDevops => format!(
+            "/{project}/_apis/git/repositories/{name}/commits/{commit}/statuses?api-version=6.0"
+        ),
+    }
+}
+
+/// The status in the fields of the forge; fields without a value are null.
+fn body(target: &ForgeTarget, status: &CommitStatus) -> Value {
+    let provider = target.provider;
+    let (context, link) = (target.context_of(status), target.link(status.commit));
+    let text = escape_untrusted(&status.description);
+    let description = truncate_chars(&text, provider.description_chars_max()).into_owned();
+    let mut body = json!({ "state": word(provider, status.state), "description": description });
+    let rest = match provider {
+        Provider::Github | Provider::Gitea => json!({ "context": context, "target_url": link }),
+        Provider::Gitlab => json!({ "name": context, "target_url": link }),
+        Provider::BitbucketCloud | Provider::BitbucketDataCenter => {
+            json!({ "key": context, "name": context, "url": link })
+        }
+        Provider::AzureDevops => json!({
+            "context": { "name": context, "genre": "gitops" }, "targetUrl": link,
+        }),
+    };
+    if let (Some(body), Value::Object(rest)) = (body.as_object_mut(), rest) {
+        body.extend(rest);
+    }
+    body
 }
 
 /// Removes fields without a value: some forges reject null.
@@ -205,27 +208,37 @@ mod tests {
                 Provider::BitbucketCloud,
                 "git@bitbucket.org:acme/fleet.git",
                 format!(
-                    "https://api.bitbucket.org/2.0/repositories/acme/fleet/commit/{sha}/statuses/build"
+                    "https://api.bitbucket.org/2.0/repositories/acme/fleet/commit/{sha}/statuses/\
+                     build"
                 ),
-                json!({"state": "INPROGRESS", "description": "d", "key": "gitwork", "name": "gitwork",
+                json!({"state": "INPROGRESS", "description": "d", "key": "gitwork",
+                       "name": "gitwork",
                        "url": format!("https://bitbucket.org/acme/fleet/commits/{sha}")}),
             ),
             (
                 Provider::BitbucketDataCenter,
                 "https://bb.acme.io/scm/OPS/fleet.git",
                 format!(
-                    "https://bb.acme.io/rest/api/latest/projects/OPS/repos/fleet/commits/{sha}/builds"
+                    "https://bb.acme.io/rest/api/latest/projects/OPS/repos/fleet/commits/{sha}/\
+                     builds"
                 ),
-                json!({"state": "INPROGRESS", "description": "d", "key": "gitwork", "name": "gitwork",
-                       "url": format!("https://bb.acme.io/projects/OPS/repos/fleet/commits/{sha}")}),
+                json!({
+                    "state": "INPROGRESS", "description": "d", "key": "gitwork",
+                    "name": "gitwork",
+                    "url": format!("https://bb.acme.io/projects/OPS/repos/fleet/commits/{sha}"),
+                }),
             ),
             (
                 Provider::AzureDevops,
                 "https://dev.azure.com/acme/shop/_git/fleet",
                 format!(
-                    "https://dev.azure.com/acme/shop/_apis/git/repositories/fleet/commits/{sha}/statuses?api-version=6.0"
+                    "https://dev.azure.com/acme/shop/_apis/git/repositories/fleet/commits/{sha}/\
+                     statuses?api-version=6.0"
                 ),
-                json!({"state": "pending", "description": "d", "context": {"name": "gitwork", "genre": "gitops"}}),
+                json!({
+                    "state": "pending", "description": "d",
+                    "context": {"name": "gitwork", "genre": "gitops"},
+                }),
             ),
         ] {
             let sent = request(&target(provider, url), &status(CommitState::Pending, "d"));

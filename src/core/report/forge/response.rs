@@ -13,11 +13,15 @@ use crate::text::truncate::truncate_chars;
 /// The parts of an HTTP response that matter.
 #[derive(Debug, Clone, Copy)]
 pub struct ForgeResponse<'a> {
+    /// The HTTP status code.
     pub status: u16,
+    /// `retry-after`: seconds, or a date (RFC 9110).
     pub retry_after: Option<&'a str>,
-    /// GitHub's `x-ratelimit-remaining` and `x-ratelimit-reset` (seconds since 1970).
+    /// GitHub's `x-ratelimit-remaining`: requests that are left.
     pub limit_remaining: Option<&'a str>,
+    /// GitHub's `x-ratelimit-reset`: when the limit is renewed, in seconds since 1970.
     pub limit_reset: Option<&'a str>,
+    /// The first bytes of the body.
     pub body: &'a [u8],
     /// The credentials of the request. A forge may quote them, so messages leave them out.
     pub secret: &'a str,
@@ -28,16 +32,30 @@ pub struct ForgeResponse<'a> {
 pub enum Rejection {
     /// Timeout, no connection, 5xx or rate limit: a retry may succeed.
     #[error("{message}")]
-    Later { after: Option<Duration>, message: String },
+    Later {
+        /// The wait that the forge requests, at most an hour.
+        after: Option<Duration>,
+        /// What happened and what to do, for people. Has no credentials.
+        message: String,
+    },
     /// The operator must change something first.
     #[error("{message}")]
-    Blocked { message: String },
+    Blocked {
+        /// What happened and what to do, for people. Has no credentials.
+        message: String,
+    },
     /// The forge does not have the commit.
     #[error("{message}")]
-    NoCommit { message: String },
+    NoCommit {
+        /// What happened and what to do, for people. Has no credentials.
+        message: String,
+    },
     /// The commit accepts no more statuses of this context.
     #[error("{message}")]
-    Full { message: String },
+    Full {
+        /// What happened and what to do, for people. Has no credentials.
+        message: String,
+    },
 }
 
 /// Upper bound of `retry-after`: a wrong clock must not stop the statuses for a day.

@@ -28,7 +28,7 @@ pub struct StatusQueue {
     /// The forge asked for no request until then.
     not_before: Duration,
     /// A rejection was returned, and no write has succeeded since.
-    in_trouble: bool,
+    is_failing: bool,
 }
 
 impl StatusQueue {
@@ -116,8 +116,8 @@ impl StatusQueue {
                 self.parts.get_mut(part)?.answered(status, result, now, seed)
             }
         };
-        let was_in_trouble = std::mem::replace(&mut self.in_trouble, !succeeded);
-        problem.filter(|_| !was_in_trouble)
+        let was_failing = std::mem::replace(&mut self.is_failing, !succeeded);
+        problem.filter(|_| !was_failing)
     }
 }
 
@@ -126,10 +126,7 @@ mod tests {
     use super::*;
     use crate::model::name::CommitId;
     use crate::report::forge::CommitState;
-
-    fn at(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
+    use crate::report::forge::schedule::tests::{at, write_due};
 
     fn status(part: Option<&str>, number: u8, state: CommitState, words: &str) -> CommitStatus {
         let commit = CommitId::parse(&format!("{number:02x}").repeat(20)).unwrap();
@@ -143,23 +140,11 @@ mod tests {
         all
     }
 
-    /// Writes every due status until `end`.
-    fn run(queue: &mut StatusQueue, mut now: u64, end: u64) -> Vec<(u64, CommitStatus)> {
-        let mut written = Vec::new();
-        while now <= end {
-            match queue.next(at(now)) {
-                Next::Write(status) => {
-                    assert_eq!(queue.answered(&status, Ok(()), at(now), 0), None);
-                    written.push((now, status));
-                }
-                Next::Wait(until) => {
-                    assert!(until > at(now), "a wait must end later");
-                    now = until.as_millis().div_ceil(1_000) as u64;
-                }
-                Next::Idle => break,
-            }
-        }
-        written
+    fn run(queue: &mut StatusQueue, now: u64, end: u64) -> Vec<(u64, CommitStatus)> {
+        let wrote = |queue: &mut StatusQueue, status: &CommitStatus, now| {
+            queue.answered(status, Ok(()), now, 0)
+        };
+        write_due(queue, StatusQueue::next, wrote, now, end)
     }
 
     #[test]

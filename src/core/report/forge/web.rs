@@ -129,7 +129,8 @@ mod tests {
                 None,
                 "git@ssh.dev.azure.com:v3/acme/shop/fleet",
                 "https://dev.azure.com/acme/shop/_git/fleet/commit/C",
-                "https://dev.azure.com/acme/shop/_git/fleet?path=/clusters/edge%201/web&version=GCC",
+                "https://dev.azure.com/acme/shop/_git/fleet?path=/clusters/edge%201/web\
+                 &version=GCC",
             ),
         ] {
             let pages = WebPages::of(provider, url).unwrap();

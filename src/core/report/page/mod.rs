@@ -8,6 +8,8 @@
 //! repositories and API servers is escaped, and stays text.
 
 pub mod journal;
+mod model_json;
+mod numbered;
 pub mod page_model;
 pub mod work_detail;
 
@@ -26,6 +28,7 @@ pub use work_detail::WorkDetail;
 /// The static facts of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceInfo {
+    /// The source id, unique in the daemon.
     pub id: SourceId,
     /// Its URL or directory, without credentials.
     pub repository: String,
@@ -42,13 +45,18 @@ pub struct SourceInfo {
 pub struct PendingApproval {
     /// The guard, in one word.
     pub guard: &'static str,
+    /// The hash to approve, 64 hexadecimal digits.
     pub hash: String,
+    /// How many works wait.
     pub works: usize,
+    /// Why they wait, for people; escaped.
     pub why: String,
+    /// The whole `gitwork approve` command, quoted for a shell.
     pub command: String,
 }
 
 impl PendingApproval {
+    /// Describes held changes of the source `info`.
     pub fn of(held: &HeldChanges, info: &SourceInfo) -> Self {
         Self {
             guard: held.guard.as_str(),
@@ -97,7 +105,8 @@ mod tests {
         assert_eq!(
             approve(hash, &arguments),
             format!(
-                r"gitwork approve {hash} --repo 'https://git.example/a b.git' --path 'it'\''s' --branch main"
+                "gitwork approve {hash} --repo 'https://git.example/a b.git' --path 'it'\\''s' \
+                 --branch main"
             )
         );
     }

@@ -10,7 +10,7 @@ use super::{PendingApproval, SourceInfo, shown};
 use crate::model::name::{CommitId, WorkKey};
 use crate::report::status::State;
 use crate::report::status::source::SourceStatus;
-use crate::report::status::view::{Condition, ObjectAccount};
+use crate::report::status::view::{Condition, ObjectDetails};
 
 /// One work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -55,7 +55,7 @@ impl WorkDetail {
     /// `None` if the source has no such work.
     pub fn of(info: &SourceInfo, status: &SourceStatus, key: &WorkKey) -> Option<Self> {
         let work = status.works.get(key)?;
-        let account = work.account();
+        let details = work.details();
         let link = |commit| Some(info.pages.as_ref()?.commit(commit));
         let folder = || {
             let (pages, path) = (info.pages.as_ref()?, work.path.as_ref()?);
@@ -72,31 +72,31 @@ impl WorkDetail {
             since: work.since,
             unreachable: status.unreachable.contains(&key.cluster),
             why: work.why.as_deref().map(shown),
-            message: account.message.as_deref().map(shown),
+            message: details.message.as_deref().map(shown),
             path: work.path.as_ref().map(|path| shown(path.as_str())),
             folder_url: folder(),
             commit: work.commit,
             commit_url: work.commit.and_then(link),
             manifests: work.view.manifests,
             manifests_applied: work.view.manifests_applied,
-            conditions: account.conditions.iter().map(condition).collect(),
-            objects: account.objects.into_iter().map(Object::of).collect(),
-            objects_left_out: account.objects_left_out,
+            conditions: details.conditions.iter().map(condition).collect(),
+            objects: details.objects.into_iter().map(Object::of).collect(),
+            objects_left_out: details.objects_left_out,
             held: held.find(|held| work.state == State::Held && is_in(&held.hash)),
         })
     }
 }
 
 impl Object {
-    fn of(account: ObjectAccount) -> Self {
+    fn of(details: ObjectDetails) -> Self {
         let text = |value: Value| match value {
             Value::String(text) => shown(&text),
             other => other.to_string(),
         };
         Self {
-            object: shown(&account.object),
-            conditions: account.conditions.iter().map(condition).collect(),
-            feedback: account.feedback.into_iter().map(|(k, v)| (shown(&k), text(v))).collect(),
+            object: shown(&details.object),
+            conditions: details.conditions.iter().map(condition).collect(),
+            feedback: details.feedback.into_iter().map(|(k, v)| (shown(&k), text(v))).collect(),
         }
     }
 }
@@ -128,12 +128,14 @@ mod tests {
     fn detail_is_complete_and_cluster_text_is_escaped() {
         let reported = json!({
             "conditions": [
-                { "type": "Applied", "status": "False", "observedGeneration": 2, "message": "\u{1b}[2Jno",
-                  "lastTransitionTime": "2026-01-02T03:04:05Z" },
+                { "type": "Applied", "status": "False", "observedGeneration": 2,
+                  "message": "\u{1b}[2Jno", "lastTransitionTime": "2026-01-02T03:04:05Z" },
             ],
             "resourceStatus": { "manifests": [{
                 "resourceMeta": { "kind": "Deployment", "namespace": "shop", "name": "<b>web" },
-                "conditions": [{ "type": "Applied", "status": "False", "message": "line\n\u{202e}two" }],
+                "conditions": [
+                    { "type": "Applied", "status": "False", "message": "line\n\u{202e}two" },
+                ],
                 "statusFeedback": { "values": [
                     { "name": "n\u{7}", "fieldValue": { "integer": 9_007_199_254_740_993_i64 } },
                 ] },
@@ -162,7 +164,7 @@ mod tests {
     fn held_work_shows_its_approval_command() {
         let hash = Digest::of(b"plan");
         let (mut held, mut other) = (work(State::Held), work(State::Held));
-        held.why = Some(format!("removed from Git; let through with `gitwork approve {hash}`"));
+        held.why = Some(format!("removed from Git; to delete it, run `gitwork approve {hash}`"));
         other.why = Some("not yet orphaned".into());
         let (a, b) = (key("edge-1", "a"), key("edge-1", "b"));
         let mut status = status(vec![(a.clone(), held), (b.clone(), other)]);
@@ -172,7 +174,8 @@ mod tests {
         assert_eq!(
             reported["held"],
             json!({
-                "guard": "budget", "hash": hash.to_string(), "works": 12, "why": "nothing would stay",
+                "guard": "budget", "hash": hash.to_string(), "works": 12,
+                "why": "nothing would stay",
                 "command": format!(
                     "gitwork approve {hash} --repo https://github.com/acme/fleet --source-id fleet"
                 ),

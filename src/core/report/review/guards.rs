@@ -19,12 +19,20 @@ use crate::text::style::count;
 #[serde(tag = "verdict", rename_all = "camelCase")]
 pub enum Signatures {
     /// Signatures are required, but no keys are configured.
-    Unchecked { head: CommitId },
+    Unchecked {
+        /// The head's commit.
+        head: CommitId,
+    },
     /// All required signatures are valid.
-    Verified { head: CommitId },
+    Verified {
+        /// The head's commit.
+        head: CommitId,
+    },
     /// The head is not applied: the hub stops at `verified`.
     Refused {
+        /// The last commit before the head whose signatures are valid.
         verified: CommitId,
+        /// The commit that is not accepted, and why.
         #[serde(flatten)]
         refusal: VerificationFailure,
     },
@@ -72,17 +80,17 @@ fn over_budget(base: &Desired, head: &Desired, policy: &PlanPolicy) -> Option<Wo
     }
     let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
     for (key, work) in &base.works {
-        let toll = clusters.entry(key.cluster.clone()).or_default();
+        let deletions = clusters.entry(key.cluster.clone()).or_default();
         if head.works.contains_key(key) || is_unread(work, head) {
-            toll.kept += 1;
+            deletions.kept += 1;
         } else if work.prune {
-            toll.unapproved += 1;
+            deletions.unapproved += 1;
         }
     }
     let [before, after] =
         [base, head].map(|desired| Budget::of(&policy.budgets, &desired.rules.budgets));
     let excess = excess(before.stricter(after), &clusters)?;
-    let works = clusters.values().map(|toll| toll.unapproved).sum();
+    let works = clusters.values().map(|deletions| deletions.unapproved).sum();
     let what = count(works, "deletion");
     let reason = format!("{what} would wait for an approval: {excess}");
     Some(WouldHold { guard: Guard::Budget.as_str(), works, reason, until: None })

@@ -1,25 +1,25 @@
-//! Prints a review for a terminal and for a pull-request comment.
+//! Prints a review for a terminal. A comment has the same words: see `markdown`.
 
 use std::collections::HashMap;
 
-use super::{
-    ObjectDiff, RemovalOutcome, Review, Signatures, Size, WorkChange, WorkDiff, WorkReview,
+use super::difference::{
+    ObjectDiff, ObjectName, RemovalOutcome, Review, Size, WorkChange, WorkDiff, WorkReview,
 };
-use crate::limits;
-use crate::model::name::{CommitId, WorkName};
-use crate::model::work::DeleteOption;
+use super::guards::Signatures;
+use crate::model::name::WorkName;
+use crate::model::work::DeletionPolicy;
 use crate::text::escape::escape_untrusted;
 use crate::text::style::{ColorMode, TextStyle, count};
-use crate::text::truncate::truncate_chars;
 
 /// Works of one name with the same change on several clusters, as a change of a shared file gives.
-struct Group<'a> {
-    first: &'a WorkReview,
+pub(super) struct Group<'a> {
+    pub(super) first: &'a WorkReview,
     /// All works, including the first.
-    works: Vec<&'a WorkReview>,
+    pub(super) works: Vec<&'a WorkReview>,
 }
 
-fn groups(review: &Review) -> Vec<Group<'_>> {
+/// Groups works by name and change, in the order of their first ones.
+pub(super) fn groups(review: &Review) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     let mut places: HashMap<(&WorkName, bool, &WorkChange), usize> = HashMap::new();
     for work in review.works() {
@@ -51,12 +51,13 @@ fn clusters_named<'a>(
 }
 
 impl Group<'_> {
-    fn clusters(&self, write: impl Fn(&str) -> String) -> String {
+    /// The clusters, each name through `write`.
+    pub(super) fn clusters(&self, write: impl Fn(&str) -> String) -> String {
         clusters_named(self.works.iter().map(|work| work.key.cluster.as_str()), write)
     }
 
     /// The size of the largest work. Sizes differ by the lengths of substituted values.
-    fn size(&self) -> Option<Size> {
+    pub(super) fn size(&self) -> Option<Size> {
         self.works.iter().filter_map(|work| work.size).max_by_key(|size| size.bytes)
     }
 }
@@ -105,12 +106,13 @@ impl std::fmt::Display for Size {
     }
 }
 
-fn bytes(number: usize) -> String {
+/// A size as in `512 B` or `12.0 KiB`.
+pub(super) fn bytes(number: usize) -> String {
     if number < 1024 { format!("{number} B") } else { format!("{:.1} KiB", number as f64 / 1024.0) }
 }
 
 /// The sign of a work's change, its style and its description.
-fn headline(work: &WorkReview) -> (char, TextStyle, String) {
+pub(super) fn headline(work: &WorkReview) -> (char, TextStyle, String) {
     let suspended =
         if work.suspended { "; suspended: not written until it is resumed" } else { "" };
     match &work.change {
@@ -133,7 +135,8 @@ fn headline(work: &WorkReview) -> (char, TextStyle, String) {
                 Some(name) => format!("; its folder now makes the work {name}"),
                 None => String::new(),
             };
-            let outcome = fate_words(delete_option, objects.iter().map(|object| &object.outcome));
+            let outcome =
+                removal_words(delete_option, objects.iter().map(|object| &object.outcome));
             ('-', TextStyle::Bad, format!("deleted; {outcome}{renamed}"))
         }
         WorkChange::Released => (
@@ -177,8 +180,8 @@ fn changed_words(diff: &WorkDiff) -> String {
 }
 
 /// The effect of a work's deletion on its cluster.
-fn fate_words<'a>(
-    option: &DeleteOption,
+fn removal_words<'a>(
+    option: &DeletionPolicy,
     outcomes: impl Iterator<Item = &'a RemovalOutcome>,
 ) -> String {
     let (mut deleted, mut stay, mut moved) = (0, 0, 0);
@@ -209,8 +212,8 @@ fn fate_words<'a>(
 }
 
 /// A work's changes, object by object, indented.
-fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
-    let object = |out: &mut String, sign: char, paint, name: &super::ObjectName, words: &str| {
+pub(super) fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
+    let object = |out: &mut String, sign: char, paint, name: &ObjectName, words: &str| {
         let name = escape_untrusted(&name.to_string());
         let sign = style.styled(paint, sign);
         out.push_str(&format!("    {sign} {name}{words}\n"));
@@ -221,7 +224,7 @@ fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
         }
         WorkChange::Deleted { objects, .. } => {
             for removed in objects {
-                object(out, '-', TextStyle::Bad, &removed.object, &one_fate(&removed.outcome));
+                object(out, '-', TextStyle::Bad, &removed.object, &outcome_words(&removed.outcome));
             }
         }
         WorkChange::Changed(diff) => {
@@ -229,7 +232,7 @@ fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
                 match &change.change {
                     ObjectDiff::Added => object(out, '+', TextStyle::Good, &change.object, ""),
                     ObjectDiff::Removed(outcome) => {
-                        object(out, '-', TextStyle::Bad, &change.object, &one_fate(outcome));
+                        object(out, '-', TextStyle::Bad, &change.object, &outcome_words(outcome));
                     }
                     ObjectDiff::Changed { fields } => {
                         object(out, '~', TextStyle::Warning, &change.object, "");
@@ -251,7 +254,7 @@ fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
     }
 }
 
-fn one_fate(outcome: &RemovalOutcome) -> String {
+fn outcome_words(outcome: &RemovalOutcome) -> String {
     match outcome {
         RemovalOutcome::Deleted => ": deleted from the cluster".into(),
         RemovalOutcome::Stays => ": stays on the cluster".into(),
@@ -260,7 +263,7 @@ fn one_fate(outcome: &RemovalOutcome) -> String {
 }
 
 /// Remarks on the source as a whole.
-fn remarks(review: &Review) -> Vec<String> {
+pub(super) fn remarks(review: &Review) -> Vec<String> {
     let mut remarks = Vec::new();
     if review.source_frozen {
         remarks.push("The source cannot be read: every work stays unchanged.".into());
@@ -275,7 +278,7 @@ fn remarks(review: &Review) -> Vec<String> {
 }
 
 /// The result of the signature check, and the reasons of holds. They contain untrusted text.
-fn guarded(review: &Review) -> Vec<String> {
+pub(super) fn guarded(review: &Review) -> Vec<String> {
     let signatures = review.signatures.as_ref().map(|signatures| match signatures {
         Signatures::Unchecked { .. } => {
             "signatures are required but were not checked: no keys are configured".to_owned()
@@ -293,7 +296,7 @@ fn guarded(review: &Review) -> Vec<String> {
 }
 
 /// `1 work to add, 2 to change, 1 to delete on 3 of 100 clusters; 97 unchanged`.
-fn totals(review: &Review) -> String {
+pub(super) fn totals(review: &Review) -> String {
     let counts = &review.counts;
     let parts: Vec<String> = [
         (counts.works_added, "to add"),
@@ -324,179 +327,4 @@ fn totals(review: &Review) -> String {
         }
     }
     line
-}
-
-/// Rows of a comment's table, and diagnostics that it lists.
-const ROWS_MAX: usize = 50;
-/// Bytes reserved for the last remark of a comment.
-const REMARK_CHARS: usize = 200;
-
-/// The review as a pull-request comment in GitHub's Markdown: counts, a table, and folded details.
-/// At most `limits::COMMENT_CHARS_MAX` bytes. The rest is counted.
-pub fn markdown(review: &Review) -> String {
-    let mut out = String::from("### gitwork plan\n\n");
-    out.push_str(&format!("**{}**\n\n", totals(review)));
-    if review.base.is_some() || review.head.is_some() {
-        out.push_str(&format!("{} → {}\n\n", revision(review.base), revision(review.head)));
-    }
-    for remark in remarks(review) {
-        out.push_str(&format!("> ⚠️ {remark}\n"));
-    }
-    for line in guarded(review) {
-        out.push_str(&format!("> ⏸️ {}\n", code(&line)));
-    }
-    let groups = groups(review);
-    if !groups.is_empty() {
-        out.push_str("\n| | work | clusters | change | size |\n|---|---|---|---|---|\n");
-        groups.iter().take(ROWS_MAX).for_each(|group| out.push_str(&row(group)));
-        if let Some(more) = groups.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
-            out.push_str(&format!("| | and {more} more | | | |\n"));
-        }
-    }
-    problems(&mut out, review);
-    let mut left_out = 0;
-    for group in &groups {
-        let section = section(group);
-        if section.is_empty() {
-            continue;
-        }
-        if out.len() + section.len() + REMARK_CHARS > limits::COMMENT_CHARS_MAX {
-            left_out += 1;
-        } else {
-            out.push_str(&section);
-        }
-    }
-    if left_out > 0 {
-        let what = count(left_out, "change");
-        out.push_str(&format!(
-            "\nThe details of {what} are left out: this comment would be too long. \
-             `gitwork plan` shows them.\n"
-        ));
-    }
-    out
-}
-
-fn revision(commit: Option<CommitId>) -> String {
-    commit.map_or("working directory".into(), |commit| commit.to_string())
-}
-
-fn row(group: &Group<'_>) -> String {
-    let (sign, _, words) = headline(group.first);
-    let size = group
-        .size()
-        .map_or(String::new(), |size| format!("{} ({}%)", bytes(size.bytes), size.percent));
-    let (work, clusters) = (code(group.first.key.work.as_str()), group.clusters(code));
-    signed_row(sign, &[work, clusters, words, size])
-}
-
-/// A row of a Markdown table: the sign of a change, then cells that are already escaped.
-fn signed_row(sign: char, cells: &[String]) -> String {
-    let sign = match sign {
-        '+' => "➕",
-        '-' => "➖",
-        '!' => "⚠️",
-        _ => "✏️",
-    };
-    format!("| {sign} | {} |\n", cells.join(" | "))
-}
-
-/// The first of the new diagnostics.
-fn problems(out: &mut String, review: &Review) {
-    let all = &review.new_diagnostics;
-    if all.is_empty() {
-        return;
-    }
-    out.push_str(&format!(
-        "\n**New: {}**\n\n",
-        crate::text::diagnostics::DiagnosticSummary::of(all)
-    ));
-    for diagnostic in all.iter().take(ROWS_MAX) {
-        let place = match diagnostic.location.span {
-            Some(span) => format!("{}:{}:{}", diagnostic.location.file, span.line, span.column),
-            None => diagnostic.location.file.to_string(),
-        };
-        let message = truncate_chars(&diagnostic.message, MESSAGE_CHARS_MAX);
-        let place = truncate_chars(&place, MESSAGE_CHARS_MAX);
-        out.push_str(&format!("- {} {}: {}\n", diagnostic.code.id(), code(&place), code(&message)));
-    }
-    if let Some(more) = all.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
-        out.push_str(&format!("- and {more} more\n"));
-    }
-}
-
-/// Characters of one message in a comment. `ROWS_MAX` diagnostics then leave room for the details.
-const MESSAGE_CHARS_MAX: usize = 200;
-
-/// Bytes of the details of one group in a comment, so that one large change leaves room for the
-/// others.
-const SECTION_CHARS_MAX: usize = 12_000;
-
-/// The folded details of one group; empty if there are none.
-fn section(group: &Group<'_>) -> String {
-    let mut text = String::new();
-    details(&mut text, group.first, ColorMode::Plain);
-    if text.is_empty() {
-        return text;
-    }
-    let (sign, ..) = headline(group.first);
-    let mut lines = String::new();
-    let mut left_out = 0;
-    for line in text.lines().map(diff_line) {
-        if left_out == 0 && lines.len() + line.len() <= SECTION_CHARS_MAX {
-            lines.push_str(&line);
-        } else {
-            left_out += 1;
-        }
-    }
-    if left_out > 0 {
-        lines.push_str(&format!("... and {} more\n", count(left_out, "line")));
-    }
-    // A fence that is longer than any run of backticks in the text cannot be closed by it.
-    let fence = "`".repeat(longest_run(&lines, '`').max(2) + 1);
-    let more = match group.works.len() - 1 {
-        0 => String::new(),
-        more => format!(", and {} more", count(more, "cluster")),
-    };
-    let key = code(&group.first.key.to_string());
-    format!(
-        "\n<details><summary>{sign} \
-         {key}{more}</summary>\n\n{fence}diff\n{lines}{fence}\n\n</details>\n"
-    )
-}
-
-/// Converts a line to GitHub's `diff` highlighting: the sign in the first column, `!` for a change.
-fn diff_line(line: &str) -> String {
-    let rest = line.trim_start_matches(' ');
-    let indent = line.len() - rest.len();
-    let sign = match rest.chars().next() {
-        Some(sign @ ('+' | '-')) => sign,
-        Some('~') => '!',
-        _ => return format!("{line}\n"),
-    };
-    let rest = rest.get(1..).unwrap_or_default();
-    format!("{sign}{}{rest}\n", " ".repeat(indent))
-}
-
-fn longest_run(text: &str, wanted: char) -> usize {
-    let mut longest = 0;
-    let mut run = 0;
-    for character in text.chars() {
-        run = if character == wanted { run + 1 } else { 0 };
-        longest = longest.max(run);
-    }
-    longest
-}
-
-/// Untrusted text for a comment: without Markdown, HTML, mentions and links.
-fn code(text: &str) -> String {
-    let mut out = String::from("<code>");
-    for character in escape_untrusted(text).chars() {
-        if character.is_ascii_punctuation() && !matches!(character, '-' | '.' | '/' | ',') {
-            out.push_str(&format!("&#{};", u32::from(character)));
-        } else {
-            out.push(character);
-        }
-    }
-    out.push_str("</code>");
-    out
 }

@@ -36,7 +36,9 @@ pub enum ViewEvent {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ViewTransition {
+    /// The managed cluster.
     pub cluster: String,
+    /// The name of the ManifestWork.
     pub work: String,
     /// The object, as in `Deployment shop/web`; absent for the work as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,8 +49,10 @@ pub struct ViewTransition {
     /// The present state; absent if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
+    /// The hub cannot reach the cluster: the state may be stale.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unreachable: bool,
+    /// The reason for an unhealthy state, from the agent or the daemon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Details for people: applied manifests, the commit, feedback values.
@@ -185,7 +189,9 @@ impl LiveWorks {
         let mut news = Vec::new();
         let same = before.is_some_and(|before| {
             let facts = |tree: &WorkTree| (tree.work.state, tree.work.unreachable);
-            facts(before) == facts(now) && before.work.commit == now.work.commit
+            // A deleted work that a daemon still reports has no commit: that is no news.
+            let commit = &now.work.commit;
+            facts(before) == facts(now) && (commit.is_none() || before.work.commit == *commit)
         });
         if !same {
             news.push(of_work(before, now));
@@ -262,14 +268,19 @@ mod tests {
         let object = json!({
             "metadata": { "namespace": "edge-1", "name": name, "generation": 1 },
             "spec": { "workload": { "manifests": [
-                { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "shop", "name": "a" } },
+                { "apiVersion": "v1", "kind": "ConfigMap",
+                  "metadata": { "namespace": "shop", "name": "a" } },
             ] } },
             "status": {
                 "conditions": [{ "type": "Applied", "status": applied, "observedGeneration": 1 }],
                 "resourceStatus": { "manifests": [{
-                    "resourceMeta": { "ordinal": 0, "kind": "ConfigMap", "namespace": "shop", "name": "a" },
+                    "resourceMeta": {
+                        "ordinal": 0, "kind": "ConfigMap", "namespace": "shop", "name": "a",
+                    },
                     "conditions": [{ "type": "Applied", "status": applied, "message": "because" }],
-                    "statusFeedback": { "values": [{ "name": "n", "fieldValue": { "integer": ready } }] },
+                    "statusFeedback": { "values": [
+                        { "name": "n", "fieldValue": { "integer": ready } },
+                    ] },
                 }] },
             },
         });
@@ -319,6 +330,7 @@ mod tests {
         let ours = |name: &str| match tree(name, "True", 1) {
             ViewEvent::Updated(mut tree) => {
                 tree.work.source = Some("fleet".into());
+                tree.work.commit = Some("abc".into());
                 ViewEvent::Updated(tree)
             }
             other => other,
@@ -333,6 +345,11 @@ mod tests {
         let news = reported(&live.apply(says(vec![work("web", "suspended")])));
         assert_eq!(news, ["new  held -", "web  held suspended"]);
         assert_eq!(reported(&live.apply(says(Vec::new()))), ["web  suspended applied"]);
+        // The deletion is news once the report has ended, too.
+        live.apply(says(vec![work("web", "held")]));
+        let gone = ViewEvent::Removed { cluster: "edge-1".into(), work: "web".into() };
+        assert!(live.apply(gone).is_empty());
+        assert_eq!(reported(&live.apply(says(Vec::new()))), ["web  held -"]);
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub struct Layout {
     pub wide: bool,
     /// Columns of the terminal; `None` without a terminal.
     pub width: Option<usize>,
+    /// Whether to write ANSI colors.
     pub style: ColorMode,
+    /// The present time, for the ages of states.
     pub now: Timestamp,
 }
 
@@ -27,7 +29,7 @@ pub struct Layout {
 const MESSAGE_CHARS_MAX: usize = 80;
 
 /// The style of a state.
-pub fn paint(state: State, unreachable: bool) -> Option<TextStyle> {
+pub(crate) fn paint(state: State, unreachable: bool) -> Option<TextStyle> {
     if state.is_failure() && !unreachable {
         Some(TextStyle::Bad)
     } else if unreachable || state.is_open() {
@@ -223,23 +225,33 @@ mod tests {
             },
             "spec": { "workload": { "manifests": [
                 { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } },
-                { "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "namespace": "shop", "name": text } },
-                { "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "shop", "name": "key" } },
+                { "apiVersion": "apps/v1", "kind": "Deployment",
+                  "metadata": { "namespace": "shop", "name": text } },
+                { "apiVersion": "v1", "kind": "Secret",
+                  "metadata": { "namespace": "shop", "name": "key" } },
             ] } },
             "status": {
                 "conditions": [condition("Applied", "False"), condition(text, text)],
                 "resourceStatus": { "manifests": [
                     { "resourceMeta": { "ordinal": 0, "kind": "Namespace", "name": "shop" },
-                      "conditions": [condition("Applied", "True"), condition("Available", "True")] },
-                    { "resourceMeta": { "ordinal": 1, "kind": "Deployment", "namespace": "shop", "name": text },
+                      "conditions": [
+                          condition("Applied", "True"), condition("Available", "True"),
+                      ] },
+                    { "resourceMeta": {
+                          "ordinal": 1, "kind": "Deployment", "namespace": "shop", "name": text,
+                      },
                       "conditions": [condition("Applied", "False"), condition(text, text)],
                       "statusFeedback": { "values": [
                           { "name": "Ready", "fieldValue": { "type": "Integer", "integer": 2 } },
                           { "name": text, "fieldValue": { "type": "String", "string": text } },
                       ] } },
-                    { "resourceMeta": { "ordinal": 2, "kind": "Secret", "namespace": "shop", "name": "key" },
+                    { "resourceMeta": {
+                          "ordinal": 2, "kind": "Secret", "namespace": "shop", "name": "key",
+                      },
                       "conditions": [{ "type": "Applied", "status": "False", "message": "CANARY" }],
-                      "statusFeedback": { "values": [{ "name": "v", "fieldValue": { "string": "CANARY" } }] } },
+                      "statusFeedback": { "values": [
+                          { "name": "v", "fieldValue": { "string": "CANARY" } },
+                      ] } },
                 ] },
             },
         })
@@ -259,7 +271,8 @@ edge-1/web               failed      12m   1/3, commit web
 │     Applied=False                  12m   web: web
 │     web=web                        12m   web: web
 └─ Secret shop/key       failed      -
-      Applied=False                  -     what was said of this Secret is not shown, as it may quote its data";
+      Applied=False                  -     what was said of this Secret is not shown, \
+                        as it may quote its data";
         assert_eq!(shown, expected);
         let wide = trees([&tree].into_iter(), &layout(true, None)).join("\n");
         assert!(wide.contains("│     Available=True") && wide.contains("source web"), "{wide}");

@@ -14,6 +14,7 @@ use crate::text::truncate::truncate_bytes;
 /// A work whose state or reason changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StateTransition<'a> {
+    /// The work.
     pub key: &'a WorkKey,
     /// `None` if the work is new.
     pub before: Option<State>,
@@ -47,6 +48,7 @@ pub fn transitions<'a>(
 /// The content of an Event on a ManifestWork.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventNote {
+    /// `reason` of the Event: one word in CamelCase, such as `Failed` or `Applied`.
     pub reason: &'static str,
     /// Whether the type is Warning instead of Normal.
     pub is_warning: bool,

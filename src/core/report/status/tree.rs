@@ -16,8 +16,10 @@ use crate::model::work_state::{Conditions, condition_message, is_secret, judge, 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkTree {
+    /// The line of the status table, as fields of the same object.
     #[serde(flatten)]
     pub work: WorkStatus,
+    /// `status.conditions`, at most [`limits::STATUS_CONDITIONS_MAX`].
     pub conditions: Vec<Condition>,
     /// The objects, in the order in which the agent applies them.
     pub objects: Vec<ObjectStatus>,
@@ -27,11 +29,16 @@ pub struct WorkTree {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectStatus {
+    /// `apiVersion` of the manifest.
     pub api_version: String,
+    /// `kind` of the manifest.
     pub kind: String,
+    /// `metadata.namespace`; empty for an object of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
+    /// `metadata.name`.
     pub name: String,
+    /// By the conditions; pending until the agent has observed the present generation.
     pub state: State,
     /// When the state began (RFC 3339), if the agent reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +46,8 @@ pub struct ObjectStatus {
     /// The agent's message, if the object is unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The conditions in `status.resourceStatus.manifests`, at most
+    /// [`limits::STATUS_CONDITIONS_MAX`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The values of feedback rules; never those of a Secret.
@@ -159,7 +168,8 @@ mod tests {
     }
 
     fn manifest(kind: &str, name: &str) -> Value {
-        json!({ "apiVersion": "v1", "kind": kind, "metadata": { "namespace": "shop", "name": name } })
+        let metadata = json!({ "namespace": "shop", "name": name });
+        json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata })
     }
 
     fn said(ordinal: u64, kind: &str, name: &str, conditions: &Value, values: &Value) -> Value {
@@ -228,9 +238,10 @@ mod tests {
 
     #[test]
     fn malformed_objects_are_pending() {
+        let manifests = json!([null, 7, {"kind": [], "metadata": 3}]);
         for object in [
             json!(null),
-            json!({ "spec": { "workload": { "manifests": [null, 7, {"kind": [], "metadata": 3}] } } }),
+            json!({ "spec": { "workload": { "manifests": manifests } } }),
             json!({ "status": { "resourceStatus": { "manifests": [null, {"resourceMeta": 5}] } } }),
         ] {
             let tree = WorkTree::of(&object, |_| true);

@@ -25,7 +25,9 @@ pub const SUMMARY_FILE: &str = "summary.json";
 /// One file that differs; without content it is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
+    /// The path from the root of the branch.
     pub path: RepoPath,
+    /// The whole new text; `None` to delete the file.
     pub content: Option<String>,
 }
 

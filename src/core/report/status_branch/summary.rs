@@ -31,6 +31,7 @@ pub struct StatusSummary {
     pub state: String,
     /// The summary line, as in the commit status.
     pub summary: String,
+    /// Clusters with a work of the source.
     pub clusters: ClusterCounts,
     /// Works by state.
     pub works: BTreeMap<String, usize>,
@@ -48,6 +49,7 @@ pub struct StatusSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterCounts {
+    /// All clusters with a work of the source.
     pub total: usize,
     /// Clusters that have applied all of their works.
     pub applied: usize,
@@ -68,6 +70,7 @@ pub struct WorkProblem {
 }
 
 impl StatusSummary {
+    /// Summarizes a status. Lists at most 200 problems.
     pub fn of(status: &SourceStatus) -> Self {
         let clusters = status.clusters();
         let mut works: BTreeMap<State, usize> = BTreeMap::new();
@@ -118,6 +121,7 @@ impl StatusSummary {
         }
     }
 
+    /// The text of the file: indented JSON with a final line break.
     pub fn json(&self) -> String {
         // Serialization of this type cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"

@@ -127,14 +127,16 @@ fn many_works_are_listed_instead_of_tabulated() {
 
 #[test]
 fn hostile_texts_are_escaped_in_every_file() {
-    let hostile = "</td><script>alert(1)</script> [x](javascript:y) ![i](http://e/i.png) `|` **b** @all \
-                   https://evil.example www.evil.example\n# head\r\n\u{1b}[31m\u{202e}\u{0}---\n- a: b";
+    let hostile = "</td><script>alert(1)</script> [x](javascript:y) ![i](http://e/i.png) \
+                   `|` **b** @all https://evil.example www.evil.example\n# head\r\n\
+                   \u{1b}[31m\u{202e}\u{0}---\n- a: b";
     let long = hostile.repeat(1_000);
     let conditions =
         json!([{ "type": "Applied", "status": "False", "observedGeneration": 1, "message": long }]);
     let values = json!([{ "name": long, "fieldValue": { "string": long } }]);
     let agent = json!({ "conditions": conditions, "resourceStatus": { "manifests": [
-        { "resourceMeta": { "kind": hostile, "name": "x" }, "conditions": conditions, "statusFeedback": { "values": values } },
+        { "resourceMeta": { "kind": hostile, "name": "x" }, "conditions": conditions,
+          "statusFeedback": { "values": values } },
     ]}});
     let mut now = status(&[("b", "web", State::Pending)]);
     let view = StatusView::of(&agent, 1, 1);

@@ -30,8 +30,8 @@ pub fn yaml(key: &WorkKey, work: &WorkState, unreachable: bool) -> String {
         if unreachable {
             fields.insert("unreachable".into(), true.into());
         }
-        let account = serde_json::to_value(work.account()).unwrap_or_default();
-        fields.extend(account.as_object().cloned().unwrap_or_default());
+        let details = serde_json::to_value(work.details()).unwrap_or_default();
+        fields.extend(details.as_object().cloned().unwrap_or_default());
     }
     serde_yaml::to_string(&clean(value)).unwrap_or_default()
 }

@@ -41,10 +41,10 @@ impl World {
     pub(super) fn confirm_restore(&mut self) {
         let mut hub = self.hub.lock();
         let restored = hub.records.iter().filter(|(_, (record, _))| record.restored);
-        let moves: Vec<(SourceId, u64)> =
-            restored.map(|(id, (record, _))| (id.clone(), record.moves)).collect();
-        for (id, moves) in moves {
-            hub.approved.add(&id, Approval::Restored { source: id.clone(), moves });
+        let generations: Vec<(SourceId, u64)> =
+            restored.map(|(id, (record, _))| (id.clone(), record.record_generation)).collect();
+        for (id, record_generation) in generations {
+            hub.approved.add(&id, Approval::Restored { source: id.clone(), record_generation });
             self.checker.trace(|| format!("confirmed: the hub of {id} was restored"));
         }
     }
@@ -62,13 +62,13 @@ impl World {
         let mut observed = Observed::default();
         observed.record_list(&self.id, self.hub.works_of(Some(&self.id)));
         let candidates = removed_candidates(&desired, &observed);
-        let found = self.operator.departed(&desired, &candidates, &Default::default());
-        let Ok(departed) = found else { return Vec::new() };
+        let found = self.operator.removed_works(&desired, &candidates, &Default::default());
+        let Ok(removed_works) = found else { return Vec::new() };
         let budgets = Budgets { works: Some(0), percent: Some(0), cluster: Some(0) };
         let approved = self.hub.lock().approved.clone();
         let closed = (!is_open).then_some(Closed { until: None, unknown_zone: None });
         let policy = PlanPolicy { budgets, approved, closed, ..PlanPolicy::default() };
-        let holds = checked_plan(&desired, &observed, &departed, &policy).holds(&self.id);
+        let holds = checked_plan(&desired, &observed, &removed_works, &policy).holds(&self.id);
         holds.into_iter().map(|hold| hold.approval).collect()
     }
 }

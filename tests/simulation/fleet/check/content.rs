@@ -2,7 +2,7 @@
 //! wants the result.
 
 use gitwork_core::model::name::{CommitId, WorkKey};
-use gitwork_core::model::work::{ANNOTATION_COMMIT, ANNOTATION_HASH, DeleteOption};
+use gitwork_core::model::work::{ANNOTATION_COMMIT, ANNOTATION_HASH, DeletionPolicy};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -115,7 +115,7 @@ pub fn differs(key: &WorkKey, work: &GitWork, on_hub: &Value) -> Option<String> 
     if on_hub["spec"]["workload"]["manifests"] != Value::Array(manifests(key, work)) {
         return Some(format!("other manifests than {}", on_hub["spec"]["workload"]));
     }
-    if DeleteOption::from_value(&on_hub["spec"]["deleteOption"]) != work.delete_option {
+    if DeletionPolicy::from_value(&on_hub["spec"]["deleteOption"]) != work.delete_option {
         return Some(format!("the deleteOption {:?}", work.delete_option));
     }
     if prune(on_hub) != work.prune {

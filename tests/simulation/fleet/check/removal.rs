@@ -2,7 +2,7 @@
 //! Git.
 
 use gitwork_core::model::name::WorkKey;
-use gitwork_core::model::work::DeleteOption;
+use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::plan::Effect;
 use serde_json::Value;
 
@@ -17,8 +17,8 @@ fn final_states(
     head: usize,
     key: &WorkKey,
     on_hub: &Value,
-) -> Vec<(DeleteOption, bool)> {
-    let own = (DeleteOption::from_value(&on_hub["spec"]["deleteOption"]), prune(on_hub));
+) -> Vec<(DeletionPolicy, bool)> {
+    let own = (DeletionPolicy::from_value(&on_hub["spec"]["deleteOption"]), prune(on_hub));
     let Some((last_in, removed_by)) = removal(commits, head, key) else {
         return vec![own];
     };
@@ -47,8 +47,8 @@ pub(super) fn check_removal(
         return Err("Git has it".into());
     }
     let states = final_states(commits, head, key, before);
-    let hub = DeleteOption::from_value(&before["spec"]["deleteOption"]);
-    let fits = |(option, prune): &(DeleteOption, bool)| match effect {
+    let hub = DeletionPolicy::from_value(&before["spec"]["deleteOption"]);
+    let fits = |(option, prune): &(DeletionPolicy, bool)| match effect {
         Effect::Release { .. } => !prune,
         Effect::SetDeleteOption { delete_option, .. } => *prune && option == delete_option,
         _ => *prune && *option == hub,
@@ -63,8 +63,8 @@ impl Checker {
     /// Whether the agent has released the objects that stay, and still owns those that go.
     pub(super) fn check_released(&self, key: &WorkKey, before: &Value) -> Result<(), String> {
         let agents = self.agents.lock().unwrap();
-        let option = DeleteOption::from_value(&before["spec"]["deleteOption"]);
-        if option == DeleteOption::Foreground {
+        let option = DeletionPolicy::from_value(&before["spec"]["deleteOption"]);
+        if option == DeletionPolicy::Foreground {
             return match agents.would_stay(key, before) {
                 Some(object) => Err(format!("{object:?} would stay on {}", key.cluster)),
                 None => Ok(()),
@@ -75,7 +75,7 @@ impl Checker {
             return Ok(());
         }
         let stays = |object: &Object| match &option {
-            DeleteOption::SelectivelyOrphan(rules) => rules.contains(&object.1),
+            DeletionPolicy::SelectivelyOrphan(rules) => rules.contains(&object.1),
             _ => true,
         };
         match agents.would_go(key, uid(before)).into_iter().find(stays) {

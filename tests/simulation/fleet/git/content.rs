@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gitwork_core::config::Budgets;
 use gitwork_core::model::approval::Approval;
 use gitwork_core::model::name::{ClusterName, WorkKey};
-use gitwork_core::model::work::DeleteOption;
+use gitwork_core::model::work::DeletionPolicy;
 use serde_json::{Value, json};
 
 use crate::simulation::fleet::machine_clock::DailyHours;
@@ -43,7 +43,7 @@ fn work_file(work: &GitWork) -> Option<String> {
     if !work.labels.is_empty() {
         fields.insert("labels".into(), json!(work.labels));
     }
-    if work.delete_option != DeleteOption::Foreground {
+    if work.delete_option != DeletionPolicy::Foreground {
         fields.insert("deleteOption".into(), work.delete_option.to_value(None));
     }
     if !work.prune {

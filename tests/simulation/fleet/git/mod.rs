@@ -10,7 +10,8 @@ use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey}
 use gitwork_core::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use gitwork_core::plan::removed_works::FolderRemoval;
 use gitwork_core::plan::{LastKnownState, removed_works};
-use gitwork_core::render::desired::{Desired, Renderer};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
 use gitwork_core::signature::verification::VerificationFailure;
 use tokio::time::Instant;
 

@@ -89,7 +89,7 @@ impl SourceReader for SimulatedSource {
         self.read_branch()
     }
 
-    fn departed(
+    fn removed_works(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
@@ -148,11 +148,11 @@ impl SourceReader for SimulatedSource {
         Ok(commits.iter().filter(|id| !reached(id)).copied().collect())
     }
 
-    fn known_moves(&self) -> u64 {
+    fn known_record_generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    fn remember_moves(&self, generation: u64) -> std::io::Result<()> {
+    fn remember_record_generation(&self, generation: u64) -> std::io::Result<()> {
         self.generation.store(generation, Ordering::Relaxed);
         Ok(())
     }

@@ -1,0 +1,91 @@
+//! The paths of collections and objects on an API server.
+
+use gitwork_agent_core::identity::WORK_GROUP;
+use gitwork_agent_core::manifest::ResourceMapping;
+use gitwork_api::work::AppliedManifestResourceMeta;
+
+/// The path of a collection, or of an object in it.
+pub fn path(mapping: &ResourceMapping, namespace: &str, name: Option<&str>) -> String {
+    let mut path = if mapping.group.is_empty() {
+        format!("/api/{}", segment(&mapping.version))
+    } else {
+        format!("/apis/{}/{}", segment(&mapping.group), segment(&mapping.version))
+    };
+    if mapping.namespaced && !namespace.is_empty() {
+        path.push_str("/namespaces/");
+        path.push_str(&segment(namespace));
+    }
+    path.push('/');
+    path.push_str(&segment(&mapping.resource));
+    if let Some(name) = name {
+        path.push('/');
+        path.push_str(&segment(name));
+    }
+    path
+}
+
+/// The resource of a kind of OCM's work API.
+pub fn work_mapping(resource: &str, namespaced: bool) -> ResourceMapping {
+    ResourceMapping {
+        group: WORK_GROUP.into(),
+        version: "v1".into(),
+        resource: resource.into(),
+        namespaced,
+    }
+}
+
+/// One segment of a path: whatever a manifest names, it stays one.
+fn segment(text: &str) -> String {
+    use std::fmt::Write;
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'_' | b':')
+            || (byte == b'.' && text != "." && text != "..")
+        {
+            encoded.push(char::from(byte));
+        } else {
+            let _infallible = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// The resource of a recorded object, which is namespaced if it has a namespace.
+pub fn recorded_mapping(recorded: &AppliedManifestResourceMeta) -> ResourceMapping {
+    ResourceMapping {
+        group: recorded.group.clone(),
+        version: recorded.version.clone(),
+        resource: recorded.resource.clone(),
+        namespaced: !recorded.namespace.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_segment() {
+        let mapping = |group: &str, namespaced| ResourceMapping {
+            group: group.into(),
+            version: "v1".into(),
+            resource: "widgets".into(),
+            namespaced,
+        };
+        for (mapping, namespace, name, expected) in [
+            (mapping("", true), "ns", Some("a"), "/api/v1/namespaces/ns/widgets/a"),
+            (mapping("x.io", false), "ns", Some("system:a"), "/apis/x.io/v1/widgets/system:a"),
+            (mapping("x.io", true), "ns", None, "/apis/x.io/v1/namespaces/ns/widgets"),
+            (
+                mapping("", true),
+                "ns",
+                Some("../secrets/x?y"),
+                "/api/v1/namespaces/ns/widgets/..%2Fsecrets%2Fx%3Fy",
+            ),
+            (mapping("", true), "..", Some("a"), "/api/v1/namespaces/%2E%2E/widgets/a"),
+        ] {
+            assert_eq!(path(&mapping, namespace, name), expected);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The upper levels: the source's path, `clusters`, and each cluster's folder.
+
+use std::collections::BTreeMap;
+
+use super::entries::{bad_name, gitlink, is_manifest, link, stray};
+use crate::config::file_names::{APPROVALS, CLUSTER_FILE, CLUSTERS, GROUPS, SOURCE_FILE};
+use crate::config::path_patterns::PathPatterns;
+use crate::limits;
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, ObjectId, RepoPath};
+use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
+
+/// What stands at a source's path.
+#[derive(Debug, Default)]
+pub struct Top {
+    /// The blob of gitwork.yaml.
+    pub source_file: Option<ObjectId>,
+    /// Folder name to the cluster's tree.
+    pub clusters: BTreeMap<ClusterName, ObjectId>,
+    /// Files of the `approvals` folder by name.
+    pub approvals: BTreeMap<String, ObjectId>,
+    /// What is wrong at this level.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads the source's path and the `clusters` folder, but nothing below it.
+pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
+    let mut top = Top::default();
+    let tree = objects.tree(root)?;
+    if let Some(entry) = tree.get(SOURCE_FILE) {
+        if entry.kind == EntryKind::Blob {
+            top.source_file = Some(entry.id);
+        } else {
+            top.report(Code::UnexpectedShape, SOURCE_FILE, "gitwork.yaml must be a file");
+        }
+    }
+    if tree.contains_key(GROUPS) {
+        let message = "groups are not supported by this version; nothing is deleted while the \
+                       folder is there";
+        top.report(Code::NotSupported, GROUPS, message);
+    }
+    if let Some(Entry { kind: EntryKind::Tree, id }) = tree.get(APPROVALS) {
+        read_approvals(&*objects.tree(*id)?, &mut top);
+    }
+    match tree.get(CLUSTERS) {
+        Some(Entry { kind: EntryKind::Tree, id }) => {
+            read_clusters(&*objects.tree(*id)?, &mut top);
+        }
+        Some(_) => top.report(Code::NoClusters, CLUSTERS, "\"clusters\" is not a folder"),
+        None => {
+            let message = "there is no folder \"clusters\" at the source's path";
+            top.report(Code::NoClusters, CLUSTERS, message);
+        }
+    }
+    Ok(top)
+}
+
+impl Top {
+    /// Reports a problem of a file or folder at the source's path.
+    fn report(&mut self, code: Code, name: &str, message: impl Into<String>) {
+        let at = Location::file(&RepoPath::root().join(name));
+        self.diagnostics.push(Diagnostic::new(code, at, Scope::Source, message));
+    }
+}
+
+fn read_approvals(tree: &Tree, top: &mut Top) {
+    let files = tree.iter().filter(|(name, entry)| {
+        // A README beside them is no approval.
+        entry.kind == EntryKind::Blob && Digest::parse(name).is_some()
+    });
+    top.approvals.extend(files.map(|(name, entry)| (name.clone(), entry.id)));
+    let (found, most) = (top.approvals.len(), limits::APPROVALS_MAX);
+    if found > most {
+        top.approvals.clear();
+        top.report(
+            Code::BadApproval,
+            APPROVALS,
+            format!("{found} approvals; at most {most} are read, so that none is"),
+        );
+    }
+}
+
+fn read_clusters(tree: &Tree, top: &mut Top) {
+    let folder = RepoPath::root().join(CLUSTERS);
+    for (name, entry) in tree {
+        let path = folder.join(name);
+        if name.starts_with('.') {
+            continue;
+        }
+        let problem = match (entry.kind, ClusterName::parse(name)) {
+            (EntryKind::Tree, Ok(cluster)) => {
+                top.clusters.insert(cluster, entry.id);
+                continue;
+            }
+            (EntryKind::Tree, Err(why)) => bad_name(&path, "a cluster", name, &why, Scope::Source),
+            (EntryKind::Blob, _) if !is_manifest(name) => continue,
+            (EntryKind::Blob, _) => {
+                stray(&path, Scope::Source, "it stands beside the clusters' folders")
+            }
+            (EntryKind::Symlink, _) => {
+                link(&path, ClusterName::parse(name).map_or(Scope::Source, Scope::Cluster))
+            }
+            (EntryKind::Gitlink, _) => {
+                gitlink(&path, ClusterName::parse(name).map_or(Scope::Source, Scope::Cluster))
+            }
+        };
+        top.diagnostics.push(problem);
+    }
+    if top.clusters.len() > limits::CLUSTERS_MAX {
+        let (found, most) = (top.clusters.len(), limits::CLUSTERS_MAX);
+        let message = format!("{found} clusters; a source has at most {most}");
+        top.report(Code::TooManyFiles, CLUSTERS, message);
+        // The source is frozen by that: to read all of it would be work for nothing.
+        top.clusters.clear();
+    }
+}
+
+/// What stands in one cluster's folder.
+#[derive(Debug, Default)]
+pub struct ClusterFolder {
+    /// The blob of cluster.yaml.
+    pub cluster_file: Option<ObjectId>,
+    /// Folder name to the work's tree.
+    pub works: BTreeMap<String, ObjectId>,
+    /// What is wrong at this level.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads `clusters/<cluster>`, but nothing below it.
+pub fn cluster(name: &ClusterName, tree: &Tree, ignore: &PathPatterns) -> ClusterFolder {
+    let mut folder = ClusterFolder::default();
+    let at = cluster_path(name);
+    for (entry_name, entry) in tree {
+        let path = at.join(entry_name);
+        if entry_name.starts_with('.') || ignore.is_match(&path, entry.kind == EntryKind::Tree) {
+            continue;
+        }
+        let scope = Scope::Cluster(name.clone());
+        let problem = match entry.kind {
+            EntryKind::Tree => {
+                folder.works.insert(entry_name.clone(), entry.id);
+                continue;
+            }
+            EntryKind::Blob if entry_name == CLUSTER_FILE => {
+                folder.cluster_file = Some(entry.id);
+                continue;
+            }
+            EntryKind::Blob if !is_manifest(entry_name) => continue,
+            EntryKind::Blob => {
+                stray(&path, scope, "it stands in the cluster's folder, but in no work folder")
+            }
+            EntryKind::Symlink => link(&path, scope),
+            EntryKind::Gitlink => gitlink(&path, scope),
+        };
+        folder.diagnostics.push(problem);
+    }
+    folder
+}
+
+/// `clusters/<cluster>`.
+pub fn cluster_path(name: &ClusterName) -> RepoPath {
+    RepoPath::root().join(CLUSTERS).join(name.as_str())
+}

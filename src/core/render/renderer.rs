@@ -1,0 +1,194 @@
+//! `snapshot -> desired`, one commit after the other.
+//!
+//! The cost is in the size of the change: a cluster whose tree and inherited files are unchanged is
+//! reused, and so is an unchanged work folder within a changed cluster.
+
+mod cluster;
+mod inputs;
+mod pass;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::desired::{Desired, Frozen, Suspended};
+use super::layout;
+use crate::config::file_names::{APPROVALS, CLUSTERS};
+use crate::config::source_rules::SourceRules;
+use crate::config::tenancy::Tenancy;
+use crate::limits;
+use crate::model::approval::{Approval, Approvals};
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::kinds::KindIndex;
+use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::snapshot::{ObjectError, Objects, Snapshot};
+use crate::model::work::DesiredWork;
+use cluster::{RenderedCluster, RenderedFolder};
+use inputs::SourceInputs;
+use pass::RenderPass;
+
+/// Renders one source, commit after commit, and remembers what did not change.
+#[derive(Debug, Clone)]
+pub struct Renderer {
+    source: SourceId,
+    clusters: BTreeMap<ClusterName, Arc<RenderedCluster>>,
+    kinds: KindIndex,
+    rules: SourceRules,
+    approved: Approvals,
+    suspended: bool,
+    tenancy: Tenancy,
+}
+
+impl Renderer {
+    /// A renderer that has seen no commit yet, without rules for tenants.
+    pub fn new(source: SourceId) -> Self {
+        Self {
+            source,
+            clusters: BTreeMap::new(),
+            kinds: KindIndex::default(),
+            rules: SourceRules::default(),
+            approved: Approvals::default(),
+            suspended: false,
+            tenancy: Tenancy::default(),
+        }
+    }
+
+    /// With what the operator lets the folders do, which is the same for every commit.
+    pub fn within(self, tenancy: Tenancy) -> Self {
+        Self { tenancy, ..self }
+    }
+
+    /// The kinds that the CRDs of the last snapshot define.
+    pub fn kinds(&self) -> &KindIndex {
+        &self.kinds
+    }
+
+    /// Renders a snapshot. An error is one of the object database: nothing is known of this commit
+    /// then, and nothing may be done for it.
+    pub fn render(&mut self, snapshot: &Snapshot<'_>) -> Result<Desired, ObjectError> {
+        let top = layout::top(snapshot.root, snapshot.objects)?;
+        let mut diagnostics = top.diagnostics;
+        let source =
+            Arc::new(SourceInputs::read(top.source_file, snapshot.objects, &mut diagnostics)?);
+        self.rules = SourceRules {
+            budgets: source.file.budgets.clone(),
+            windows: source.file.windows.clone(),
+        };
+        self.suspended = source.file.suspend;
+        self.approved = self.approvals(top.approvals, snapshot.objects, &mut diagnostics)?;
+        let pass = RenderPass {
+            source: &self.source,
+            tenancy: &self.tenancy,
+            objects: snapshot.objects,
+            inputs: source,
+        };
+        let mut clusters = BTreeMap::new();
+        let mut works_left = limits::WORKS_MAX;
+        for (name, tree) in top.clusters {
+            let before = self.clusters.get(&name);
+            let cluster = pass.cluster(&name, tree, &self.kinds, before, works_left)?;
+            let Some(cluster) = cluster else {
+                diagnostics.push(too_many_works());
+                break;
+            };
+            works_left -= cluster.works.len();
+            clusters.insert(name, cluster);
+        }
+        // A CRD anywhere in the repository tells the plural of its kind everywhere: what was
+        // rendered with another answer is rendered again.
+        let kinds = KindIndex::new(clusters.values().flat_map(RenderedCluster::crds));
+        for (name, cluster) in &mut clusters {
+            pass.correct_kinds(name, cluster, &kinds)?;
+        }
+        self.clusters = clusters
+            .into_iter()
+            .map(|(name, cluster)| (name.clone(), cluster.checked(&name)))
+            .collect();
+        self.kinds = kinds;
+        Ok(self.assemble(snapshot.commit, diagnostics))
+    }
+
+    /// Puts the clusters together: the works that Git wants, and those that an error freezes.
+    fn assemble(&self, commit: Option<CommitId>, mut diagnostics: Vec<Diagnostic>) -> Desired {
+        let folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
+        let mut works: BTreeMap<WorkKey, DesiredWork> =
+            works.map(|work| (work.key.clone(), work.clone())).collect();
+        let mut frozen = Frozen::default();
+        for cluster in self.clusters.values() {
+            diagnostics.extend(
+                cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten()).cloned(),
+            );
+            for RenderedFolder { rendered, .. } in cluster.works.values() {
+                diagnostics.extend(rendered.diagnostics.iter().cloned());
+                if rendered.work.is_none() {
+                    frozen.folders.insert(rendered.path.clone());
+                    frozen.works.extend(rendered.key.clone());
+                }
+            }
+        }
+        for diagnostic in diagnostics.iter().filter(|d| d.is_error()) {
+            match (&diagnostic.scope, diagnostic.code) {
+                // An older gitwork beside a newer repository: what it can read goes on.
+                (Scope::Source, Code::NotSupported | Code::BadName) => frozen.deletes = true,
+                (Scope::Source, _) => frozen.source = true,
+                (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
+                // The name of a folder that may do nothing does not freeze the work of another
+                // folder that has it.
+                (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
+                (Scope::Work(key), _) => drop(frozen.works.insert(key.clone())),
+            }
+        }
+        works.retain(|key, _| !frozen.covers(key));
+        diagnostics.sort();
+        diagnostics.dedup();
+        let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.cluster_file.suspend;
+        let clusters = self.clusters.iter().filter(|(_, cluster)| suspends(cluster));
+        let clusters = clusters.map(|(name, _)| name.clone()).collect();
+        Desired {
+            source: self.source.clone(),
+            commit,
+            works,
+            frozen,
+            rules: self.rules.clone(),
+            approved: self.approved.clone(),
+            suspended: Suspended { source: self.suspended, clusters },
+            diagnostics,
+        }
+    }
+
+    /// Reads the files of `approvals`. One that cannot be used approves nothing, and stops nothing.
+    fn approvals(
+        &self,
+        files: BTreeMap<String, ObjectId>,
+        objects: &dyn Objects,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<Approvals, ObjectError> {
+        let mut approved = Approvals::default();
+        for (name, id) in files {
+            let why = match objects.blob(id, limits::APPROVAL_BYTES_MAX) {
+                Ok(bytes) => match Approval::read(&name, &String::from_utf8_lossy(&bytes)) {
+                    Ok(approval) => {
+                        approved.add(&self.source, approval);
+                        continue;
+                    }
+                    Err(why) => why.to_string(),
+                },
+                Err(why @ ObjectError::TooLarge { .. }) => why.to_string(),
+                Err(why) => return Err(why),
+            };
+            let at = Location::file(&RepoPath::root().join(APPROVALS).join(&name));
+            let message = format!("this file approves nothing: {why}");
+            diagnostics.push(Diagnostic::new(Code::BadApproval, at, Scope::Source, message));
+        }
+        Ok(approved)
+    }
+}
+
+/// It freezes the source: of what was not read, nothing is known.
+fn too_many_works() -> Diagnostic {
+    let message =
+        format!("a source has at most {} works, and this one has more", limits::WORKS_MAX);
+    let folder = Location::file(&RepoPath::root().join(CLUSTERS));
+    Diagnostic::new(Code::TooManyFiles, folder, Scope::Source, message)
+        .with_hint("make several sources of it, each with a path of its own")
+}

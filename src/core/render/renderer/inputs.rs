@@ -1,0 +1,93 @@
+//! What works inherit from `gitwork.yaml` and `cluster.yaml`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::config::file;
+use crate::config::file_names::SOURCE_FILE;
+use crate::config::path_patterns::PathPatterns;
+use crate::config::{ClusterFile, FileKind, SourceFile};
+use crate::model::diagnostic::{Code, Diagnostic, Scope};
+use crate::model::name::{ObjectId, RepoPath};
+use crate::model::snapshot::{ObjectError, Objects};
+use crate::render::config_file::read_config;
+
+/// What a cluster's works inherit.
+#[derive(Debug)]
+pub(super) struct ClusterInputs {
+    pub(super) source: Arc<SourceInputs>,
+    /// Of cluster.yaml; `None` where there is none.
+    pub(super) cluster_blob: Option<ObjectId>,
+    pub(super) cluster_file: ClusterFile,
+    /// The values of `${NAME}`, the cluster's own name among them.
+    pub(super) values: BTreeMap<String, Value>,
+}
+
+/// What all works inherit.
+#[derive(Debug)]
+pub(super) struct SourceInputs {
+    /// Of gitwork.yaml; `None` where there is none.
+    pub(super) blob: Option<ObjectId>,
+    pub(super) file: SourceFile,
+    /// The paths that are not read.
+    pub(super) ignore: PathPatterns,
+}
+
+impl SourceInputs {
+    /// Reads gitwork.yaml; without it, everything has its default.
+    pub(super) fn read(
+        blob: Option<ObjectId>,
+        objects: &dyn Objects,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<Self, ObjectError> {
+        let path = RepoPath::root().join(SOURCE_FILE);
+        let read =
+            read_config(&path, blob, FileKind::Source, &Scope::Source, objects, diagnostics)?;
+        let config: file::Config<SourceFile> = match read {
+            Some(config) => config,
+            None => {
+                return Ok(Self {
+                    blob,
+                    file: SourceFile::default(),
+                    ignore: PathPatterns::new(&[]).0,
+                });
+            }
+        };
+        let windows = config.value.windows.problems().into_iter();
+        let windows =
+            windows.map(|problem| (format!("/windows{}", problem.pointer), problem.message));
+        let signers = config.value.signers.problems().into_iter();
+        let signers =
+            signers.map(|problem| (format!("/signers{}", problem.pointer), problem.message));
+        for (pointer, message) in windows.chain(signers) {
+            let (at, field) = (config.location(&pointer), file::dotted(&pointer));
+            let message = format!("{field} {message}");
+            diagnostics.push(
+                Diagnostic::new(Code::BadValue, at, Scope::Source, message).with_field(field),
+            );
+        }
+        let (ignore, bad) = PathPatterns::new(&config.value.ignore);
+        for (index, why) in bad {
+            let at = config.location(&format!("/ignore/{index}"));
+            diagnostics.push(
+                Diagnostic::new(
+                    Code::BadValue,
+                    at,
+                    Scope::Source,
+                    format!("this is no ignore pattern: {why}"),
+                )
+                .with_field(format!("ignore[{index}]")),
+            );
+        }
+        Ok(Self { blob, file: config.value, ignore })
+    }
+}
+
+impl ClusterInputs {
+    /// Whether they come from the same files.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.source.blob == other.source.blob && self.cluster_blob == other.cluster_blob
+    }
+}

@@ -1,0 +1,144 @@
+//! Checks of a work as a whole: its objects, its size, and what the operator allows.
+
+use std::collections::BTreeMap;
+
+use super::diagnostics::WorkDiagnostics;
+use super::folder_config::FolderConfig;
+use crate::config::tenancy;
+use crate::config::tenancy::{Breach, Tenancy, Tenant};
+use crate::limits;
+use crate::model::diagnostic::{Code, Location};
+use crate::model::manifest::{Identity, Manifest, Origin};
+use crate::model::name::RepoPath;
+
+/// Checks that a work has objects, none of them twice, and that the hub takes them.
+pub fn check_objects(
+    path: &RepoPath,
+    manifests: &[Manifest],
+    diagnostics: &mut WorkDiagnostics<'_>,
+) {
+    check_duplicates(manifests, diagnostics);
+    if manifests.is_empty() && !diagnostics.has_error() {
+        let message = "this work folder holds no manifest";
+        diagnostics.add(Code::EmptyWork, Location::file(path), message);
+    }
+    check_size(path, manifests, diagnostics);
+}
+
+fn check_duplicates(manifests: &[Manifest], diagnostics: &mut WorkDiagnostics<'_>) {
+    let mut first: BTreeMap<&Identity, &Origin> = BTreeMap::new();
+    let mut by_origin: Vec<&Manifest> = manifests.iter().collect();
+    by_origin.sort_by(|a, b| a.origin.cmp(&b.origin));
+    for manifest in by_origin {
+        if let Some(origin) = first.get(&manifest.identity) {
+            let message = format!("{} stands twice in this work", manifest.identity);
+            let diagnostic = diagnostics.of(Code::DuplicateObject, location(manifest), message);
+            let there = Location::at(&origin.file, origin.span);
+            diagnostics.push(diagnostic.with_related(there, "first here"));
+        } else {
+            first.insert(&manifest.identity, &manifest.origin);
+        }
+    }
+}
+
+fn location(manifest: &Manifest) -> Location {
+    Location::at(&manifest.origin.file, manifest.origin.span)
+}
+
+/// The hub's webhook counts each manifest as a protobuf field: a tag, a length and the JSON bytes
+/// (OCM work webhook).
+pub fn wire_size(json_bytes: usize) -> usize {
+    let mut varint = 1;
+    let mut rest = json_bytes >> 7;
+    while rest > 0 {
+        varint += 1;
+        rest >>= 7;
+    }
+    1 + varint + json_bytes
+}
+
+fn check_size(path: &RepoPath, manifests: &[Manifest], diagnostics: &mut WorkDiagnostics<'_>) {
+    let mut sizes: Vec<(usize, &Manifest)> =
+        manifests.iter().map(|m| (wire_size(m.object.to_string().len()), m)).collect();
+    let total: usize = sizes.iter().map(|(size, _)| size).sum();
+    if total <= limits::WORK_BYTES_MAX {
+        return;
+    }
+    sizes.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.identity.cmp(&b.1.identity)));
+    let message =
+        format!("the work has {total} bytes; the hub takes at most {}", limits::WORK_BYTES_MAX);
+    let mut diagnostic = diagnostics.of(Code::WorkTooLarge, Location::file(path), message);
+    for (size, manifest) in sizes.iter().take(5) {
+        let why = format!("{} has {size} bytes", manifest.identity);
+        diagnostic = diagnostic.with_related(location(manifest), why);
+    }
+    diagnostics.push(diagnostic);
+}
+
+/// Whether the operator's policy allows the work. Reports each breach.
+pub fn check_tenancy(
+    tenancy: &Tenancy,
+    tenant: &Tenant<'_>,
+    folder: &FolderConfig<'_>,
+    diagnostics: &mut WorkDiagnostics<'_>,
+) -> bool {
+    let breaches = tenancy.breaches(tenant);
+    for breach in &breaches {
+        if let Some((at, message)) = explain(breach, tenant, folder) {
+            diagnostics.add(Code::NotAllowed, at, message);
+        }
+    }
+    breaches.is_empty()
+}
+
+/// Where a breach is, and what is not allowed there. `None` for an object that the work lacks.
+fn explain(
+    breach: &Breach,
+    tenant: &Tenant<'_>,
+    folder: &FolderConfig<'_>,
+) -> Option<(Location, String)> {
+    let whole = || Location::file(folder.path);
+    Some(match breach {
+        Breach::Path => (whole(), "no rule of the operator's policy is for this folder".into()),
+        Breach::Cluster => {
+            (whole(), format!("this folder may have no works on the cluster {}", tenant.cluster))
+        }
+        Breach::Name => (
+            folder.location("/name"),
+            format!("this folder may have no work named {}", tenant.work),
+        ),
+        Breach::Executor(Some(account)) => (
+            folder.location("/executor"),
+            format!("this folder may not have its objects applied as {account}"),
+        ),
+        Breach::Executor(None) => (
+            folder.location("/executor"),
+            "this folder must name an executor: without one its objects are applied with the \
+             agent's own rights"
+                .into(),
+        ),
+        Breach::Object(index) => {
+            let manifest = tenant.manifests.get(*index)?;
+            let kind = tenancy::kind_name(manifest);
+            let reach = match manifest.identity.namespace.as_str() {
+                "" => "for a whole cluster".to_owned(),
+                namespace => format!("in the namespace {namespace}"),
+            };
+            (location(manifest), format!("this folder may have no {kind} {reach}"))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wire_sizes_count_as_the_webhook_does() {
+        for (json_bytes, expected) in
+            [(0, 2), (127, 129), (128, 131), (16_383, 16_386), (16_384, 16_388)]
+        {
+            assert_eq!(wire_size(json_bytes), expected, "{json_bytes}");
+        }
+    }
+}

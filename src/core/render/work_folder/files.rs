@@ -1,0 +1,117 @@
+//! Reads a work folder's files, each within its limits.
+
+use std::sync::Arc;
+
+use super::diagnostics::WorkDiagnostics;
+use super::sidecar::Sidecar;
+use crate::config::file;
+use crate::config::file::Config;
+use crate::config::{FileKind, WorkFile};
+use crate::limits;
+use crate::model::diagnostic::{Code, Location};
+use crate::model::manifest::Manifest;
+use crate::model::name::RepoPath;
+use crate::model::snapshot::{ObjectError, Objects};
+use crate::render::layout::WorkFolderFile;
+use crate::render::manifests::{self, ParsedManifests};
+use crate::render::snippets::Texts;
+
+/// Reads the files of one work folder.
+pub struct FolderFiles<'a> {
+    objects: &'a dyn Objects,
+    /// Bytes read so far.
+    bytes: usize,
+    /// The files read so far.
+    pub texts: Texts,
+    /// What was wrong with them.
+    pub diagnostics: WorkDiagnostics<'a>,
+}
+
+impl<'a> FolderFiles<'a> {
+    /// Nothing is read yet.
+    pub fn new(objects: &'a dyn Objects, diagnostics: WorkDiagnostics<'a>) -> Self {
+        Self { objects, bytes: 0, texts: Texts::new(), diagnostics }
+    }
+
+    /// The bytes of a file; `None` where it is too large, which is reported.
+    fn bytes(&mut self, file: &WorkFolderFile) -> Result<Option<Arc<[u8]>>, ObjectError> {
+        let at = || Location::file(&file.path);
+        let bytes = match self.objects.blob(file.id, gitwork_yaml::limits::FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(ObjectError::TooLarge { size, limit, .. }) => {
+                let message = format!("the file has {size} bytes; at most {limit} are read");
+                self.diagnostics.add(Code::FileTooLarge, at(), message);
+                return Ok(None);
+            }
+            Err(why) => return Err(why),
+        };
+        let most = limits::WORK_INPUT_BYTES_MAX;
+        let was_within = self.bytes <= most;
+        self.bytes += bytes.len();
+        if self.bytes > most {
+            // Once for the work, at the file that is one too many.
+            if was_within {
+                let message = format!("the work's files have more than {most} bytes");
+                self.diagnostics.add(Code::TooManyFiles, at(), message);
+            }
+            return Ok(None);
+        }
+        self.texts.insert(file.path.clone(), bytes.clone());
+        Ok(Some(bytes))
+    }
+
+    /// Reads work.yaml, where there is one.
+    pub fn work_file(
+        &mut self,
+        file: Option<&WorkFolderFile>,
+    ) -> Result<Option<Config<WorkFile>>, ObjectError> {
+        let Some(file) = file else { return Ok(None) };
+        let Some(bytes) = self.bytes(file)? else { return Ok(None) };
+        let scope = self.diagnostics.scope();
+        let (config, found) = file::read_one(&file.path, &bytes, FileKind::Work, scope);
+        self.diagnostics.extend(found);
+        Ok(config)
+    }
+
+    /// Reads the manifests, in the order in which they are applied. None where there are too many.
+    pub fn manifests(
+        &mut self,
+        files: &[WorkFolderFile],
+        rules: &manifests::Rules<'_>,
+    ) -> Result<Vec<Manifest>, ObjectError> {
+        let mut all = Vec::new();
+        for file in files {
+            let Some(bytes) = self.bytes(file)? else { continue };
+            let ParsedManifests { manifests, diagnostics } =
+                manifests::read(&file.path, &bytes, rules);
+            all.extend(manifests);
+            self.diagnostics.extend(diagnostics);
+            if all.len() > limits::WORK_MANIFESTS_MAX {
+                let message =
+                    format!("more than {} manifests in one work", limits::WORK_MANIFESTS_MAX);
+                let at = Location::file(&file.path);
+                self.diagnostics.add(Code::TooManyManifests, at, message);
+                return Ok(Vec::new());
+            }
+        }
+        all.sort_by(|a, b| manifests::order(a).cmp(&manifests::order(b)));
+        Ok(all)
+    }
+
+    /// Reads the sidecars, each given with its manifest file.
+    pub fn sidecars(
+        &mut self,
+        files: &[(WorkFolderFile, RepoPath)],
+    ) -> Result<Vec<Sidecar>, ObjectError> {
+        let mut all = Vec::new();
+        for (file, manifest_file) in files {
+            let Some(bytes) = self.bytes(file)? else { continue };
+            let scope = self.diagnostics.scope();
+            let (configs, found) = file::read_all(&file.path, &bytes, FileKind::Manifest, scope);
+            self.diagnostics.extend(found);
+            let of_file = |config| Sidecar { config, manifest_file: manifest_file.clone() };
+            all.extend(configs.into_iter().map(of_file));
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,54 @@
+//! The ManifestWork, put together.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::settings::Settings;
+use crate::model::manifest::Manifest;
+use crate::model::name::{RepoPath, SourceId, WorkKey};
+use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
+
+/// What a work is made of, after all levels are merged.
+#[derive(Debug)]
+pub struct WorkParts {
+    /// The settings of all levels.
+    pub settings: Settings,
+    /// `spec.deleteOption`, with the orphaning rules of sidecars.
+    pub delete_option: DeletionPolicy,
+    /// `spec.manifestConfigs`.
+    pub configs: Vec<Value>,
+    /// `spec.workload.manifests`.
+    pub manifests: Vec<Manifest>,
+}
+
+impl WorkParts {
+    /// The ManifestWork of this key, rendered from this folder of a source.
+    pub fn into_work(self, key: WorkKey, path: &RepoPath, source: &SourceId) -> DesiredWork {
+        let Self { settings, delete_option, configs, manifests } = self;
+        let objects: Vec<Value> = manifests.into_iter().map(|manifest| manifest.object).collect();
+        let mut spec = json!({ "workload": { "manifests": objects } });
+        if let Value::Object(fields) = &mut spec {
+            if settings.delete_option.is_some() || delete_option != DeletionPolicy::Foreground {
+                let option = delete_option.to_value(settings.delete_option.as_ref());
+                fields.insert("deleteOption".into(), option);
+            }
+            if let Some(executor) = settings.executor {
+                fields.insert("executor".into(), executor);
+            }
+            if !configs.is_empty() {
+                fields.insert("manifestConfigs".into(), configs.into());
+            }
+        }
+        let (labels, annotations) = (settings.labels, settings.annotations);
+        let body = WorkBody::new(source, path, spec, labels, annotations, settings.prune);
+        DesiredWork {
+            key,
+            path: path.clone(),
+            body: Arc::new(body),
+            delete_option,
+            prune: settings.prune,
+            suspend: settings.suspend,
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The result of a comparison of two desired states, and its JSON.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::guards::{Signatures, WouldHold};
+use crate::config::ocm_rules;
+use crate::limits;
+use crate::model::diagnostic::Diagnostic;
+use crate::model::kinds::{Found, KindIndex};
+use crate::model::manifest::Identity;
+use crate::model::name::{ClusterName, CommitId, RepoPath, WorkKey, WorkName};
+use crate::model::work::DeletionPolicy;
+use crate::text::diagnostics;
+use crate::text::diff::FieldDiff;
+
+/// The whole comparison. Its JSON has these fields in camel case; enums are objects whose `change`
+/// or `fate` names the variant.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Review {
+    /// `None` for a local directory with uncommitted changes.
+    pub base: Option<CommitId>,
+    /// As `base`, for the new state.
+    pub head: Option<CommitId>,
+    /// How much changes.
+    pub counts: ReviewCounts,
+    /// The head cannot be read at all: every work stays unchanged.
+    pub source_frozen: bool,
+    /// This version cannot read a part of the head: no work is deleted.
+    pub deletes_frozen: bool,
+    /// The clusters with works that are not unchanged.
+    pub clusters: Vec<ClusterReview>,
+    /// Counts of the head's diagnostics.
+    pub diagnostics: diagnostics::DiagnosticSummary,
+    /// Diagnostics of the head that the base does not have. A different line does not make one new.
+    #[serde(serialize_with = "diagnostics::entries")]
+    pub new_diagnostics: Vec<Diagnostic>,
+    /// The result of the signature check, if the source requires signatures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signatures: Option<Signatures>,
+    /// Changes that the daemon's guards would hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<WouldHold>,
+}
+
+/// Counts. Each work counts once; objects count over all works.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReviewCounts {
+    /// Works that only the head has, or that the base has in an unreadable part.
+    pub works_added: usize,
+    /// Works with changed objects, rules, labels or annotations, and works that are only suspended
+    /// or resumed.
+    pub works_changed: usize,
+    /// Works of `works_changed` with changed labels or annotations only: the clusters do not
+    /// change.
+    pub works_metadata_only: usize,
+    /// Works that only the base has, except released ones.
+    pub works_deleted: usize,
+    /// Works removed from Git with `prune: false`.
+    pub works_released: usize,
+    /// Works that the head has in an unreadable part.
+    pub works_frozen: usize,
+    /// Added and changed works that are not written while they are suspended.
+    pub works_suspended: usize,
+    /// Works with the same content on both sides.
+    pub works_unchanged: usize,
+    /// Objects of added works, and added objects of changed works.
+    pub objects_added: usize,
+    /// Objects with different content in changed works.
+    pub objects_changed: usize,
+    /// Objects of deleted works, and removed objects of changed works.
+    pub objects_removed: usize,
+    /// Clusters with an added, changed, deleted or released work.
+    pub clusters_changed: usize,
+    /// Clusters with a work on either side.
+    pub clusters: usize,
+}
+
+/// The changed works of one cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClusterReview {
+    /// The managed cluster.
+    pub cluster: ClusterName,
+    /// Its works that are not unchanged, by name.
+    pub works: Vec<WorkReview>,
+}
+
+/// The change of one work.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorkReview {
+    /// The work, as the fields `cluster` and `work`.
+    #[serde(flatten)]
+    pub key: WorkKey,
+    /// The work folder: the head's, or the base's if the head has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<RepoPath>,
+    /// Whether the work is suspended, so nothing is written.
+    pub suspended: bool,
+    /// The size after the change; absent if the head has no readable work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    /// What happens to it.
+    #[serde(flatten)]
+    pub change: WorkChange,
+}
+
+/// The size of a work's manifests in bytes, as the hub's webhook counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Size {
+    /// The size in the base; absent if the base has no readable work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_before: Option<usize>,
+    /// The size in the head.
+    pub bytes: usize,
+    /// Percent of `limits::WORK_BYTES_MAX`, rounded up.
+    pub percent: usize,
+}
+
+/// The kind of change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(tag = "change", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum WorkChange {
+    /// Only the head has it: it is created on the hub.
+    Added {
+        /// Its objects, in the order of application.
+        objects: Vec<ObjectName>,
+        /// The base has the work too, but cannot be read there.
+        base_unreadable: bool,
+    },
+    /// Both sides have it, with different content.
+    Changed(Box<WorkDiff>),
+    /// Only the base has it: it is deleted from the hub.
+    Deleted {
+        /// The final deletion policy in Git.
+        delete_option: DeletionPolicy,
+        /// Its objects, each with the outcome on the cluster.
+        objects: Vec<RemovedObject>,
+        /// The folder now makes a work of this name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        renamed_to: Option<WorkName>,
+    },
+    /// Removed from Git with `prune: false`: stays on the hub and the cluster, unmanaged.
+    Released,
+    /// Unreadable in the head: stays unchanged on the hub.
+    Frozen,
+}
+
+/// The differences of a work that both sides have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkDiff {
+    /// Objects that are added, removed or changed.
+    pub objects: Vec<ObjectChange>,
+    /// The same objects in another order.
+    pub reordered: bool,
+    /// The spec without its manifests.
+    pub spec: FieldDiff,
+    /// Labels and annotations of the ManifestWork.
+    pub metadata: FieldDiff,
+    /// `true` if this change suspends the work, `false` if it resumes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+}
+
+impl WorkDiff {
+    /// Whether only metadata of the ManifestWork changes.
+    pub(crate) fn is_metadata_only(&self) -> bool {
+        self.objects.is_empty()
+            && !self.reordered
+            && self.spec.is_empty()
+            && self.suspend.is_none()
+            && !self.metadata.is_empty()
+    }
+}
+
+/// The name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ObjectName {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// The kind, as in `Deployment`.
+    pub kind: String,
+    /// The namespace; empty for an object of the cluster.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+/// A changed object of a work that both sides have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct ObjectChange {
+    /// The object, as the fields `group`, `kind`, `namespace` and `name`.
+    #[serde(flatten)]
+    pub object: ObjectName,
+    /// What happens to it.
+    #[serde(flatten)]
+    pub change: ObjectDiff,
+}
+
+/// The kind of an object's change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(tag = "change", rename_all = "camelCase")]
+pub enum ObjectDiff {
+    /// Only the head has it.
+    Added,
+    /// Only the base has it. Holds the outcome on the cluster.
+    Removed(RemovalOutcome),
+    /// Both sides have it, with different content.
+    Changed {
+        /// The fields that differ; values of Secrets are hidden.
+        fields: FieldDiff,
+    },
+}
+
+/// An object that its work no longer has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct RemovedObject {
+    /// The object, as the fields `group`, `kind`, `namespace` and `name`.
+    #[serde(flatten)]
+    pub object: ObjectName,
+    /// What becomes of it on the cluster.
+    #[serde(flatten)]
+    pub outcome: RemovalOutcome,
+}
+
+/// The outcome for an object on the cluster after its work drops it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(tag = "outcome", rename_all = "camelCase")]
+pub enum RemovalOutcome {
+    /// The agent deletes it.
+    Deleted,
+    /// Orphaned, or never owned by the work (`updateStrategy` ReadOnly).
+    Stays,
+    /// Another work of the cluster has it now.
+    MovedTo {
+        /// The work that has it now.
+        work: WorkName,
+    },
+}
+
+impl std::fmt::Display for ObjectName {
+    /// Writes the name, as in `Deployment shop/web`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+impl ObjectName {
+    /// The name of a manifest.
+    pub(super) fn of(object: &Value) -> Self {
+        let text = |pointer| {
+            object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let api_version = text("/apiVersion");
+        Self {
+            group: api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(),
+            kind: text("/kind"),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+        }
+    }
+
+    /// Whether a rule matches this object. The plural of a custom kind is unknown here and not
+    /// compared.
+    pub(super) fn is_meant_by(&self, rule: &Identity) -> bool {
+        let plural_fits = match KindIndex::default().lookup(&self.group, &self.kind) {
+            Found::BuiltIn { resource, .. } => resource == rule.resource,
+            Found::Crd { .. } | Found::Guessed { .. } => true,
+        };
+        plural_fits
+            && self.group == rule.group
+            && ocm_rules::wildcard(&rule.namespace, &self.namespace)
+            && ocm_rules::wildcard(&rule.name, &self.name)
+    }
+}
+
+impl Review {
+    /// The works that are not unchanged.
+    pub fn works(&self) -> impl Iterator<Item = &WorkReview> {
+        self.clusters.iter().flat_map(|cluster| &cluster.works)
+    }
+
+    /// Whether nothing would be written to the hub.
+    pub fn is_empty(&self) -> bool {
+        self.works().all(|work| work.change == WorkChange::Frozen)
+    }
+
+    /// Whether some change would wait for an approval, a signature or a window.
+    pub fn is_held(&self) -> bool {
+        !self.holds.is_empty() || matches!(self.signatures, Some(Signatures::Refused { .. }))
+    }
+
+    /// The review as one JSON object, with the fields of `Review`.
+    pub fn json(&self) -> String {
+        // Serialization of these types cannot fail.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
+impl ReviewCounts {
+    /// Counts the change of one work.
+    pub(super) fn add(&mut self, work: &WorkReview) {
+        let writes = matches!(work.change, WorkChange::Added { .. } | WorkChange::Changed(_));
+        self.works_suspended += usize::from(writes && work.suspended);
+        match &work.change {
+            WorkChange::Added { objects, .. } => {
+                self.works_added += 1;
+                self.objects_added += objects.len();
+            }
+            WorkChange::Changed(diff) => {
+                self.works_changed += 1;
+                self.works_metadata_only += usize::from(diff.is_metadata_only());
+                for object in &diff.objects {
+                    match object.change {
+                        ObjectDiff::Added => self.objects_added += 1,
+                        ObjectDiff::Removed(_) => self.objects_removed += 1,
+                        ObjectDiff::Changed { .. } => self.objects_changed += 1,
+                    }
+                }
+            }
+            WorkChange::Deleted { objects, .. } => {
+                self.works_deleted += 1;
+                self.objects_removed += objects.len();
+            }
+            WorkChange::Released => self.works_released += 1,
+            WorkChange::Frozen => self.works_frozen += 1,
+        }
+    }
+}
+
+impl Size {
+    pub(super) fn new(bytes_before: Option<usize>, bytes: usize) -> Self {
+        let percent = bytes.saturating_mul(100).div_ceil(limits::WORK_BYTES_MAX);
+        Self { bytes_before, bytes, percent }
+    }
+}

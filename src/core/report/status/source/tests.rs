@@ -1,0 +1,255 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::config::AdoptionPolicy;
+use crate::config::window::Closed;
+use crate::model::approval::Rewind;
+use crate::model::diagnostic::{Code, Location, Scope, Span};
+use crate::model::name::{RepoPath, WorkName};
+use crate::plan::budget::Excess;
+use crate::plan::conflicting_manager::ConflictingManager;
+use crate::plan::drift_backoff::{Contention, Contentions};
+use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::{Effect, Plan, PlanStep, Reason};
+use crate::render::desired::{Desired, Frozen};
+use crate::report::status::State;
+use crate::report::status::view::StatusView;
+
+fn key(cluster: &str, work: &str) -> WorkKey {
+    WorkKey { cluster: ClusterName::parse(cluster).unwrap(), work: WorkName::parse(work).unwrap() }
+}
+
+fn source() -> SourceId {
+    SourceId::parse("fleet").unwrap()
+}
+
+fn desired(frozen: Frozen, diagnostics: Vec<Diagnostic>) -> Desired {
+    Desired {
+        source: source(),
+        commit: Some(CommitId::parse(&"ab".repeat(20)).unwrap()),
+        works: BTreeMap::new(),
+        frozen,
+        rules: Default::default(),
+        approved: Default::default(),
+        suspended: Default::default(),
+        diagnostics,
+    }
+}
+
+fn on_hub(key: &WorkKey, owner: &str, applied: &str, generation: i64) -> ObservedWork {
+    ObservedWork::from_manifest_work(json!({
+        "metadata": {
+            "namespace": key.cluster.as_str(), "name": key.work.as_str(), "uid": "u",
+            "resourceVersion": "1", "generation": 2, "labels": { "gitwork.dev/source": owner },
+        },
+        "spec": { "workload": { "manifests": [{}] } },
+        "status": { "conditions": [{
+            "type": "Applied", "status": applied, "observedGeneration": generation,
+            "lastTransitionTime": "2026-01-02T03:04:05Z", "message": "agent",
+        }] },
+    }))
+    .unwrap()
+}
+
+fn step(key: &WorkKey, effect: Option<Effect>, reason: Reason) -> PlanStep {
+    PlanStep { key: key.clone(), path: None, effect, reason }
+}
+
+fn now(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn delete() -> Effect {
+    Effect::Delete { uid: "u".into(), resource_version: "1".into() }
+}
+
+/// The state of one work with this step and this object on the hub.
+fn one(there: Option<ObservedWork>, step: PlanStep, failed: Option<FailedWrite>) -> WorkState {
+    let key = step.key.clone();
+    let mut observed = Observed::default();
+    observed.works.extend(there.map(|work| (key.clone(), work)));
+    let failed_writes = failed.into_iter().map(|failed| (key.clone(), failed)).collect();
+    let plan = Plan { commit: None, steps: vec![step] };
+    let inputs = StatusInputs {
+        desired: &desired(Frozen::default(), Vec::new()),
+        observed: &observed,
+        plan: &plan,
+        contentions: &Contentions::new(),
+        record_generation: 0,
+        failed_writes: &failed_writes,
+        unreachable: &BTreeSet::new(),
+        now: now(0),
+    };
+    SourceStatus::of(&inputs, None).works.remove(&key).unwrap()
+}
+
+/// The status of a source of which the hub has nothing.
+fn without_hub(desired: &Desired, now: Timestamp, before: Option<&SourceStatus>) -> SourceStatus {
+    let inputs = StatusInputs {
+        desired,
+        observed: &Observed::default(),
+        plan: &Plan::default(),
+        contentions: &Contentions::new(),
+        record_generation: 0,
+        failed_writes: &BTreeMap::new(),
+        unreachable: &BTreeSet::new(),
+        now,
+    };
+    SourceStatus::of(&inputs, before)
+}
+
+#[test]
+fn only_this_commits_content_at_its_generation_counts() {
+    let key = key("edge-1", "web");
+    let there = |applied, generation| Some(on_hub(&key, "fleet", applied, generation));
+    let up_to_date = || step(&key, None, Reason::UpToDate);
+    assert_eq!(one(there("True", 2), up_to_date(), None).state, State::Applied);
+    assert_eq!(one(there("True", 1), up_to_date(), None).state, State::Pending);
+    assert_eq!(one(there("False", 2), up_to_date(), None).state, State::Failed);
+    assert_eq!(one(there("False", 1), up_to_date(), None).state, State::Pending);
+    // Applied, but the content of an older commit.
+    let release = Effect::Release { resource_version: "1".into() };
+    let stale = step(&key, Some(release), Reason::PruneOff { by: None });
+    assert_eq!(one(there("True", 2), stale, None).state, State::Deleting);
+    let since = one(there("True", 2), up_to_date(), None).since;
+    assert_eq!(since.to_string(), "2026-01-02T03:04:05Z");
+}
+
+#[test]
+fn steps_without_effect_give_state_and_reason() {
+    let key = key("edge-1", "web");
+    let ours = || Some(on_hub(&key, "fleet", "True", 2));
+    for (reason, expected) in [
+        (Reason::Suspended, State::Suspended),
+        (
+            Reason::HeldByBudget {
+                uid: "u".into(),
+                hash: Digest::of(b"a plan"),
+                works: 3,
+                excess: Excess::Everything,
+            },
+            State::Held,
+        ),
+        (
+            Reason::HeldByRewind {
+                rewind: Arc::new(Rewind {
+                    source: source(),
+                    from: [CommitId::parse(&"cd".repeat(20)).unwrap()].into(),
+                    to: CommitId::parse(&"ab".repeat(20)).unwrap(),
+                }),
+                hash: Digest::of(b"a rewind"),
+            },
+            State::Held,
+        ),
+        (
+            Reason::HeldByWindow {
+                version: "v".into(),
+                hash: Digest::of(b"changes"),
+                closed: Closed { until: None, unknown_zone: None },
+            },
+            State::Held,
+        ),
+        (Reason::SuspendedOnHub { suspension: Arc::default() }, State::Suspended),
+        (Reason::WaitingForAgent { generation: 2 }, State::Deleting),
+        (Reason::BeingDeleted { wanted: true }, State::Deleting),
+        (Reason::Conflict { owner: None, adoption: AdoptionPolicy::Never }, State::Failed),
+        (Reason::ChangedByServer, State::Degraded),
+        (Reason::Frozen, State::Frozen),
+    ] {
+        let reported = reason.to_string();
+        let work = one(ours(), step(&key, None, reason), None);
+        assert_eq!((work.state, work.message()), (expected, Some(reported)));
+    }
+    // The status of another source's work is not this source's state.
+    let foreign = Some(on_hub(&key, "other", "False", 2));
+    let conflict = Reason::Conflict { owner: None, adoption: AdoptionPolicy::Annotated };
+    let work = one(foreign, step(&key, None, conflict), None);
+    assert_eq!(work.view, StatusView::default());
+}
+
+#[test]
+fn contended_work_is_degraded_before_and_after_each_repair() {
+    let key = key("edge-1", "web");
+    let contention = Arc::new(Contention {
+        manager: Arc::new(ConflictingManager::Deleter),
+        times: 7,
+        wait: Duration::from_secs(4),
+        content: Digest::of(b"git"),
+        waits: false,
+    });
+    let contentions = Contentions::from([(key.clone(), contention.clone())]);
+    for (reason, applied, expected) in [
+        (Reason::UpToDate, "True", State::Degraded),
+        (Reason::BackedOff { contention: contention.clone() }, "True", State::Degraded),
+        (Reason::BeingDeleted { wanted: true }, "True", State::Degraded),
+        // A worse state takes precedence, as does one unrelated to the conflict.
+        (Reason::UpToDate, "False", State::Failed),
+        (Reason::Frozen, "True", State::Frozen),
+        (Reason::Suspended, "True", State::Suspended),
+    ] {
+        let mut observed = Observed::default();
+        observed.works.insert(key.clone(), on_hub(&key, "fleet", applied, 2));
+        let plan = Plan { commit: None, steps: vec![step(&key, None, reason.clone())] };
+        let inputs = StatusInputs {
+            desired: &desired(Frozen::default(), Vec::new()),
+            observed: &observed,
+            plan: &plan,
+            contentions: &contentions,
+            record_generation: 0,
+            failed_writes: &BTreeMap::new(),
+            unreachable: &BTreeSet::new(),
+            now: now(0),
+        };
+        let work = SourceStatus::of(&inputs, None).works.remove(&key).unwrap();
+        assert_eq!(work.state, expected, "{reason:?}");
+        let reported = work.code == Some(Reason::BACKED_OFF)
+            && work.why == Some(contention.to_string())
+            && work.uid.is_some();
+        assert_eq!(reported, expected == State::Degraded, "{reason:?}");
+    }
+}
+
+#[test]
+fn rejected_write_fails_and_unanswered_write_stays_pending() {
+    let key = key("edge-1", "web");
+    let refused = |is_transient| Some(FailedWrite { message: "no namespace".into(), is_transient });
+    let removed = || step(&key, Some(delete()), Reason::RemovedFromGit { by: None });
+    assert_eq!(one(None, removed(), None).state, State::Deleting);
+    assert_eq!(one(None, removed(), refused(true)).state, State::Deleting);
+    let work = one(None, removed(), refused(false));
+    assert_eq!((work.state, work.why.as_deref()), (State::Failed, Some("no namespace")));
+}
+
+#[test]
+fn unreadable_works_are_listed_even_if_never_on_hub() {
+    let key = key("edge-7", "web");
+    let file = RepoPath::parse("clusters/edge-7/web/a.yaml").unwrap();
+    let at = Location::at(&file, Span { line: 3, column: 1, length: 1 });
+    let error = Diagnostic::new(Code::YamlSyntax, at, Scope::Work(key.clone()), "bad");
+    let frozen = Frozen { works: [key.clone()].into(), ..Frozen::default() };
+    let desired = desired(frozen, vec![error]);
+    let status = without_hub(&desired, now(0), None);
+    let reported = "clusters/edge-7/web/a.yaml:3: bad";
+    assert_eq!(status.works[&key].message().as_deref(), Some(reported));
+    assert_eq!(status.verdict(), RolloutVerdict::Failure);
+    let line = format!("0/1 cluster applied, 1 frozen: edge-7, 1 error in Git: {reported}");
+    assert_eq!(status.line(200), line);
+    assert_eq!(status.line(60), "0/1 cluster applied, 1 frozen: edge-7, 1 error in Git");
+    assert_eq!(status.line(50), "0/1 cluster applied, 1 frozen, 1 error in Git");
+    assert_eq!(status.line(10), "0/1 clust…");
+    // A state keeps the time at which it began.
+    let later = without_hub(&desired, now(60), Some(&status));
+    assert_eq!(later.works[&key].since, now(0));
+    assert_eq!(later, status);
+}
+
+#[test]
+fn a_source_without_works_is_done() {
+    let desired = desired(Frozen::default(), Vec::new());
+    let status = without_hub(&desired, now(0), None);
+    assert_eq!((status.verdict(), status.line(100)), (RolloutVerdict::Success, "no works".into()));
+}

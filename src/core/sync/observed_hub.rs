@@ -1,0 +1,123 @@
+//! The works of one source on the hub, as far as lists, watches, look-ups and writes show them.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use crate::model::name::{CommitId, SourceId, WorkKey};
+use crate::plan::Effect;
+use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::rewind;
+
+/// The observed state of the hub, for one source.
+#[derive(Debug)]
+pub struct ObservedHub {
+    source: SourceId,
+    /// `None` before the first complete list.
+    observed: Option<Observed>,
+    /// The commits that the works name, computed on demand from thousands of works.
+    named: OnceLock<Arc<BTreeSet<CommitId>>>,
+}
+
+impl ObservedHub {
+    pub(crate) fn new(source: SourceId) -> Self {
+        Self { source, observed: None, named: OnceLock::new() }
+    }
+
+    /// Whether the hub was listed once.
+    pub fn is_listed(&self) -> bool {
+        self.observed.is_some()
+    }
+
+    /// Whether a known work has this uid.
+    pub fn has_uid(&self, uid: &str) -> bool {
+        let works = self.observed.iter().flat_map(|observed| observed.works.values());
+        works.into_iter().any(|work| work.uid == uid)
+    }
+
+    /// The commit that last changed a work; `None` for an unknown work or commit.
+    pub fn commit_of(&self, key: &WorkKey) -> Option<CommitId> {
+        CommitId::parse(self.observed.as_ref()?.works.get(key)?.commit.as_deref()?)
+    }
+
+    /// The known works; `None` before the first list.
+    pub(crate) fn observed(&self) -> Option<&Observed> {
+        self.observed.as_ref()
+    }
+
+    /// The commits that the works name; `None` before the first list.
+    pub(crate) fn named(&self) -> Option<&Arc<BTreeSet<CommitId>>> {
+        let observed = self.observed.as_ref()?;
+        Some(self.named.get_or_init(|| Arc::new(rewind::named(&self.source, observed))))
+    }
+
+    /// Whether the source has works.
+    pub(crate) fn has_works(&self) -> bool {
+        let works = self.observed.iter().flat_map(|observed| observed.works.values());
+        works.into_iter().any(|work| work.is_ours(&self.source))
+    }
+
+    /// Records a complete list.
+    pub(crate) fn record_list(&mut self, works: Vec<ObservedWork>) {
+        self.named.take();
+        self.observed.get_or_insert_default().record_list(&self.source, works);
+    }
+
+    /// Records a change that the watch shows. Gives whether the plan may be another now; `None`
+    /// before the first list.
+    pub(crate) fn record_change(&mut self, work: ObservedWork) -> Option<bool> {
+        self.named.take();
+        let observed = self.observed.as_mut()?;
+        let before = observed.works.get(&work.key);
+        let differs = !before.is_some_and(|before| plans_alike(before, &work));
+        observed.record_change(work);
+        Some(differs)
+    }
+
+    /// Records a deletion that the watch shows. Gives whether the hub was listed before.
+    pub(crate) fn record_gone(&mut self, key: &WorkKey) -> bool {
+        self.named.take();
+        let Some(observed) = &mut self.observed else { return false };
+        observed.record_gone(&self.source, key);
+        true
+    }
+
+    /// Records the result of a look-up. Gives whether another owner has the name.
+    pub(crate) fn record_lookup(&mut self, key: &WorkKey, found: Option<ObservedWork>) -> bool {
+        self.named.take();
+        let is_taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));
+        if let Some(observed) = &mut self.observed {
+            observed.record_lookup(key, found);
+        }
+        is_taken
+    }
+
+    /// Records the response to a write that succeeded. Gives whether the work must be looked up:
+    /// it may have been deleted since.
+    pub(crate) fn record_answer(
+        &mut self,
+        key: &WorkKey,
+        effect: &Effect,
+        answer: Option<ObservedWork>,
+    ) -> bool {
+        self.named.take();
+        let Some(observed) = &mut self.observed else { return false };
+        let may_have_gone = answer.is_some() && observed.may_have_gone(key);
+        observed.record_answer(key, effect, answer);
+        may_have_gone
+    }
+
+    /// Marks that all responses to the last plan have arrived.
+    pub(crate) fn settle(&mut self) {
+        self.observed.iter_mut().for_each(Observed::settle);
+    }
+}
+
+/// Whether two states of a work lead to the same plan. The status of the agent does not matter.
+fn plans_alike(a: &ObservedWork, b: &ObservedWork) -> bool {
+    a.digest == b.digest
+        && a.uid == b.uid
+        && a.source == b.source
+        && a.adopt == b.adopt
+        && a.deleting == b.deleting
+        && a.created_during_hold == b.created_during_hold
+}

@@ -1,0 +1,115 @@
+//! Diagnostics as JSON.
+
+use serde::Serialize;
+
+use super::summary::DiagnosticSummary;
+use crate::limits;
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Severity, Span};
+use crate::model::name::RepoPath;
+
+/// The JSON form of a report. Fields are only ever added.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    diagnostics: Vec<Entry<'a>>,
+    /// How many are left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    omitted: usize,
+    summary: DiagnosticSummary,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+#[derive(Debug, Serialize)]
+struct Entry<'a> {
+    code: Code,
+    severity: Severity,
+    /// What the code says in general.
+    title: &'static str,
+    message: &'a str,
+    /// What to do about it.
+    help: &'a str,
+    #[serde(flatten)]
+    place: Place<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snippet: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    related: Vec<Related<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Related<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    message: &'a str,
+}
+
+/// Lines and columns count from 1; columns and lengths are in characters.
+#[derive(Debug, Serialize)]
+struct Place<'a> {
+    file: &'a RepoPath,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    span: Option<Span>,
+}
+
+impl<'a> Place<'a> {
+    fn of(location: &'a Location) -> Self {
+        Self { file: &location.file, span: location.span }
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn of(diagnostic: &'a Diagnostic) -> Self {
+        let (cluster, work) = match &diagnostic.scope {
+            Scope::Source => (None, None),
+            Scope::Cluster(cluster) => (Some(cluster.as_str()), None),
+            Scope::Work(key) => (Some(key.cluster.as_str()), Some(key.work.as_str())),
+        };
+        Self {
+            code: diagnostic.code,
+            severity: diagnostic.severity,
+            title: diagnostic.code.title(),
+            message: &diagnostic.message,
+            help: diagnostic.hint.as_deref().unwrap_or(diagnostic.code.help()),
+            place: Place::of(&diagnostic.location),
+            field: diagnostic.field.as_deref(),
+            cluster,
+            work,
+            snippet: diagnostic.snippet.as_deref(),
+            related: diagnostic
+                .related
+                .iter()
+                .map(|(location, why)| Related { place: Place::of(location), message: why })
+                .collect(),
+        }
+    }
+}
+
+/// For `serde(serialize_with)`: diagnostics in the form that `json` gives them.
+pub fn entries<S: serde::Serializer>(all: &[Diagnostic], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(Entry::of))
+}
+
+/// One JSON object: `diagnostics`, a list, and `summary`, their counts. A diagnostic has `code`,
+/// `severity` (`error`, `warning`, `info`), `title`, `message`, `help`, `file`; where there is one
+/// `line`, `column`, `length`, `field`, `cluster`, `work`, `snippet`; and `related`, a list of
+/// places with a `message` each. Past `limits::DIAGNOSTICS_MAX` they are counted only, in
+/// `omitted`.
+pub fn json(diagnostics: &[Diagnostic]) -> String {
+    let report = Report {
+        diagnostics: diagnostics.iter().take(limits::DIAGNOSTICS_MAX).map(Entry::of).collect(),
+        omitted: diagnostics.len().saturating_sub(limits::DIAGNOSTICS_MAX),
+        summary: DiagnosticSummary::of(diagnostics),
+    };
+    // Names and texts only: nothing in here can fail to be JSON.
+    let mut text = serde_json::to_string_pretty(&report).unwrap_or_default();
+    text.push('\n');
+    text
+}

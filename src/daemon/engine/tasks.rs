@@ -1,0 +1,102 @@
+//! The running fetch and the running pass of an engine.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, BoxStream, StreamExt};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::error::EngineError;
+use crate::clock::monotonic;
+use crate::metrics::Stage;
+use crate::reader::SourceReader;
+use gitwork_core::model::name::WorkKey;
+use gitwork_core::plan::Effect;
+use gitwork_core::plan::observed::ObservedWork;
+use gitwork_hub::execute::Outcome;
+use gitwork_hub::{Hub, HubError};
+use gitwork_source::{SourceReadError, SourceState};
+
+pub(super) type Fetched = (Box<dyn SourceReader>, Result<SourceState, SourceReadError>);
+pub(super) type Fetch = JoinHandle<Fetched>;
+
+/// An event of a pass.
+pub(super) enum PassEvent {
+    LookedUp(WorkKey, Box<Result<Option<ObservedWork>, HubError>>),
+    Outcome(Box<Outcome>),
+}
+
+/// A running pass.
+pub(super) struct Pass {
+    events: BoxStream<'static, PassEvent>,
+    stop: watch::Sender<bool>,
+    began: Instant,
+    /// When the last write ended, and the last deletion.
+    applied: Option<Instant>,
+    pruned: Option<Instant>,
+}
+
+impl Pass {
+    pub(super) fn new(events: BoxStream<'static, PassEvent>, stop: watch::Sender<bool>) -> Self {
+        Self { events, stop, began: monotonic(), applied: None, pruned: None }
+    }
+
+    /// The next event; `None` at the end.
+    pub(super) async fn next(&mut self) -> Option<PassEvent> {
+        self.events.next().await
+    }
+
+    /// Leaves out the tasks that have not begun.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Notes the time of an event.
+    pub(super) fn note(&mut self, event: &PassEvent) {
+        if let PassEvent::Outcome(outcome) = event {
+            let is_deletion = matches!(outcome.task.effect, Effect::Delete { .. });
+            let last = if is_deletion { &mut self.pruned } else { &mut self.applied };
+            *last = Some(monotonic());
+        }
+    }
+
+    /// The duration of writes and of deletions.
+    pub(super) fn spent(&self) -> impl Iterator<Item = (Stage, Duration)> {
+        let applied = self.applied.map(|end| (Stage::Apply, end - self.began));
+        let from = self.applied.unwrap_or(self.began);
+        let pruned = self.pruned.map(|end| (Stage::Prune, end.saturating_duration_since(from)));
+        applied.into_iter().chain(pruned)
+    }
+}
+
+/// Reads works from the hub, a few at once.
+pub(super) fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> BoxStream<'static, PassEvent> {
+    let hub = hub.clone();
+    stream::iter(keys)
+        .map(move |key| {
+            let hub = hub.clone();
+            async move {
+                let found = hub.get(&key).await;
+                PassEvent::LookedUp(key, Box::new(found))
+            }
+        })
+        .buffer_unordered(gitwork_hub::limits::HUB_IN_FLIGHT_PER_CLUSTER)
+        .boxed()
+}
+
+/// The end of the running fetch; pending if there is none.
+pub(super) async fn finished(fetch: &mut Option<Fetch>) -> Result<Fetched, EngineError> {
+    match fetch {
+        Some(fetch) => fetch.await.map_err(|_| EngineError::Panic),
+        None => std::future::pending().await,
+    }
+}
+
+/// The next event of the running pass; `None` at its end.
+pub(super) async fn next_event(pass: &mut Option<Pass>) -> Option<PassEvent> {
+    match pass {
+        Some(pass) => pass.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,65 @@
+//! Reads a text: checks its encoding, composes its documents, adds snippets to its problems.
+
+use crate::compose;
+use crate::document::Document;
+use crate::limits;
+use crate::lines::Lines;
+use crate::problem::{Problem, ProblemKind};
+
+/// The documents of a text and its problems.
+#[derive(Debug, Default)]
+pub struct ParsedYaml {
+    /// Documents in the order of the text, without empty ones.
+    pub documents: Vec<Document>,
+    /// Problems in the order of the text.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads all documents of a text. Keeps the documents before a syntax error.
+pub fn read(bytes: &[u8]) -> ParsedYaml {
+    let text = match text_of(bytes) {
+        Ok(text) => text,
+        Err((kind, message)) => {
+            let problem = Problem { kind, span: None, message, related: vec![], snippet: None };
+            return ParsedYaml { documents: Vec::new(), problems: vec![problem] };
+        }
+    };
+    let composed = compose::compose(text);
+    // Split the lines once: a text may have as many problems as lines.
+    let lines = if composed.problems.is_empty() { None } else { Lines::new(bytes) };
+    let masked = lines.as_ref().is_none_or(|lines| lines.masked);
+    let problems = composed.problems.into_iter().map(|problem| Problem {
+        kind: problem.kind,
+        span: Some(problem.span),
+        message: if masked { problem.kind.title().to_owned() } else { problem.message },
+        related: problem.related,
+        snippet: lines.as_ref().and_then(|lines| lines.snippet(problem.span)),
+    });
+    ParsedYaml { documents: composed.documents, problems: problems.collect() }
+}
+
+/// Decodes a file: strips the byte order mark, refuses Git LFS pointers and what is not UTF-8.
+fn text_of(bytes: &[u8]) -> Result<&str, (ProblemKind, String)> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if bytes.len() > limits::FILE_BYTES_MAX {
+        let (size, most) = (bytes.len(), limits::FILE_BYTES_MAX);
+        let message = format!("the file has {size} bytes; at most {most} are read");
+        return Err((ProblemKind::FileTooLarge, message));
+    }
+    if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
+        let message = "this is a Git LFS pointer, not the manifest itself";
+        return Err((ProblemKind::LfsPointer, message.into()));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|why| {
+        let before = bytes.get(..why.valid_up_to()).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        (
+            ProblemKind::NotText,
+            format!("the file is not UTF-8: see byte {} (line {line})", why.valid_up_to()),
+        )
+    })?;
+    if text.contains('\0') {
+        return Err((ProblemKind::NotText, "the file has NUL bytes: it is not text".into()));
+    }
+    Ok(text)
+}
