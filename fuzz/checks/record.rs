@@ -28,27 +28,27 @@ pub fn check(bytes: &[u8]) -> bool {
         rules.windows = windows;
     }
     let head = CommitId::parse(&"ab".repeat(20));
-    for (free, removes) in [(true, true), (true, false), (false, true), (false, false)] {
-        let course = RecordInputs {
+    for (nothing_is_held, removes) in [(true, true), (true, false), (false, true), (false, false)] {
+        let inputs = RecordInputs {
             head,
             rules: rules.clone(),
-            free,
+            nothing_is_held,
             removes,
             writes: true,
             ..RecordInputs::default()
         };
-        let Some(next) = Record::next(Some(&record), &course) else { continue };
+        let Some(next) = Record::next(Some(&record), &inputs) else { continue };
         assert!(
             next.record_generation > record.record_generation
                 || record.record_generation == u64::MAX
         );
-        assert!(free || next.rules == record.rules, "what is held loosens nothing");
+        assert!(nothing_is_held || next.rules == record.rules, "what is held loosens nothing");
         assert_eq!(next.restored, record.restored, "only an operator confirms a restored hub");
         assert!(next.abandoned.is_superset(&record.abandoned));
-        assert_eq!(Record::next(Some(&next), &course), None, "it is written once");
+        assert_eq!(Record::next(Some(&next), &inputs), None, "it is written once");
         // The rules of a repository fit beside those of the hub.
         let known = Record { rules: SourceRules::default(), ..next.clone() }.text().len();
-        if known <= gitwork_core::limits::RECORD_BYTES_MAX / 2 && free {
+        if known <= gitwork_core::limits::RECORD_BYTES_MAX / 2 && nothing_is_held {
             assert_eq!(Record::read(&next.text()).as_ref(), Ok(&next));
         }
     }

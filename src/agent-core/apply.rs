@@ -26,7 +26,7 @@ pub enum ApplyStep {
     /// Read the live object first.
     Read,
     /// It is as it should be; read it only for the status.
-    Settled,
+    UpToDate,
     /// POST; if it exists after all, read it and decide again.
     Create(Object),
     /// PUT, bound to the version that was read.
@@ -81,7 +81,7 @@ pub fn is_read_only(strategy: Option<&UpdateStrategy>) -> bool {
 /// Decides the next step.
 pub fn next_step(wanted: &DesiredObject, live: LiveObject) -> Result<ApplyStep, StepError> {
     match wanted.strategy.map(|strategy| &strategy.type_) {
-        Some(UpdateStrategyType::ReadOnly) => Ok(ApplyStep::Settled),
+        Some(UpdateStrategyType::ReadOnly) => Ok(ApplyStep::UpToDate),
         Some(UpdateStrategyType::CreateOnly) => Ok(match live {
             LiveObject::Unseen | LiveObject::Absent => {
                 ApplyStep::Create(for_create(wanted.manifest, wanted.owner))
@@ -99,12 +99,12 @@ pub fn next_step(wanted: &DesiredObject, live: LiveObject) -> Result<ApplyStep, 
 }
 
 fn owned(live: &Object, owner: &Value) -> ApplyStep {
-    owner_patch(live, owner).map_or(ApplyStep::Settled, ApplyStep::PatchOwner)
+    owner_patch(live, owner).map_or(ApplyStep::UpToDate, ApplyStep::PatchOwner)
 }
 
 fn in_place(wanted: &DesiredObject, live: &Object) -> Result<ApplyStep, StepError> {
     Ok(match update(wanted.manifest, live, wanted.owner, wanted.content_unchanged) {
-        Update::Nothing => ApplyStep::Settled,
+        Update::Nothing => ApplyStep::UpToDate,
         Update::Replace(object) => ApplyStep::Replace(object),
         Update::Recreate => {
             ApplyStep::Recreate(for_create(&prepare_create(wanted.manifest), wanted.owner))
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], "u1");
         let mut owned = live;
         owned.insert("metadata".into(), patch["metadata"].clone());
-        assert_eq!(step(&create_only, LiveObject::Found(&owned)), Ok(ApplyStep::Settled));
+        assert_eq!(step(&create_only, LiveObject::Found(&owned)), Ok(ApplyStep::UpToDate));
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         let read_only = strategy(json!({"type": "ReadOnly"}));
         assert!(is_read_only(Some(&read_only)));
         for live in [LiveObject::Unseen, LiveObject::Absent] {
-            assert_eq!(step(&read_only, live), Ok(ApplyStep::Settled));
+            assert_eq!(step(&read_only, live), Ok(ApplyStep::UpToDate));
         }
     }
 

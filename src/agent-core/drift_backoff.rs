@@ -1,4 +1,4 @@
-//! How long to wait: after failures, and where somebody else keeps changing what we put back.
+//! Waits: after failures, and before corrections of an object that another client keeps changing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,63 +17,67 @@ pub fn retry_after(failures: u32) -> Duration {
     FIRST.saturating_mul(2_u32.saturating_pow(failures.min(30))).min(LONGEST)
 }
 
-/// Corrections of one object, as far as they say whether somebody fights us.
+/// The latest corrections of one object. Many within a short time mean contention: another client
+/// keeps undoing them. Corrections are then delayed, with exponential backoff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DriftBackoff {
-    /// When we last put it back, newest last, as time since the agent's start.
+    /// The latest corrections, newest last, as time since the agent's start.
     corrections: VecDeque<Duration>,
-    /// How often in a row we had to after waiting.
-    rounds: u32,
+    /// The number of corrections in a row after the first [`IMMEDIATE_CORRECTIONS`].
+    contentions: u32,
 }
 
-const WINDOW: Duration = Duration::from_secs(60);
-/// So many corrections within the window are taken for an edit by hand.
-const FREE: usize = 5;
+/// The shortest quiet period, after which earlier corrections do not count.
+const QUIET_MIN: Duration = Duration::from_secs(60);
+/// Number of corrections without delay: they may be of edits by hand.
+const IMMEDIATE_CORRECTIONS: usize = 5;
 
 impl DriftBackoff {
-    /// Notes that the object was put back.
+    /// Records a correction of the object.
     pub fn corrected(&mut self, now: Duration) {
         if let Some(last) = self.corrections.back()
-            && now.saturating_sub(*last) > self.calm()
+            && now.saturating_sub(*last) > self.quiet_period()
         {
             self.corrections.clear();
-            self.rounds = 0;
+            self.contentions = 0;
         }
-        if self.corrections.len() >= FREE {
+        if self.corrections.len() >= IMMEDIATE_CORRECTIONS {
             self.corrections.pop_front();
-            self.rounds = self.rounds.saturating_add(1);
+            self.contentions = self.contentions.saturating_add(1);
         }
         self.corrections.push_back(now);
     }
 
-    /// Being left alone for this long ends the fight.
-    fn calm(&self) -> Duration {
-        WINDOW.max(self.wait().saturating_mul(2))
+    /// The time without corrections that ends the contention.
+    fn quiet_period(&self) -> Duration {
+        QUIET_MIN.max(self.backoff().saturating_mul(2))
     }
 
-    fn wait(&self) -> Duration {
-        match self.rounds {
+    fn backoff(&self) -> Duration {
+        match self.contentions {
             0 => Duration::ZERO,
-            rounds => Duration::from_secs(1)
-                .saturating_mul(2_u32.saturating_pow(rounds.min(20) - 1))
+            contentions => Duration::from_secs(1)
+                .saturating_mul(2_u32.saturating_pow(contentions.min(20) - 1))
                 .min(LONGEST),
         }
     }
 
-    /// How long to let the object be before it is put back again.
-    pub fn hold(&self, now: Duration) -> Duration {
+    /// The wait before the next correction of the object; zero: correct it at once.
+    pub fn delay(&self, now: Duration) -> Duration {
         let Some(last) = self.corrections.back() else { return Duration::ZERO };
-        if now.saturating_sub(*last) > self.calm() || self.corrections.len() < FREE {
+        if now.saturating_sub(*last) > self.quiet_period()
+            || self.corrections.len() < IMMEDIATE_CORRECTIONS
+        {
             return Duration::ZERO;
         }
-        let wait = self.wait().max(Duration::from_secs(1));
+        let wait = self.backoff().max(Duration::from_secs(1));
         (*last + wait).saturating_sub(now)
     }
 
     /// A note for the status, if corrections are delayed or were delayed lately.
     pub fn note(&self, now: Duration) -> Option<String> {
-        let hold = self.hold(now);
-        if hold.is_zero() && self.rounds == 0 {
+        let delay = self.delay(now);
+        if delay.is_zero() && self.contentions == 0 {
             return None;
         }
         Some(
@@ -100,28 +104,28 @@ mod tests {
     }
 
     #[test]
-    fn edits_by_hand_are_put_back_at_once_and_a_fight_is_not() {
-        let mut fight = DriftBackoff::default();
+    fn edits_by_hand_are_corrected_at_once_and_contended_objects_with_backoff() {
+        let mut drift_backoff = DriftBackoff::default();
         for n in 0..4 {
-            fight.corrected(second(n));
-            assert_eq!(fight.hold(second(n)), Duration::ZERO);
+            drift_backoff.corrected(second(n));
+            assert_eq!(drift_backoff.delay(second(n)), Duration::ZERO);
         }
-        fight.corrected(second(4));
-        assert_eq!(fight.hold(second(4)), second(1));
+        drift_backoff.corrected(second(4));
+        assert_eq!(drift_backoff.delay(second(4)), second(1));
         let mut now = 5;
         let mut waits = Vec::new();
         for _ in 0..12 {
-            fight.corrected(second(now));
-            let hold = fight.hold(second(now)).as_secs();
-            waits.push(hold);
-            now += hold;
+            drift_backoff.corrected(second(now));
+            let delay = drift_backoff.delay(second(now)).as_secs();
+            waits.push(delay);
+            now += delay;
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
-        assert!(fight.note(second(now)).is_some());
-        assert_eq!(fight.hold(second(now + 601)), Duration::ZERO, "the other gave up");
-        fight.corrected(second(now + 700));
+        assert!(drift_backoff.note(second(now)).is_some());
+        assert_eq!(drift_backoff.delay(second(now + 601)), Duration::ZERO, "the other gave up");
+        drift_backoff.corrected(second(now + 700));
         assert_eq!(
-            (fight.hold(second(now + 700)), fight.note(second(now + 700))),
+            (drift_backoff.delay(second(now + 700)), drift_backoff.note(second(now + 700))),
             (Duration::ZERO, None)
         );
     }

@@ -26,7 +26,7 @@ pub fn hub_hash(server: &str) -> String {
 /// The address that counts for [`hub_hash`]: client-go drops query and fragment where there is a
 /// path.
 pub fn hub_host(server: &str) -> &str {
-    let after_scheme = server.find("://").map_or(0, |place| place + 3);
+    let after_scheme = server.find("://").map_or(0, |start| start + 3);
     let rest = server.get(after_scheme..).unwrap_or_default();
     let Some(path) = rest.find('/') else { return server };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());

@@ -113,9 +113,9 @@ fn remove_pointer(value: &mut Value, pointer: &str) -> Result<(), IgnoreError> {
             Ok(())
         }
         Some(Value::Array(items)) => match key.parse::<usize>() {
-            Ok(place) => {
-                if place < items.len() {
-                    items.remove(place);
+            Ok(index) => {
+                if index < items.len() {
+                    items.remove(index);
                 }
                 Ok(())
             }
@@ -183,8 +183,8 @@ fn print_value(value: &Value, text: &mut String) {
         },
         Value::Array(items) => {
             text.push('[');
-            for (place, item) in items.iter().enumerate() {
-                if place > 0 {
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
                     text.push(' ');
                 }
                 print_value(item, text);

@@ -8,7 +8,7 @@ use super::object::{Object, edit_metadata, group_version, meta, text};
 /// One manifest with a name, a kind and an apiVersion.
 #[derive(Debug, Clone)]
 pub struct ParsedManifest {
-    /// Its place in the work.
+    /// Its position in the list of the work's manifests, from 0.
     pub ordinal: usize,
     /// As in the work, but for its uid.
     pub object: Object,
@@ -77,7 +77,7 @@ impl ParsedManifest {
         let (group, version) = self.group_version();
         let cluster_scoped = mapping.is_some_and(|mapping| !mapping.namespaced);
         ManifestResourceMeta {
-            ordinal: ordinal(self.ordinal),
+            ordinal: api_ordinal(self.ordinal),
             group: group.into(),
             version: version.into(),
             kind: self.kind().into(),
@@ -93,9 +93,9 @@ impl ParsedManifest {
     }
 }
 
-/// A place in the list as the API has it.
-pub fn ordinal(place: usize) -> i32 {
-    i32::try_from(place).unwrap_or(i32::MAX)
+/// A manifest's ordinal as the API has it.
+pub fn api_ordinal(ordinal: usize) -> i32 {
+    i32::try_from(ordinal).unwrap_or(i32::MAX)
 }
 
 /// When a kind's turn is (OCM 1.3): what others need comes first. The group does not count.

@@ -35,15 +35,15 @@ fn key(reference: &Value) -> (&str, &str, &str) {
 
 /// Brings one reference into a list. `None` where nothing changes.
 pub fn merge_owner(existing: &[Value], required: &Value) -> Option<Vec<Value>> {
-    let place = existing.iter().position(|reference| key(reference) == key(required));
+    let index = existing.iter().position(|reference| key(reference) == key(required));
     let goes = field(required, "uid").ends_with('-');
     let mut merged = existing.to_vec();
-    match place {
-        Some(place) if goes => {
-            merged.remove(place);
+    match index {
+        Some(index) if goes => {
+            merged.remove(index);
         }
-        Some(place) if existing.get(place) != Some(required) => {
-            if let Some(slot) = merged.get_mut(place) {
+        Some(index) if existing.get(index) != Some(required) => {
+            if let Some(slot) = merged.get_mut(index) {
                 *slot = required.clone();
             }
         }

@@ -155,7 +155,7 @@ fn manifest_status(
     status
 }
 
-/// The former status of a manifest: of the same place, or of the only one of that name.
+/// The former status of a manifest: of the same ordinal, or of the only one of that name.
 pub fn previous_status<'a>(
     old: &'a [ManifestCondition],
     meta: &ManifestResourceMeta,
@@ -178,17 +178,17 @@ pub fn is_complete(status: &ManifestWorkStatus, meta: &ManifestResourceMeta) -> 
         .is_some_and(|one| condition::is_true(&one.conditions, COMPLETE))
 }
 
-/// Folds what was seen of live objects into the list of a status: pairs of a place in the list and
-/// a finding.
+/// Records what was observed of live objects in the list of a status: pairs of an ordinal and an
+/// observation.
 pub fn record_observations(
     status: &mut ManifestWorkStatus,
     generation: i64,
     seen: impl IntoIterator<Item = (usize, Observation)>,
     now: Timestamp,
 ) {
-    for (place, seen) in seen {
+    for (ordinal, seen) in seen {
         let all = status.resource_status.as_mut();
-        if let Some(manifest) = all.and_then(|all| all.manifests.get_mut(place)) {
+        if let Some(manifest) = all.and_then(|all| all.manifests.get_mut(ordinal)) {
             fold_one(manifest, generation, seen, now);
         }
     }

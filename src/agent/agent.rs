@@ -133,7 +133,7 @@ impl Agent {
             },
             remover,
             shared: shared.clone(),
-            slots: Semaphore::new(workers),
+            apply_slots: Semaphore::new(workers),
             metrics: metrics.clone(),
         };
         Arc::new(Self { works, applied, kind_watches, shared, metrics, workers })
@@ -182,17 +182,18 @@ impl Agent {
         if listed.wait_for(|listed| listed.is_complete()).await.is_err() {
             return;
         }
-        // More passes than slots: a pass that gives up its slot must not keep others from starting.
-        let open = Arc::new(Semaphore::new(self.workers * 4));
+        // More passes than apply slots: a pass that gives up its apply slot must not keep others
+        // from starting.
+        let pass_slots = Arc::new(Semaphore::new(self.workers * 4));
         loop {
-            let Ok(permit) = open.clone().acquire_owned().await else { return };
+            let Ok(pass_slot) = pass_slots.clone().acquire_owned().await else { return };
             let key = self.shared.queue.next().await;
             while passes.try_join_next().is_some() {}
             let agent = self.clone();
             passes.spawn(async move {
                 agent.pass(&key).await;
                 agent.shared.queue.done(&key);
-                drop(permit);
+                drop(pass_slot);
             });
         }
     }

@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::apply_error::ApplyError;
-use super::items::ObjectVersion;
 use super::metrics::AgentMetrics;
 use super::resource_path::path;
 use super::state::{ManifestOutcome, Retry};
@@ -29,7 +28,7 @@ pub struct ManifestApplier {
     pub cluster: ClusterAccess,
     /// Raw JSON in feedback values.
     pub raw: RawJsonFeedback,
-    /// Counts corrections and held corrections.
+    /// Counts corrections and delayed corrections.
     pub metrics: Arc<AgentMetrics>,
     /// When the agent started. The times of corrections count from here.
     pub started: Instant,
@@ -39,8 +38,8 @@ pub struct ManifestApplier {
 struct Attempt {
     outcome: ApplyOutcome,
     retry: Retry,
-    /// Digest of what the live content matches; 0: it is not known to match anything.
-    digest: u64,
+    /// See [`Subscription::applied_digest`].
+    applied_digest: u64,
 }
 
 /// An object that was read without being applied.
@@ -91,10 +90,10 @@ impl ManifestApplier {
             key: context.key.clone(),
             ordinal: tracking_ordinal(manifest.ordinal),
             wants_all: options.needs_content() || !progress.is_read,
-            applied_digest: attempt.digest,
+            applied_digest: attempt.applied_digest,
         };
-        self.track(&target.object, &progress, subscription);
-        let observation = self.observe(&progress, &options).await;
+        self.track_object(&target.object, &progress, subscription);
+        let observation = self.observe_object(&progress, &options).await;
         let resource = &target.mapping.resource;
         let unrecorded =
             (!progress.is_read).then(|| format!("cannot read {resource} {}", meta.name));
@@ -119,34 +118,34 @@ impl ManifestApplier {
     ) -> Attempt {
         let is_drift = steps.context.is_drift;
         let now = self.started.elapsed();
-        let hold = if is_drift { drift_backoff.hold(now) } else { Duration::ZERO };
-        let digest = if hold.is_zero() { steps.digest } else { 0 };
+        let delay = if is_drift { drift_backoff.delay(now) } else { Duration::ZERO };
+        let applied_digest = if delay.is_zero() { steps.digest } else { 0 };
         if is_complete(steps.context.status, steps.meta) {
             let outcome = ApplyOutcome::Complete { note: None };
-            return Attempt { outcome, retry: Retry::Never, digest };
+            return Attempt { outcome, retry: Retry::Never, applied_digest };
         }
-        if !hold.is_zero() {
-            self.metrics.fights.inc();
+        if !delay.is_zero() {
+            self.metrics.drift_backoffs.inc();
             let outcome = ApplyOutcome::Complete { note: drift_backoff.note(now) };
-            return Attempt { outcome, retry: Retry::After(hold), digest };
+            return Attempt { outcome, retry: Retry::After(delay), applied_digest };
         }
         if let Err(error) = steps.run(progress).await {
             let outcome = failed(&error, steps, progress);
-            return Attempt { outcome, retry: error.retry(), digest: 0 };
+            return Attempt { outcome, retry: error.retry(), applied_digest: 0 };
         }
         if is_drift && progress.wrote {
             self.metrics.corrections.inc();
             drift_backoff.corrected(now);
         }
         let outcome = ApplyOutcome::Complete { note: drift_backoff.note(now) };
-        Attempt { outcome, retry: Retry::Never, digest }
+        Attempt { outcome, retry: Retry::Never, applied_digest }
     }
 
     /// Reads and tracks an object that is not applied.
     pub async fn read(
         &self,
         key: &QueueKey,
-        place: usize,
+        ordinal: usize,
         meta: &ManifestResourceMeta,
         options: &ManifestOptions,
     ) -> ObservedObject {
@@ -166,13 +165,13 @@ impl ManifestApplier {
         if progress.is_read {
             let subscription = Subscription {
                 key: key.clone(),
-                ordinal: tracking_ordinal(place),
+                ordinal: tracking_ordinal(ordinal),
                 wants_all: options.needs_content(),
                 applied_digest: 0,
             };
-            self.track(&target.object, &progress, subscription);
+            self.track_object(&target.object, &progress, subscription);
         }
-        let observation = self.observe(&progress, options).await;
+        let observation = self.observe_object(&progress, options).await;
         ObservedObject { observation, object: Some(target.object), uid: progress.uid() }
     }
 
@@ -191,19 +190,19 @@ impl ManifestApplier {
     }
 
     /// Tracks an object. After a write, the other works that have the object run a pass.
-    fn track(&self, object: &ObjectKey, progress: &Progress, subscription: Subscription) {
-        let version = progress.live.as_ref().map(ObjectVersion::of_object);
+    fn track_object(&self, object: &ObjectKey, progress: &Progress, subscription: Subscription) {
+        let observed = progress.observed_state();
         let others = {
             let mut state = self.cluster.shared.lock();
             let others =
                 progress.wrote.then(|| state.tracking.other_subscribers(object, &subscription.key));
-            state.tracking.subscribe(object, version, subscription);
+            state.tracking.subscribe(object, observed, subscription);
             others.unwrap_or_default()
         };
         self.cluster.shared.notify(others);
     }
 
-    async fn observe(&self, progress: &Progress, options: &ManifestOptions) -> Observation {
+    async fn observe_object(&self, progress: &Progress, options: &ManifestOptions) -> Observation {
         let Some(live) = &progress.live else {
             return if progress.is_read {
                 Observation::Absent

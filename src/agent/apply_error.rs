@@ -36,7 +36,7 @@ pub enum ApplyError {
     TooLong,
     /// Each write was overtaken by one of another client.
     #[error("somebody else changes the object as fast as it is applied")]
-    Unsettled,
+    NotConverged,
 }
 
 impl ApplyError {

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_where_to_serve_and_which_lease_to_take() {
+    fn config_file_sets_listen_address_certificate_and_lease() {
         let text = "
 apiVersion: operator.openshift.io/v1alpha1
 kind: GenericOperatorConfig

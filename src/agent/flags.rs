@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_a_klusterlet() {
+    fn arguments_of_a_klusterlet_are_parsed() {
         let flags = parse(&[
             "--spoke-cluster-name=edge-7",
             "--workload-source-driver=kube",

@@ -14,7 +14,6 @@ use super::items::{AppliedItem, HubWork, MetadataItem, WorkItem};
 use super::resource_path::{path, recorded_mapping};
 use super::server::{ApiError, ApiServer};
 use super::shared::SharedState;
-use super::state::PassNeed;
 use super::tracking::{ObjectKey, QueueKey, REMOVED_OBJECTS};
 use super::watch::{Follower, follow, revision};
 
@@ -86,8 +85,8 @@ impl Follower for WorkWatch {
         self.listed.insert(name.clone());
         let is_evicted = {
             let mut state = self.shared().lock();
-            let change = state.put_work(work);
-            if change == PassNeed::Something {
+            let needs_pass = state.put_work(work);
+            if needs_pass {
                 self.shared().queue.add(QueueKey::Work(name.as_str().into()));
             }
             let QueueKey::Applied(applied) = self.applied_works.key_of_applied(&name) else {
@@ -159,7 +158,7 @@ impl Follower for AppliedWorkWatch {
             (recorded_differs, self.applied_works.key_of_work(&name))
             && let Some(entry) = state.works.get_mut(&work)
         {
-            entry.pending.ordinals.insert(REMOVED_OBJECTS, u64::MAX);
+            entry.pending.forced = true;
             self.shared().queue.add(QueueKey::Work(work));
         }
         drop(state);

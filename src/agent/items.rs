@@ -169,15 +169,16 @@ impl HubWork {
     pub fn revision(&self) -> u64 {
         revision(&self.resource_version)
     }
-    /// Whether there is something new to apply or to clean up.
-    pub fn asks_the_same(&self, other: &Self) -> bool {
-        self.uid == other.uid
-            && self.deleting == other.deleting
-            // That ours was added is our own write, whose event can come before its answer.
-            && (other.has_finalizer() || !self.has_finalizer())
-            && self.labels == other.labels
-            && self.generation == other.generation
-            && self.spec == other.spec
+    /// Whether there is something to apply or to clean up that `old`, the version before, did not
+    /// have. An added finalizer does not count: it is the agent's own write, whose event can come
+    /// before its response.
+    pub fn needs_pass_after(&self, old: &Self) -> bool {
+        self.uid != old.uid
+            || self.deleting != old.deleting
+            || (old.has_finalizer() && !self.has_finalizer())
+            || self.labels != old.labels
+            || self.generation != old.generation
+            || self.spec != old.spec
     }
 }
 

@@ -56,10 +56,10 @@ impl KindWatches {
         };
         for (id, mapping, used) in kinds {
             if used {
-                let mut kind = Kind::new(self.settings.clone(), id);
+                let mut kind_watch = KindWatch::new(self.settings.clone(), id);
                 let watch = tokio::spawn(async move {
-                    let cluster = kind.settings.cluster.clone();
-                    follow(&cluster, &path(&mapping, "", None), true, &mut kind).await;
+                    let cluster = kind_watch.settings.cluster.clone();
+                    follow(&cluster, &path(&mapping, "", None), true, &mut kind_watch).await;
                 });
                 watches.insert(id, watch.abort_handle());
             } else if let Some(watch) = watches.remove(&id) {
@@ -84,7 +84,7 @@ impl Drop for KindWatches {
 }
 
 /// The objects of one tracked kind.
-struct Kind {
+struct KindWatch {
     settings: KindWatchSettings,
     id: KindId,
     /// The tracked objects in the list that is under way.
@@ -94,13 +94,13 @@ struct Kind {
     listing: bool,
 }
 
-impl Kind {
+impl KindWatch {
     fn new(settings: KindWatchSettings, id: KindId) -> Self {
         Self { settings, id, seen: BTreeSet::new(), lists: 0, listing: false }
     }
 }
 
-impl Follower for Kind {
+impl Follower for KindWatch {
     type Item = MetadataItem;
     fn list_started(&mut self) {
         self.seen.clear();

@@ -30,7 +30,7 @@ pub struct AgentMetrics {
     /// Objects that were corrected after another client changed them.
     pub corrections: Counter,
     /// Corrections that were delayed because another client undoes them.
-    pub fights: Counter,
+    pub drift_backoffs: Counter,
     /// Changes that no watch reported, only a full list.
     pub missed_changes: Counter,
     /// ManifestWorks of this cluster on the hub.
@@ -63,9 +63,9 @@ impl AgentMetrics {
             "corrections",
             "Objects corrected after another client changed them",
         );
-        let fights = counter(
+        let drift_backoffs = counter(
             &mut registry,
-            "fights",
+            "drift_backoffs",
             "Corrections delayed because another client undoes them",
         );
         let missed_changes =
@@ -85,7 +85,7 @@ impl AgentMetrics {
             requests,
             passes,
             corrections,
-            fights,
+            drift_backoffs,
             missed_changes,
             works,
             objects,

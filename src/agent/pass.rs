@@ -9,7 +9,7 @@ use gitwork_agent_core::applied_resources::{applied_resource, applied_resources_
 use gitwork_agent_core::condition;
 use gitwork_agent_core::condition::COMPLETE;
 use gitwork_agent_core::drift_backoff::DriftBackoff;
-use gitwork_agent_core::manifest::{ManifestError, ParsedManifest, apply_order, ordinal};
+use gitwork_agent_core::manifest::{ManifestError, ParsedManifest, api_ordinal, apply_order};
 use gitwork_agent_core::owner::Owner;
 use gitwork_agent_core::status::{ApplyOutcome, Observation, manifests};
 use gitwork_agent_core::work::ManifestOptions;
@@ -32,12 +32,12 @@ use super::schedule::{PassInput, PassOutcome};
 use super::shared::SharedState;
 use super::state::{ManifestOutcome, PendingChanges, Retry};
 use super::steps::ApplyContext;
-use super::tracking::{QueueKey, REMOVED_OBJECTS, tracking_ordinal};
+use super::tracking::{QueueKey, tracking_ordinal};
 
-/// After this many manifests a pass lets other passes run first.
-const MANIFESTS_OF_A_TURN: usize = 25;
+/// Number of manifests after which a pass lets other passes run first.
+const MANIFESTS_PER_SLOT: usize = 25;
 
-/// The manifests of a work in the order in which they are applied, with their positions.
+/// The manifests of a work in the order in which they are applied, with their ordinals.
 type OrderedManifests = Vec<(usize, Result<ParsedManifest, ManifestError>)>;
 
 /// Runs the passes over the ManifestWorks of this cluster.
@@ -53,7 +53,7 @@ pub struct WorkReconciler {
     /// Their latest versions and pending changes, and the queue.
     pub shared: Arc<SharedState>,
     /// Limits the passes that apply manifests at the same time.
-    pub slots: Semaphore,
+    pub apply_slots: Semaphore,
     /// Counts the passes.
     pub metrics: Arc<AgentMetrics>,
 }
@@ -64,31 +64,31 @@ impl WorkReconciler {
         let input = self.shared.lock().take_input(name, &self.applied_works.hub_hash);
         let Some(mut input) = input else { return };
         let before = input.pending.clone();
-        let (ended, undone) = match self.run(name, &mut input).await {
-            Ok(ended) => (ended, PendingChanges::default()),
+        let (pass_outcome, unapplied) = match self.run(name, &mut input).await {
+            Ok(pass_outcome) => (pass_outcome, PendingChanges::default()),
             Err(error) => {
                 info!(work = %name, %error, "the pass over the ManifestWork failed; retrying");
                 (PassOutcome { failed: true, ..PassOutcome::default() }, before)
             }
         };
-        self.metrics.pass(match (ended.failed, ended.changed) {
+        self.metrics.pass(match (pass_outcome.failed, pass_outcome.changed) {
             (true, _) => "failed",
             (false, true) => "changed",
             (false, false) => "settled",
         });
-        let again = self.shared.lock().end_pass(name, input.last_pass, undone, &ended);
-        if let Some(again) = again {
-            self.shared.queue.add_at(QueueKey::Work(name.clone()), Instant::now() + again);
+        let wait = self.shared.lock().end_pass(name, input.last_pass, unapplied, &pass_outcome);
+        if let Some(wait) = wait {
+            self.shared.queue.add_at(QueueKey::Work(name.clone()), Instant::now() + wait);
         }
     }
 
     async fn run(&self, name: &Arc<str>, input: &mut PassInput) -> Result<PassOutcome, PassError> {
         if input.work.deleting {
-            let ended = self.finish_work(&input.work, input.applied.as_deref()).await?;
+            let pass_outcome = self.finish_work(&input.work, input.applied.as_deref()).await?;
             if input.applied.is_some() {
                 self.watch_end(name, input).await?;
             }
-            return Ok(ended);
+            return Ok(pass_outcome);
         }
         if !input.work.has_finalizer() {
             let Some(work) = self.hub_works.add_finalizer(&input.work).await? else {
@@ -111,7 +111,7 @@ impl WorkReconciler {
         let applied = self.applied_works.ensure_applied(&input.work, input.applied.take()).await?;
         if applied.is_deleting() {
             // The event of its deletion starts the next pass.
-            return Ok(PassOutcome { ordinals: vec![REMOVED_OBJECTS], ..PassOutcome::default() });
+            return Ok(PassOutcome { forced: true, ..PassOutcome::default() });
         }
         input.applied = Some(applied.clone());
         self.apply_all(name, input, spec, &status, &applied).await
@@ -153,7 +153,7 @@ impl WorkReconciler {
     }
 
     /// Applies the manifests with pending changes. The outcomes of the others stay. Returns what it
-    /// observed, by position.
+    /// observed, by ordinal.
     async fn apply_pending(
         &self,
         context: &ApplyContext<'_>,
@@ -164,31 +164,31 @@ impl WorkReconciler {
         let pending = &input.pending;
         let mut outcomes: BTreeMap<usize, ManifestOutcome> = BTreeMap::new();
         let mut seen: Vec<(usize, Observation)> = Vec::new();
-        let mut slot = self.slots.acquire().await.ok();
-        for (count, (place, parsed)) in manifests.into_iter().enumerate() {
-            let before = old.get(place);
+        let mut apply_slot = self.apply_slots.acquire().await.ok();
+        for (count, (ordinal, parsed)) in manifests.into_iter().enumerate() {
+            let before = old.get(ordinal);
             let is_pending =
-                pending.everything || pending.ordinals.contains_key(&tracking_ordinal(place));
+                pending.everything || pending.ordinals.contains_key(&tracking_ordinal(ordinal));
             if let (Some(before), false) = (before, is_pending) {
-                outcomes.insert(place, before.clone());
+                outcomes.insert(ordinal, before.clone());
                 continue;
             }
-            if count > 0 && count % MANIFESTS_OF_A_TURN == 0 {
-                drop(slot.take());
-                slot = self.slots.acquire().await.ok();
+            if count > 0 && count % MANIFESTS_PER_SLOT == 0 {
+                drop(apply_slot.take());
+                apply_slot = self.apply_slots.acquire().await.ok();
             }
             let (outcome, observation) = match parsed {
                 Ok(manifest) => self.applier.apply(context, &manifest, before).await,
-                Err(error) => (unparsable(place, &error), Observation::Incomplete),
+                Err(error) => (unparsable(ordinal, &error), Observation::Incomplete),
             };
-            outcomes.insert(place, outcome);
-            seen.push((place, observation));
+            outcomes.insert(ordinal, outcome);
+            seen.push((ordinal, observation));
         }
-        drop(slot);
+        drop(apply_slot);
         let outcomes: Vec<ManifestOutcome> = outcomes.into_values().collect();
         self.shared.lock().unsubscribe_changed(context.key, &old, &outcomes);
         input.last_pass.outcomes = outcomes;
-        seen.sort_by_key(|(place, _)| *place);
+        seen.sort_by_key(|(ordinal, _)| *ordinal);
         seen
     }
 
@@ -234,11 +234,11 @@ impl WorkReconciler {
         let mut seen = Vec::new();
         let old = std::mem::take(&mut input.last_pass.outcomes);
         let mut outcomes = Vec::new();
-        for (place, manifest) in manifests(status).iter().enumerate() {
+        for (ordinal, manifest) in manifests(status).iter().enumerate() {
             let meta = manifest.resource_meta.clone();
             let options = ManifestOptions::of(spec, &meta);
-            let read = self.applier.read(&key, place, &meta, &options).await;
-            seen.push((place, read.observation));
+            let read = self.applier.read(&key, ordinal, &meta, &options).await;
+            seen.push((ordinal, read.observation));
             outcomes.push(ManifestOutcome {
                 meta,
                 applied: ApplyOutcome::Complete { note: None },
@@ -270,11 +270,10 @@ impl WorkReconciler {
                 serde_json::from_str(&entry.work.status).unwrap_or_default();
             !condition::is_true(&status.conditions, COMPLETE)
         });
-        let ordinals = if is_over { vec![REMOVED_OBJECTS] } else { vec![] };
         input.last_pass.generation = 0;
         Ok(PassOutcome {
             retry_after: is_over.then_some(Duration::ZERO),
-            ordinals,
+            forced: is_over,
             changed,
             ..PassOutcome::default()
         })
@@ -314,12 +313,12 @@ impl WorkReconciler {
         let mut seen = Vec::new();
         if input.last_pass.outcomes.len() == manifests.len() {
             let key = QueueKey::Work(name.clone());
-            for (place, manifest) in manifests.iter().enumerate() {
-                if input.pending.ordinals.contains_key(&tracking_ordinal(place)) {
+            for (ordinal, manifest) in manifests.iter().enumerate() {
+                if input.pending.ordinals.contains_key(&tracking_ordinal(ordinal)) {
                     let meta = &manifest.resource_meta;
                     let options = ManifestOptions::of(&spec, meta);
-                    let read = self.applier.read(&key, place, meta, &options).await;
-                    seen.push((place, read.observation));
+                    let read = self.applier.read(&key, ordinal, meta, &options).await;
+                    seen.push((ordinal, read.observation));
                 }
             }
         } else {
@@ -333,18 +332,19 @@ impl WorkReconciler {
     }
 }
 
-/// Parses manifests and puts them in the order in which they are applied. Invalid ones come last.
+/// Parses manifests and sorts them by the order in which they are applied. Invalid ones come last.
 fn in_order(raw: Vec<Value>) -> OrderedManifests {
     let parsed = raw.into_iter().enumerate();
     let mut manifests: OrderedManifests =
-        parsed.map(|(place, raw)| (place, ParsedManifest::parse(place, raw))).collect();
+        parsed.map(|(ordinal, raw)| (ordinal, ParsedManifest::parse(ordinal, raw))).collect();
     manifests
         .sort_by_key(|(_, parsed)| parsed.as_ref().map_or(u16::MAX, |one| apply_order(one.kind())));
     manifests
 }
 
-fn unparsable(place: usize, error: &ManifestError) -> ManifestOutcome {
-    let meta = ManifestResourceMeta { ordinal: ordinal(place), ..ManifestResourceMeta::default() };
+fn unparsable(ordinal: usize, error: &ManifestError) -> ManifestOutcome {
+    let meta =
+        ManifestResourceMeta { ordinal: api_ordinal(ordinal), ..ManifestResourceMeta::default() };
     ManifestOutcome {
         meta,
         applied: ApplyOutcome::Failed(error.to_string()),

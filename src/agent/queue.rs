@@ -15,7 +15,7 @@ pub struct Queue<K> {
 
 struct Inner<K> {
     due: BTreeMap<(Instant, u64), K>,
-    places: HashMap<K, (Instant, u64)>,
+    positions: HashMap<K, (Instant, u64)>,
     running: HashSet<K>,
     /// Tells keys of one instant apart, first come first.
     ticket: u64,
@@ -25,7 +25,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn new() -> Self {
         let inner = Inner {
             due: BTreeMap::new(),
-            places: HashMap::new(),
+            positions: HashMap::new(),
             running: HashSet::new(),
             ticket: 0,
         };
@@ -40,16 +40,16 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Makes a key due at a time, or earlier if it is so already.
     pub fn add_at(&self, key: K, when: Instant) {
         let mut inner = self.lock();
-        if inner.places.get(&key).is_some_and(|(place, _)| *place <= when) {
+        if inner.positions.get(&key).is_some_and(|(position, _)| *position <= when) {
             return;
         }
-        if let Some(old) = inner.places.remove(&key) {
+        if let Some(old) = inner.positions.remove(&key) {
             inner.due.remove(&old);
         }
         inner.ticket += 1;
-        let place = (when, inner.ticket);
-        inner.places.insert(key.clone(), place);
-        inner.due.insert(place, key);
+        let position = (when, inner.ticket);
+        inner.positions.insert(key.clone(), position);
+        inner.due.insert(position, key);
         drop(inner);
         self.changed.notify_one();
     }
@@ -77,13 +77,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             .due
             .iter()
             .find(|(_, key)| !inner.running.contains(key))
-            .map(|(place, key)| (*place, key.clone()));
-        let Some((place, key)) = first else { return Err(None) };
-        if place.0 > now {
-            return Err(Some(place.0));
+            .map(|(position, key)| (*position, key.clone()));
+        let Some((position, key)) = first else { return Err(None) };
+        if position.0 > now {
+            return Err(Some(position.0));
         }
-        inner.due.remove(&place);
-        inner.places.remove(&key);
+        inner.due.remove(&position);
+        inner.positions.remove(&key);
         inner.running.insert(key.clone());
         Ok(key)
     }

@@ -7,11 +7,10 @@ use gitwork_agent_core::owner::Owner;
 use gitwork_api::work::AppliedManifestResourceMeta;
 
 use super::error::{PassError, request_error};
-use super::items::ObjectVersion;
 use super::resource_path::{path, recorded_mapping};
 use super::server::{ApiError, ApiServer};
 use super::shared::SharedState;
-use super::tracking::{ObjectKey, QueueKey, REMOVED_OBJECTS, Subscription};
+use super::tracking::{ObjectKey, ObservedState, QueueKey, REMOVED_OBJECTS, Subscription};
 
 /// Deletes objects on the cluster and tracks them until they are gone.
 pub struct ObjectRemover {
@@ -76,8 +75,8 @@ impl ObjectRemover {
                 wants_all: true,
                 applied_digest: 0,
             };
-            let version = live.as_ref().map(ObjectVersion::of_object);
-            state.tracking.subscribe(&object, version, subscription);
+            let observed = ObservedState::of_read(live.as_ref());
+            state.tracking.subscribe(&object, observed, subscription);
         } else {
             state.tracking.unsubscribe(&object, key, REMOVED_OBJECTS);
         }

@@ -187,7 +187,7 @@ async fn lead(
     );
     *super::mutex::lock(&current) = Some(agent.clone());
     let (stop, stopped) = oneshot::channel::<()>();
-    let mut working = pin!(agent.clone().run(async {
+    let mut running = pin!(agent.clone().run(async {
         let _stopped_or_dropped = stopped.await;
     }));
     let holding = async {
@@ -196,8 +196,10 @@ async fn lead(
             None => std::future::pending().await,
         }
     };
-    let ended = tokio::select! {
-        () = &mut working => return ExitReason::Restart,
+    let exit_reason = tokio::select! {
+        // Without a stop the agent never ends by itself. If it does, its channels or semaphores
+        // were closed: no more passes would run, so the process starts again.
+        () = &mut running => return ExitReason::Restart,
         () = holding => {
             error!("the Lease is lost: another process is the leader");
             return ExitReason::LostLease;
@@ -207,8 +209,8 @@ async fn lead(
         () = wait_for_change(flags, &files) => ExitReason::Restart,
     };
     drop(stop);
-    working.await;
-    ended
+    running.await;
+    exit_reason
 }
 
 /// Reloads rotated credentials of the hub. Ends when the address of the hub changes.

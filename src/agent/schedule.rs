@@ -11,7 +11,7 @@ use tracing::info;
 use super::error::PassError;
 use super::items::{AppliedItem, HubWork};
 use super::state::{AgentState, LastPass, ManifestOutcome, PendingChanges, Retry};
-use super::tracking::{QueueKey, REMOVED_OBJECTS, tracking_ordinal};
+use super::tracking::{ANY_REVISION, QueueKey, tracking_ordinal};
 
 /// How soon a pass looks again at objects that are being deleted. Their events start one sooner.
 const DELETIONS: Duration = Duration::from_secs(5);
@@ -35,6 +35,8 @@ pub struct PassOutcome {
     pub retry_after: Option<Duration>,
     /// The manifests that the next pass applies even so.
     pub ordinals: Vec<u32>,
+    /// See [`PendingChanges::forced`], of the next pass.
+    pub forced: bool,
     /// Something failed: the next pass comes with exponential backoff.
     pub failed: bool,
     /// It wrote the status, or deleted something.
@@ -50,29 +52,29 @@ impl PassOutcome {
         changed: bool,
         name: &str,
     ) -> Self {
-        let mut ended = Self { changed, ..Self::default() };
-        for (place, outcome) in outcomes.iter().enumerate() {
+        let mut pass_outcome = Self { changed, ..Self::default() };
+        for (ordinal, outcome) in outcomes.iter().enumerate() {
             match outcome.retry {
                 Retry::Never => continue,
-                Retry::BackOff => ended.failed = true,
-                Retry::After(after) => ended.retry_within(after),
+                Retry::BackOff => pass_outcome.failed = true,
+                Retry::After(after) => pass_outcome.retry_within(after),
             }
-            ended.ordinals.push(tracking_ordinal(place));
+            pass_outcome.ordinals.push(tracking_ordinal(ordinal));
         }
         match recorded {
             Ok(false) => {}
             Ok(true) => {
-                ended.retry_within(DELETIONS);
-                ended.ordinals.push(REMOVED_OBJECTS);
+                pass_outcome.retry_within(DELETIONS);
+                pass_outcome.forced = true;
             }
-            Err(PassError::Unrecorded(_)) if !ended.failed => {}
+            Err(PassError::Unrecorded(_)) if !pass_outcome.failed => {}
             Err(error) => {
                 info!(work = %name, %error, "cannot record the work's objects; retrying");
-                ended.failed = true;
-                ended.ordinals.push(REMOVED_OBJECTS);
+                pass_outcome.failed = true;
+                pass_outcome.forced = true;
             }
         }
-        ended
+        pass_outcome
     }
 
     fn retry_within(&mut self, after: Duration) {
@@ -88,14 +90,15 @@ impl AgentState {
         let mut pending = std::mem::take(&mut entry.pending);
         let outcomes = &entry.last_pass.outcomes;
         let tracking = &self.tracking;
-        pending.ordinals.retain(|place, revision| {
-            let known = usize::try_from(*place).ok().and_then(|place| outcomes.get(place));
+        pending.ordinals.retain(|ordinal, revision| {
+            let known = usize::try_from(*ordinal).ok().and_then(|ordinal| outcomes.get(ordinal));
             match known.and_then(|outcome| outcome.object.as_ref()) {
-                Some(object) if *revision != u64::MAX => tracking.is_newer(object, *revision),
+                Some(object) if *revision != ANY_REVISION => tracking.is_newer(object, *revision),
                 _ => true,
             }
         });
-        if !pending.everything && pending.ordinals.is_empty() && !entry.work.deleting {
+        let has_pending = pending.everything || pending.forced || !pending.ordinals.is_empty();
+        if !has_pending && !entry.work.deleting {
             return None;
         }
         let applied = self.applied.get(applied_name(hub_hash, name).as_str()).cloned();
@@ -107,14 +110,14 @@ impl AgentState {
         })
     }
 
-    /// Ends a pass. `undone`: the changes that a failed pass has taken. Returns the wait before the
-    /// next pass; `None` if only a change starts one.
+    /// Ends a pass. `unapplied`: the pending changes of a pass that failed. Returns the wait before
+    /// the next pass; `None` if only a change starts one.
     pub fn end_pass(
         &mut self,
         name: &Arc<str>,
         last_pass: LastPass,
-        undone: PendingChanges,
-        ended: &PassOutcome,
+        unapplied: PendingChanges,
+        pass_outcome: &PassOutcome,
     ) -> Option<Duration> {
         let Some(entry) = self.works.get_mut(name) else {
             // The work was deleted meanwhile.
@@ -123,20 +126,21 @@ impl AgentState {
         };
         entry.last_pass = last_pass;
         entry.last_pass_end = Some(Instant::now());
-        entry.pending.everything |= undone.everything;
-        for (place, revision) in undone.ordinals {
-            entry.pending.ordinals.entry(place).or_insert(revision);
+        entry.pending.everything |= unapplied.everything;
+        entry.pending.forced |= unapplied.forced || pass_outcome.forced;
+        for (ordinal, revision) in unapplied.ordinals {
+            entry.pending.ordinals.entry(ordinal).or_insert(revision);
         }
-        for place in &ended.ordinals {
-            entry.pending.ordinals.insert(*place, u64::MAX);
+        for ordinal in &pass_outcome.ordinals {
+            entry.pending.ordinals.insert(*ordinal, ANY_REVISION);
         }
-        if ended.failed {
+        if pass_outcome.failed {
             let wait = retry_after(entry.failures);
             entry.failures = entry.failures.saturating_add(1);
-            return Some(ended.retry_after.map_or(wait, |again| again.min(wait)));
+            return Some(pass_outcome.retry_after.map_or(wait, |again| again.min(wait)));
         }
         entry.failures = 0;
         // The response to one of our own writes may have had a new spec before its event.
-        if entry.pending.everything { Some(Duration::ZERO) } else { ended.retry_after }
+        if entry.pending.everything { Some(Duration::ZERO) } else { pass_outcome.retry_after }
     }
 }

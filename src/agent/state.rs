@@ -72,6 +72,8 @@ pub struct PendingChanges {
     pub everything: bool,
     /// Ordinals of manifests, each with the revision of the latest change of its object.
     pub ordinals: BTreeMap<u32, u64>,
+    /// The pass runs even if no manifest is pending.
+    pub forced: bool,
 }
 
 /// All that the agent knows of hub and cluster.
@@ -85,21 +87,13 @@ pub struct AgentState {
     pub tracking: Tracking,
 }
 
-/// Whether a changed work needs a pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PassNeed {
-    /// No change, or only in its status.
-    Nothing,
-    /// A pass is needed.
-    Something,
-}
-
 impl AgentState {
-    /// Stores a work from the hub. Ignores versions older than the stored one.
-    pub fn put_work(&mut self, work: HubWork) -> PassNeed {
+    /// Stores a work from the hub. Ignores versions older than the stored one. Returns whether the
+    /// work needs a pass: not if it is unchanged, or changed only in its status.
+    pub fn put_work(&mut self, work: HubWork) -> bool {
         let name: Arc<str> = work.name.as_str().into();
         let Some(entry) = self.works.get_mut(&name) else {
-            let pending = PendingChanges { everything: true, ordinals: BTreeMap::new() };
+            let pending = PendingChanges { everything: true, ..PendingChanges::default() };
             let entry = WorkEntry {
                 work: Arc::new(work),
                 last_pass: LastPass::default(),
@@ -108,19 +102,19 @@ impl AgentState {
                 last_pass_end: None,
             };
             self.works.insert(name, entry);
-            return PassNeed::Something;
+            return true;
         };
         if work.uid == entry.work.uid && work.revision() <= entry.work.revision() {
-            return PassNeed::Nothing;
+            return false;
         }
-        let same = entry.work.asks_the_same(&work);
+        let needs_pass = work.needs_pass_after(&entry.work);
         entry.work = Arc::new(work);
-        if same {
-            return PassNeed::Nothing;
+        if !needs_pass {
+            return false;
         }
         entry.failures = 0;
         entry.pending.everything = true;
-        PassNeed::Something
+        true
     }
 
     /// Stores the response to the agent's own write, which needs no pass unless the spec changed.
@@ -150,10 +144,10 @@ impl AgentState {
         old: &[ManifestOutcome],
         new: &[ManifestOutcome],
     ) {
-        for (place, outcome) in old.iter().enumerate() {
+        for (ordinal, outcome) in old.iter().enumerate() {
             let Some(object) = &outcome.object else { continue };
-            if new.get(place).and_then(|one| one.object.as_ref()) != Some(object) {
-                self.tracking.unsubscribe(object, key, tracking_ordinal(place));
+            if new.get(ordinal).and_then(|one| one.object.as_ref()) != Some(object) {
+                self.tracking.unsubscribe(object, key, tracking_ordinal(ordinal));
             }
         }
     }

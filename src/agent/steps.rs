@@ -22,7 +22,7 @@ use super::executor::{AccessRequest, ExecutorPermissions};
 use super::items::ObjectVersion;
 use super::server::{ApiError, ApiServer};
 use super::shared::SharedState;
-use super::tracking::{LastObserved, ObjectKey, QueueKey, tracking_ordinal};
+use super::tracking::{LastObserved, ObjectKey, ObservedState, QueueKey, tracking_ordinal};
 
 /// More steps than any manifest needs if no other client interferes.
 const STEPS_MAX: usize = 8;
@@ -97,6 +97,14 @@ impl Progress {
         }
     }
 
+    /// What the tracking stores of the object.
+    pub fn observed_state(&self) -> ObservedState {
+        if self.live.is_none() && !self.is_read {
+            return ObservedState::Unknown;
+        }
+        ObservedState::of_read(self.live.as_ref())
+    }
+
     /// The uid of the object; empty if there is none.
     pub fn uid(&self) -> String {
         self.live.as_ref().map(|live| meta(live, "uid").to_owned()).unwrap_or_default()
@@ -145,10 +153,10 @@ impl Steps<'_> {
                 .await
                 .map_err(ApplyError::Executor)?;
         }
-        let mut last = ApplyError::Unsettled;
+        let mut last = ApplyError::NotConverged;
         for wait in CONFLICT_WAITS_MS {
             sleep(Duration::from_millis(wait)).await;
-            match self.settle(progress, owned).await {
+            match self.converge(progress, owned).await {
                 Err(ApplyError::Api(error)) if error.is_conflict() => {
                     progress.is_read = false;
                     last = ApplyError::Api(error);
@@ -159,7 +167,8 @@ impl Steps<'_> {
         Err(last)
     }
 
-    async fn settle(&self, progress: &mut Progress, owned: bool) -> Result<(), ApplyError> {
+    /// Takes steps until the object is as desired, at most [`STEPS_MAX`].
+    async fn converge(&self, progress: &mut Progress, owned: bool) -> Result<(), ApplyError> {
         let owner = self.context.owner.reference(owned);
         if !progress.is_read
             && self.may_exist()
@@ -169,29 +178,24 @@ impl Steps<'_> {
         }
         for _ in 0..STEPS_MAX {
             let step = self.decide(progress, &owner).await?;
-            if self.take(step, progress, &owner).await? {
+            if self.perform(step, progress, &owner).await? {
                 return Ok(());
             }
         }
-        Err(ApplyError::Unsettled)
+        Err(ApplyError::NotConverged)
     }
 
-    /// Whether to read before creating: the object was last observed, or is recorded.
     fn may_exist(&self) -> bool {
-        let known = self.last_observed();
-        if known.version.is_some() {
-            return true;
-        }
-        !known.is_absent
-            && self.context.recorded.iter().any(|one| {
-                one.name == self.meta.name
-                    && one.namespace == self.meta.namespace
-                    && one.resource == self.meta.resource
-                    && one.group == self.meta.group
-            })
+        let is_recorded = self.context.recorded.iter().any(|one| {
+            one.name == self.meta.name
+                && one.namespace == self.meta.namespace
+                && one.resource == self.meta.resource
+                && one.group == self.meta.group
+        });
+        may_exist(self.last_observed().map(|last| last.state), is_recorded)
     }
 
-    fn last_observed(&self) -> LastObserved {
+    fn last_observed(&self) -> Option<LastObserved> {
         let ordinal = tracking_ordinal(self.manifest.ordinal);
         let state = self.cluster.shared.lock();
         state.tracking.last_observed(&self.target.object, self.context.key, ordinal)
@@ -205,13 +209,14 @@ impl Steps<'_> {
 
     /// Makes the pure decision. If it runs jq: on another thread and for a bounded time.
     async fn decide(&self, progress: &Progress, owner: &Value) -> Result<ApplyStep, ApplyError> {
-        let known = self.last_observed();
         let version = progress.live.as_ref().map(ObjectVersion::of_object);
-        let is_same_generation = |old: ObjectVersion, new: ObjectVersion| {
+        let is_same_generation = |(old, new): (ObjectVersion, ObjectVersion)| {
             old.generation > 0 && old.generation == new.generation
         };
-        let content_unchanged = known.applied_digest == self.digest
-            && known.version.zip(version).is_some_and(|(old, new)| is_same_generation(old, new));
+        let content_unchanged = self.last_observed().is_some_and(|last| {
+            last.applied_digest == self.digest
+                && last.state.version().zip(version).is_some_and(is_same_generation)
+        });
         let rules = self.options.update_strategy.iter().flat_map(|one| &one.server_side_apply);
         let runs_jq = rules
             .flat_map(|apply| &apply.ignore_fields)
@@ -239,8 +244,8 @@ impl Steps<'_> {
         }
     }
 
-    /// Takes one step. Returns whether it was the last.
-    async fn take(
+    /// Performs one step. Returns whether it was the last.
+    async fn perform(
         &self,
         step: ApplyStep,
         progress: &mut Progress,
@@ -251,7 +256,7 @@ impl Steps<'_> {
                 self.read(progress).await?;
                 Ok(false)
             }
-            ApplyStep::Settled => {
+            ApplyStep::UpToDate => {
                 if !progress.is_read {
                     self.read(progress).await?;
                 }
@@ -265,7 +270,8 @@ impl Steps<'_> {
                 Ok(progress.written(live, true))
             }
             ApplyStep::Apply { object, field_manager, force } => {
-                let before = self.last_observed().version.map(|version| version.revision);
+                let last = self.last_observed().and_then(|last| last.state.version());
+                let before = last.map(|version| version.revision);
                 let (server, path) = (&self.cluster.server, &self.target.path);
                 let applied = server.apply(path, &object, &field_manager, force).await;
                 let of_apply = |error| ApplyError::of_apply(error, &self.target.mapping);
@@ -362,5 +368,25 @@ impl Decision<'_> {
             None => LiveObject::Unseen,
         };
         next_step(&desired, live)
+    }
+}
+
+/// Whether an object may exist, so that it is read before it is created. `last`: its tracked state,
+/// if it is tracked. `is_recorded`: the AppliedManifestWork lists it.
+fn may_exist(last: Option<ObservedState>, is_recorded: bool) -> bool {
+    last.map_or(is_recorded, |state| state != ObservedState::Absent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_is_read_before_it_is_created_after_a_failed_read() {
+        for is_recorded in [false, true] {
+            assert!(may_exist(Some(ObservedState::Unknown), is_recorded));
+            assert!(!may_exist(Some(ObservedState::Absent), is_recorded));
+            assert_eq!(may_exist(None, is_recorded), is_recorded);
+        }
     }
 }

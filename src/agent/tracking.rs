@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::items::{Metadata, ObjectVersion};
 use gitwork_agent_core::manifest::ResourceMapping;
+use gitwork_agent_core::object::Object;
 
 /// A key of the pass queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,10 +43,36 @@ pub struct Subscription {
     pub applied_digest: u64,
 }
 
+/// Whether an object exists, as far as the last read, write or event showed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ObservedState {
+    /// The last read failed: the object may exist.
+    #[default]
+    Unknown,
+    /// The object does not exist.
+    Absent,
+    /// The object exists and has this version.
+    Present(ObjectVersion),
+}
+
+impl ObservedState {
+    /// The state after a successful read. `live`: the object; `None` if it does not exist.
+    pub fn of_read(live: Option<&Object>) -> Self {
+        live.map_or(Self::Absent, |live| Self::Present(ObjectVersion::of_object(live)))
+    }
+
+    /// The version of an object that exists.
+    pub fn version(self) -> Option<ObjectVersion> {
+        match self {
+            Self::Present(version) => Some(version),
+            Self::Unknown | Self::Absent => None,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Tracked {
-    /// `None`: the object does not exist.
-    version: Option<ObjectVersion>,
+    state: ObservedState,
     /// Events up to this revision are ignored.
     revision: u64,
     subscribers: Vec<Subscription>,
@@ -59,9 +86,12 @@ struct Kind {
 /// The ordinal under which objects are tracked that are no longer in the work.
 pub const REMOVED_OBJECTS: u32 = u32::MAX;
 
+/// The revision of a change that requires a read whatever version is stored.
+pub const ANY_REVISION: u64 = u64::MAX;
+
 /// A manifest's ordinal as the tracking stores it.
-pub fn tracking_ordinal(place: usize) -> u32 {
-    u32::try_from(place).unwrap_or(REMOVED_OBJECTS)
+pub fn tracking_ordinal(ordinal: usize) -> u32 {
+    u32::try_from(ordinal).unwrap_or(REMOVED_OBJECTS)
 }
 
 /// All tracked objects.
@@ -71,18 +101,17 @@ pub struct Tracking {
     ids: HashMap<(String, String), KindId>,
 }
 
-/// The last observed version of an object.
-#[derive(Debug, Clone, Copy, Default)]
+/// The last observed state of a tracked object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastObserved {
-    /// `None`: not observed, or gone.
-    pub version: Option<ObjectVersion>,
-    /// The object is known not to exist.
-    pub is_absent: bool,
+    /// Whether it exists, and its version.
+    pub state: ObservedState,
     /// See [`Subscription::applied_digest`].
     pub applied_digest: u64,
 }
 
-/// A change that a tracked manifest has to observe: its work, its ordinal, and the revision.
+/// A change that a tracked manifest has to observe: its work, its ordinal, and the revision, or
+/// [`ANY_REVISION`].
 pub type ObjectChange = (QueueKey, u32, u64);
 
 impl Tracking {
@@ -116,37 +145,34 @@ impl Tracking {
         kind.objects.get(&(key.namespace.clone(), key.name.clone()))
     }
 
-    /// The last observed version of an object, and what `holder` applied to it.
-    pub fn last_observed(&self, key: &ObjectKey, holder: &QueueKey, ordinal: u32) -> LastObserved {
-        let Some(tracked) = self.get(key) else { return LastObserved::default() };
+    /// The last observed state of an object, and what `holder` applied to it; `None` if the object
+    /// is not tracked.
+    pub fn last_observed(
+        &self,
+        key: &ObjectKey,
+        holder: &QueueKey,
+        ordinal: u32,
+    ) -> Option<LastObserved> {
+        let tracked = self.get(key)?;
         let digest = tracked
             .subscribers
             .iter()
             .find(|one| one.key == *holder && one.ordinal == ordinal)
             .map_or(0, |one| one.applied_digest);
-        LastObserved {
-            version: tracked.version,
-            is_absent: tracked.version.is_none(),
-            applied_digest: digest,
-        }
+        Some(LastObserved { state: tracked.state, applied_digest: digest })
     }
 
-    /// Records an object's version after a read or a write, and subscribes the manifest to changes.
-    pub fn subscribe(
-        &mut self,
-        key: &ObjectKey,
-        version: Option<ObjectVersion>,
-        new: Subscription,
-    ) {
+    /// Records an object's state after a read or a write, and subscribes the manifest to changes.
+    pub fn subscribe(&mut self, key: &ObjectKey, state: ObservedState, new: Subscription) {
         let Some(kind) = self.kinds.get_mut(key.kind) else { return };
         let tracked = kind.objects.entry((key.namespace.clone(), key.name.clone())).or_default();
-        match version {
-            Some(version) if version.revision >= tracked.revision => {
+        match state {
+            ObservedState::Present(version) if version.revision < tracked.revision => {}
+            ObservedState::Present(version) => {
                 tracked.revision = version.revision;
-                tracked.version = Some(version);
+                tracked.state = state;
             }
-            Some(_) => {}
-            None => tracked.version = None,
+            ObservedState::Absent | ObservedState::Unknown => tracked.state = state,
         }
         let is_same = |old: &&mut Subscription| old.key == new.key && old.ordinal == new.ordinal;
         match tracked.subscribers.iter_mut().find(is_same) {
@@ -160,18 +186,18 @@ impl Tracking {
     pub fn other_subscribers(&self, key: &ObjectKey, writer: &QueueKey) -> Vec<ObjectChange> {
         self.get(key).map_or_else(Vec::new, |tracked| {
             let others = tracked.subscribers.iter().filter(|holder| holder.key != *writer);
-            others.map(|holder| (holder.key.clone(), holder.ordinal, u64::MAX)).collect()
+            others.map(|holder| (holder.key.clone(), holder.ordinal, ANY_REVISION)).collect()
         })
     }
 
     /// Unsubscribes a manifest from an object.
     pub fn unsubscribe(&mut self, key: &ObjectKey, holder: &QueueKey, ordinal: u32) {
         let Some(kind) = self.kinds.get_mut(key.kind) else { return };
-        let place = (key.namespace.clone(), key.name.clone());
-        if let Some(tracked) = kind.objects.get_mut(&place) {
+        let name = (key.namespace.clone(), key.name.clone());
+        if let Some(tracked) = kind.objects.get_mut(&name) {
             tracked.subscribers.retain(|one| one.key != *holder || one.ordinal != ordinal);
             if tracked.subscribers.is_empty() {
-                kind.objects.remove(&place);
+                kind.objects.remove(&name);
             }
         }
     }
@@ -184,8 +210,8 @@ impl Tracking {
     /// Records that an object exists as an event has it. Returns the manifests that must observe
     /// it. Only an event without such a manifest updates the stored version: a pass reads more.
     pub fn observe_present(&mut self, kind: KindId, metadata: &Metadata) -> Vec<ObjectChange> {
-        let place = (metadata.namespace.as_str().into(), metadata.name.as_str().into());
-        let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&place))
+        let name = (metadata.namespace.as_str().into(), metadata.name.as_str().into());
+        let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&name))
         else {
             return Vec::new();
         };
@@ -193,7 +219,8 @@ impl Tracking {
         if version.revision <= tracked.revision {
             return Vec::new();
         }
-        let only_status = tracked.version.is_some_and(|old| old.differs_only_in_status(&version));
+        let only_status =
+            tracked.state.version().is_some_and(|old| old.differs_only_in_status(&version));
         let changes: Vec<ObjectChange> = tracked
             .subscribers
             .iter()
@@ -202,7 +229,7 @@ impl Tracking {
             .collect();
         if changes.is_empty() {
             tracked.revision = version.revision;
-            tracked.version = Some(version);
+            tracked.state = ObservedState::Present(version);
         }
         changes
     }
@@ -216,15 +243,15 @@ impl Tracking {
         name: &str,
         revision: u64,
     ) -> Vec<ObjectChange> {
-        let place = (namespace.into(), name.into());
-        let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&place))
+        let name = (namespace.into(), name.into());
+        let Some(tracked) = self.kinds.get_mut(kind).and_then(|kind| kind.objects.get_mut(&name))
         else {
             return Vec::new();
         };
         if revision <= tracked.revision {
             return Vec::new();
         }
-        tracked.version = None;
+        tracked.state = ObservedState::Absent;
         tracked
             .subscribers
             .iter()
@@ -243,8 +270,10 @@ impl Tracking {
         let missing: Vec<(Box<str>, Box<str>)> = all
             .objects
             .iter()
-            .filter(|(place, tracked)| tracked.version.is_some() && !seen.contains(*place))
-            .map(|(place, _)| place.clone())
+            .filter(|(name, tracked)| {
+                tracked.state != ObservedState::Absent && !seen.contains(*name)
+            })
+            .map(|(name, _)| name.clone())
             .collect();
         missing
             .iter()
@@ -265,7 +294,7 @@ impl Tracking {
         kind.objects
             .values()
             .flat_map(|tracked| &tracked.subscribers)
-            .map(|holder| (holder.key.clone(), holder.ordinal, u64::MAX))
+            .map(|holder| (holder.key.clone(), holder.ordinal, ANY_REVISION))
             .collect()
     }
 }
@@ -304,7 +333,7 @@ mod tests {
         let key = ObjectKey { kind, namespace: "ns".into(), name: "web".into() };
         let holder = QueueKey::Work("a".into());
         let version = ObjectVersion::of(&metadata("10", 1));
-        tracking.subscribe(&key, Some(version), subscription(&holder, wants_all));
+        tracking.subscribe(&key, ObservedState::Present(version), subscription(&holder, wants_all));
         (tracking, kind, key, holder)
     }
 
@@ -317,7 +346,8 @@ mod tests {
         assert_eq!(tracking.observe_present(kind, &metadata("12", 2)), [(holder.clone(), 3, 12)]);
         assert!(tracking.is_newer(&key, 12), "until a pass has read it");
         assert_eq!(tracking.observe_gone(kind, "ns", "web", 13), [(holder.clone(), 3, 13)]);
-        assert!(tracking.last_observed(&key, &holder, 3).is_absent);
+        let last = tracking.last_observed(&key, &holder, 3).unwrap();
+        assert_eq!((last.state, last.applied_digest), (ObservedState::Absent, 7));
         assert!(
             tracking
                 .observe_present(kind, &Metadata { name: "other".into(), ..metadata("14", 1) })
@@ -335,8 +365,24 @@ mod tests {
     fn kinds_without_generation_report_every_change() {
         let (mut tracking, kind, key, holder) = setup(false);
         let version = ObjectVersion::of(&metadata("20", 0));
-        tracking.subscribe(&key, Some(version), subscription(&holder, false));
+        tracking.subscribe(&key, ObservedState::Present(version), subscription(&holder, false));
         assert_eq!(tracking.observe_present(kind, &metadata("21", 0)).len(), 1);
+    }
+
+    #[test]
+    fn failed_read_is_not_absence() {
+        let (mut tracking, kind, key, holder) = setup(false);
+        let state =
+            |tracking: &Tracking| tracking.last_observed(&key, &holder, 3).map(|last| last.state);
+        tracking.subscribe(&key, ObservedState::Absent, subscription(&holder, false));
+        assert_eq!(state(&tracking), Some(ObservedState::Absent));
+        assert!(tracking.list_ended(kind, &BTreeSet::new(), 11).is_empty(), "it is known");
+        tracking.subscribe(&key, ObservedState::Unknown, subscription(&holder, false));
+        assert_eq!(state(&tracking), Some(ObservedState::Unknown));
+        assert_eq!(tracking.list_ended(kind, &BTreeSet::new(), 11), [(holder.clone(), 3, 11)]);
+        assert_eq!(state(&tracking), Some(ObservedState::Absent));
+        tracking.unsubscribe(&key, &holder, 3);
+        assert_eq!(state(&tracking), None);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
 use gitwork_core::signature::verification::VerificationFailure;
 use gitwork_core::sync::guards::GuardOptions;
-use gitwork_core::sync::state::SyncState;
+use gitwork_core::sync::state::{AncestryLookup, SyncState};
 use gitwork_core::text::style::ColorMode;
 use gitwork_hub::{Hub, HubEvent, KubeHub, StoredRecord};
 use gitwork_source::Source;
@@ -185,7 +185,7 @@ pub(super) struct HubPlan {
     pub desired: Arc<Desired>,
     pub state: SyncState,
     /// Why the plan is for the last verified commit instead of the newest one.
-    pub refused: Option<Arc<VerificationFailure>>,
+    pub verification_failure: Option<Arc<VerificationFailure>>,
 }
 
 /// Reads the source and the hub, and plans. Nothing is written.
@@ -229,7 +229,7 @@ pub(super) fn plan_against_hub(
     }
     let on_hub = on_hub.map_or_else(ask_hub, Ok)?;
     let (plan, state) = plan_of(&source, &desired, on_hub, guards, at, cancel)?;
-    Ok(HubPlan { plan, desired, state, refused: read.refused })
+    Ok(HubPlan { plan, desired, state, verification_failure: read.verification_failure })
 }
 
 /// The hub's part of the inputs of a plan.
@@ -257,7 +257,7 @@ impl HubState {
         let mut observed = Observed::default();
         observed.record_list(source, self.works.clone());
         let record = self.record.as_ref().and_then(Option::as_ref).map(|stored| &stored.record);
-        rewind::applied(&rewind::named(source, &observed), record).collect()
+        rewind::applied(&rewind::commits_on_works(source, &observed), record).collect()
     }
 }
 
@@ -286,15 +286,17 @@ pub(super) fn plan_of(
     on_hub.record.into_iter().for_each(|record| state.set_record(record));
     // One round for the applied commits, one for the commits that approvals name.
     for _ in 0..2 {
-        let (Some(head), Some(commits)) = (desired.commit, state.take_unknown_ancestry(now)) else {
+        let (Some(head), AncestryLookup::Due(commits)) =
+            (desired.commit, state.ancestry_lookup(now))
+        else {
             break;
         };
         let unreached = source.history().unreached(head, &commits, cancel)?;
         state.set_ancestry(head, &commits, &unreached);
     }
-    let candidates = state.take_unknown_removed_works(now);
-    let removed_works = source.history().removed_works(desired, &candidates, cancel)?;
-    state.history_mut().set_removed_works(&candidates, removed_works);
+    let candidates = state.removals_to_look_up(now);
+    let last_known = source.history().last_known_states(desired, &candidates, cancel)?;
+    state.history_mut().set_last_known(&candidates, last_known);
     Ok((plan_at(&mut state, at), state))
 }
 
@@ -314,11 +316,11 @@ fn is_waiting(step: &PlanStep) -> bool {
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let planned = plan_against_hub(args.configured()?, &args.hub, args.time(), &cancel)?;
-    let HubPlan { mut plan, desired, refused, .. } = planned;
+    let HubPlan { mut plan, desired, verification_failure, .. } = planned;
     let has_errors = desired.diagnostics.iter().any(Diagnostic::is_error);
     let mut shown = plan.steps.iter().filter(|step| filter.matches(&step.key));
     let has_changes = shown.clone().any(|step| step.effect.is_some());
-    let is_held = refused.is_some() || shown.any(is_waiting);
+    let is_held = verification_failure.is_some() || shown.any(is_waiting);
     let style = if args.output == PlanFormat::Text { ColorMode::Colored } else { ColorMode::Plain };
     let adoptions = |plan: &Plan| {
         runtime()?.block_on(super::adoption_changes::adoptions(&args.hub, plan, &desired, style))
@@ -326,7 +328,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
     if args.output == PlanFormat::Json {
         // An approval covers all held changes, regardless of the filter.
         let mut summary = plan.summary(&desired.source);
-        summary.refused = refused.as_deref().cloned();
+        summary.verification_failure = verification_failure.as_deref().cloned();
         summary.steps.retain(|step| filter.matches(&step.key));
         plan.steps.retain(|step| filter.matches(&step.key));
         let adoptions = adoptions(&plan)?;
@@ -337,7 +339,10 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         return Ok(PrintedPlan { text, has_changes, is_held, has_errors });
     }
     plan.steps.retain(|step| filter.matches(&step.key));
-    let remarks = Remarks { refused: refused.as_deref(), adoptions: adoptions(&plan)? };
+    let remarks = Remarks {
+        verification_failure: verification_failure.as_deref(),
+        adoptions: adoptions(&plan)?,
+    };
     let text = match args.output {
         PlanFormat::Markdown => plan::markdown(&plan, &remarks),
         PlanFormat::Text | PlanFormat::Json => plan::text(&plan, &remarks, style),

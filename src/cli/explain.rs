@@ -18,6 +18,7 @@ use super::view_args::ViewFormat;
 use gitwork_core::config::schema::closest;
 use gitwork_core::model::diagnostic::{Diagnostic, Scope, Severity};
 use gitwork_core::model::name::{ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::operation_error::describe;
 use gitwork_core::plan::PlanStep;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::render::desired::Desired;
@@ -71,7 +72,7 @@ const PROBLEMS_MAX: usize = 20;
 /// Runs `gitwork explain`.
 pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
     let target =
-        ExplainTarget::parse(&args.what).map_err(|why| CommandError::usage(why.to_string()))?;
+        ExplainTarget::parse(&args.what).map_err(|why| CommandError::usage(describe(&why)))?;
     let ConfiguredSource { mut config, guards, .. } = args.source.configured_source()?;
     let runtime = runtime()?;
     let observed = runtime.block_on(observe(&args.hub, &target.key));
@@ -155,7 +156,7 @@ fn select(
             candidates.push(ObjectCandidate { kind, resource: "", namespace, name });
         }
     }
-    let index = query.find(key, &candidates).map_err(CommandError::new)?;
+    let index = query.find(key, &candidates)?;
     let in_git = (index < of_git.len()).then_some(index);
     let meant = candidates.get(index);
     let on_hub = of_hub.iter().find(|object| {

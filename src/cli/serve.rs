@@ -129,7 +129,7 @@ impl Running {
     }
 
     /// Waits for all tasks to end, and then releases the Leases.
-    async fn end(mut self, releasing: &watch::Sender<bool>) {
+    async fn end(mut self, release_sender: &watch::Sender<bool>) {
         let rest = async {
             while self.engines.join_next().await.is_some() {}
             while self.reporters.join_next().await.is_some() {}
@@ -138,7 +138,7 @@ impl Running {
             tracing::warn!("stopped without waiting for running tasks");
             self.engines.shutdown().await;
         }
-        releasing.send_replace(true);
+        release_sender.send_replace(true);
         let released = async { while self.leaders.join_next().await.is_some() {} };
         if tokio::time::timeout(gitwork_daemon::limits::LEASE_RELEASE, released).await.is_err() {
             tracing::warn!(
@@ -156,8 +156,8 @@ pub(super) async fn serve(
 ) -> Result<Exit, CommandError> {
     // First of all: a signal without a handler ends the program at once.
     let signals = Signals::install().map_err(CommandError::new)?;
-    let (stopping, stop) = watch::channel(false);
-    let (releasing, release) = watch::channel(false);
+    let (stop_sender, stop) = watch::channel(false);
+    let (release_sender, release) = watch::channel(false);
     let mut reporters = JoinSet::new();
     let mut running = Running {
         kube,
@@ -198,11 +198,15 @@ pub(super) async fn serve(
         ended = running.engines.join_next() => Some(ended),
         () = signals.until_end(&running.hints) => None,
     };
-    stopping.send_replace(true);
-    running.end(&releasing).await;
+    stop_sender.send_replace(true);
+    running.end(&release_sender).await;
     match ended {
+        // A signal.
         None => Ok(Exit::Done),
+        // An engine ended (`Some`), there was one (`Some`), its task did not panic (`Ok`), and it
+        // failed (`Err`).
         Some(Some(Ok(Err(error)))) => Err(error.into()),
+        // No engine was running, its task panicked, or it ended without an error before `stop`.
         Some(_) => Err(CommandError::new("an engine ended on its own; this is a bug in gitwork")),
     }
 }

@@ -10,7 +10,7 @@
 //! use gitwork_core::model::name::{ObjectId, SourceId};
 //! use gitwork_core::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 //! use gitwork_core::plan::observed::Observed;
-//! use gitwork_core::plan::{PlanPolicy, RemovedWorks, plan};
+//! use gitwork_core::plan::{PlanPolicy, LastKnownStates, plan};
 //! use gitwork_core::render::renderer::Renderer;
 //!
 //! /// A repository with one file: the folders `clusters`, `edge-1` and `web` have the ids 0 to 2.
@@ -37,8 +37,8 @@
 //! let source = SourceId::parse("fleet").unwrap();
 //! let snapshot = Snapshot { commit: None, root: id(0), objects: &Memory };
 //! let desired = Renderer::new(source).render(&snapshot).unwrap();
-//! let (hub, removed) = (Observed::default(), RemovedWorks::new());
-//! let plan = plan(&desired, &hub, &removed, &PlanPolicy::default());
+//! let (hub, last_known) = (Observed::default(), LastKnownStates::new());
+//! let plan = plan(&desired, &hub, &last_known, &PlanPolicy::default());
 //! assert_eq!(plan.counts().to_string(), "1 create");
 //! ```
 

@@ -30,10 +30,10 @@ pub const APPROVAL_BYTES_MAX: usize = 24 * 1024 * 1024;
 pub const UID_BYTES_MAX: usize = 128;
 /// A source's record on the hub: an annotation, of which all of an object's have 256 KiB at most.
 pub const RECORD_BYTES_MAX: usize = 200 * 1024;
-/// What the daemon tells of a source on the hub: some hundred works with their reasons. It is
-/// written whole at each change.
+/// Bytes of a source's report on the hub: some hundred works with their reasons. Each change writes
+/// all of it.
 pub const REPORT_BYTES_MAX: usize = 64 * 1024;
-/// Applied commits that one record says were left behind: 43 bytes each.
+/// Abandoned commits in one record: 43 bytes each.
 pub const ABANDONED_MAX: usize = 4_000;
 /// Change windows of one file. A calendar that needs more is better kept as a list of days.
 pub const WINDOWS_MAX: usize = 50;

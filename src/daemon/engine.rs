@@ -64,7 +64,7 @@ pub struct Engine {
     record_failures: Option<(u32, Instant)>,
     /// The applied commits that were known when the running fetch began.
     known_before: AppliedCommits,
-    lead: LeadershipState,
+    leadership: LeadershipState,
     /// The time of the commit that was read, in seconds since 1970.
     committed_seconds: Option<i64>,
     /// Publishes the status, if it has subscribers.
@@ -76,8 +76,8 @@ pub struct Engine {
     wall_clock: WallClock,
 }
 
-/// The timers and streams of the loop.
-struct Loop {
+/// What the loop runs and waits for.
+struct LoopState {
     fetch: Option<Fetch>,
     pass: Option<Pass>,
     next_fetch: Instant,
@@ -116,7 +116,7 @@ impl Engine {
             log,
             record_failures: None,
             known_before: AppliedCommits::default(),
-            lead: LeadershipState::default(),
+            leadership: LeadershipState::default(),
             committed_seconds: None,
             publisher,
             source_error,
@@ -143,7 +143,7 @@ impl Engine {
     /// Lets the engine plan and write only while it is the leader. Without this call, it always
     /// does.
     pub fn set_leadership(&mut self, leadership: Leadership) {
-        self.lead = LeadershipState::by(leadership.watch());
+        self.leadership = LeadershipState::by(leadership.watch());
         self.hub = Arc::new(LeaderGuardedHub::new(self.hub.clone(), leadership));
     }
 
@@ -161,7 +161,7 @@ impl Engine {
         mut stop: watch::Receiver<bool>,
     ) -> Result<(), EngineError> {
         let mut events = self.hub.watch(&self.id);
-        let mut looped = Loop {
+        let mut loop_state = LoopState {
             fetch: None,
             pass: None,
             next_fetch: monotonic(),
@@ -176,34 +176,35 @@ impl Engine {
             {
                 call();
             }
-            self.apply_leadership(&mut looped);
-            self.ask_hub(&mut looped).await;
-            if looped.fetch.is_none() && looped.next_fetch <= now && self.may_fetch() {
-                looped.hinted = false;
-                looped.fetch = self.begin_fetch();
+            self.apply_leadership(&mut loop_state);
+            self.ask_hub(&mut loop_state).await;
+            if loop_state.fetch.is_none() && loop_state.next_fetch <= now && self.may_fetch() {
+                loop_state.hinted = false;
+                loop_state.fetch = self.begin_fetch();
             }
-            if looped.pass.is_none() && self.lead.may_plan() && self.state.wants_plan(now) {
-                looped.pass = self.begin_pass(now).await?;
-                if self.state.guards().doubts_read() && looped.failed_fetches == 0 {
-                    looped.next_fetch = now;
+            if loop_state.pass.is_none() && self.leadership.may_plan() && self.state.wants_plan(now)
+            {
+                loop_state.pass = self.begin_pass(now).await?;
+                // The branch may only seem rewound because it was read too early: read it again.
+                // After a failed fetch, its backoff decides when.
+                if self.state.guards().doubts_read() && loop_state.failed_fetches == 0 {
+                    loop_state.next_fetch = now;
                 }
             }
-            if let Some(publisher) = &mut self.publisher
-                && let Some(status) =
-                    publisher.publish(&self.state, monotonic(), self.wall_clock.now())
-                && self.lead.leads()
-            {
-                self.metrics.set_states(&status);
-            }
-            let wake = self.next_wake(&looped);
+            self.publish_due_status();
+            let wake = self.next_wake(&loop_state);
             tokio::select! {
                 // The order is fixed, so that a simulation can be replayed. No branch starves
                 // another: a pass ends, and a burst of events is handled at once.
                 biased;
                 _ = stop.changed() => break,
-                () = self.lead.changed() => {}
-                fetched = finished(&mut looped.fetch) => self.end_fetch(fetched?, &mut looped),
-                event = next_event(&mut looped.pass) => self.on_pass_event(event, &mut looped),
+                () = self.leadership.changed() => {}
+                fetched = finished(&mut loop_state.fetch) => {
+                    self.end_fetch(fetched?, &mut loop_state);
+                }
+                event = next_event(&mut loop_state.pass) => {
+                    self.on_pass_event(event, &mut loop_state);
+                }
                 Some(event) = events.next() => {
                     self.on_hub_event(event);
                     // Events come in bursts: make one plan for all of them.
@@ -212,41 +213,41 @@ impl Engine {
                     }
                 }
                 Some(()) = hints.recv() => {
-                    looped.next_fetch = monotonic();
-                    looped.hinted = true;
+                    loop_state.next_fetch = monotonic();
+                    loop_state.hinted = true;
                 }
-                () = reach_changed(&mut looped.reach) => {}
+                () = reach_changed(&mut loop_state.reach) => {}
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
-        self.shut_down(looped).await;
+        self.shut_down(loop_state).await;
         Ok(())
     }
 
-    fn next_wake(&self, looped: &Loop) -> Instant {
+    fn next_wake(&self, loop_state: &LoopState) -> Instant {
         let far = monotonic() + Duration::from_secs(3_600);
         // The end of a running fetch wakes the loop.
-        let waits = looped.fetch.is_none() && self.may_fetch();
-        let fetch = if waits { looped.next_fetch } else { far };
-        let plans = looped.pass.is_none() && self.lead.may_plan();
+        let waits = loop_state.fetch.is_none() && self.may_fetch();
+        let fetch = if waits { loop_state.next_fetch } else { far };
+        let plans = loop_state.pass.is_none() && self.leadership.may_plan();
         let retry = if plans { self.state.next_due() } else { None };
-        let guards = if looped.pass.is_none() { self.state.guards().next_due() } else { None };
+        let guards = if loop_state.pass.is_none() { self.state.guards().next_due() } else { None };
         let publisher = self.publisher.as_ref().and_then(StatusPublisher::due);
         [retry, guards, publisher].into_iter().flatten().fold(fetch, Instant::min)
     }
 
     /// Applies a change of leadership.
-    fn apply_leadership(&mut self, looped: &mut Loop) {
-        match self.lead.observe() {
+    fn apply_leadership(&mut self, loop_state: &mut LoopState) {
+        match self.leadership.observe() {
             Some(LeadershipChange::Gained) => {
                 // Another process may have written works and the record since.
                 self.state.guards_mut().ask_again();
-                (looped.next_fetch, looped.hinted) = (monotonic(), true);
-                self.count_known();
+                (loop_state.next_fetch, loop_state.hinted) = (monotonic(), true);
+                self.set_leader_metrics();
             }
             Some(LeadershipChange::Lost) => {
                 // Requests in flight are abandoned, as at a crash: another process may write now.
-                looped.pass = None;
+                loop_state.pass = None;
                 self.state.mark_changed();
                 self.metrics.standby(&self.id);
             }
@@ -255,13 +256,13 @@ impl Engine {
     }
 
     /// Ends within `limits::SHUTDOWN`.
-    async fn shut_down(&mut self, looped: Loop) {
+    async fn shut_down(&mut self, loop_state: LoopState) {
         self.cancel.store(true, Ordering::Relaxed);
-        if let Some(mut pass) = looped.pass {
+        if let Some(mut pass) = loop_state.pass {
             pass.stop();
             let drained = async {
                 while let Some(event) = pass.next().await {
-                    self.take_pass_event(event);
+                    self.apply_pass_event(event);
                 }
             };
             if tokio::time::timeout(limits::SHUTDOWN, drained).await.is_err() {
@@ -281,20 +282,20 @@ impl Engine {
         }
     }
 
-    fn on_pass_event(&mut self, event: Option<PassEvent>, looped: &mut Loop) {
+    fn on_pass_event(&mut self, event: Option<PassEvent>, loop_state: &mut LoopState) {
         let Some(event) = event else {
-            for (stage, time) in looped.pass.take().iter().flat_map(Pass::spent) {
+            for (stage, time) in loop_state.pass.take().iter().flat_map(Pass::spent) {
                 self.metrics.spent(&self.id, stage, time);
             }
             return;
         };
-        if let Some(pass) = &mut looped.pass {
+        if let Some(pass) = &mut loop_state.pass {
             pass.note(&event);
         }
-        self.take_pass_event(event);
+        self.apply_pass_event(event);
     }
 
-    fn take_pass_event(&mut self, event: PassEvent) {
+    fn apply_pass_event(&mut self, event: PassEvent) {
         let (now, seed) = (monotonic(), fastrand::u64(..));
         match event {
             PassEvent::LookedUp(key, found) => {

@@ -35,9 +35,9 @@ impl LedSources {
 pub struct LeaderElector {
     source: SourceId,
     candidate: ElectionCandidate<SourceLease>,
-    leader_term: LeaderTerm,
-    term: Arc<TermEnd>,
-    share: Arc<LedSources>,
+    term: LeaderTerm,
+    term_end: Arc<TermEnd>,
+    led_sources: Arc<LedSources>,
     leadership: watch::Sender<bool>,
     /// Makes the engine fetch now.
     hint: mpsc::Sender<()>,
@@ -61,7 +61,7 @@ impl LeaderElector {
     pub fn new(
         store: SourceLease,
         identity: String,
-        share: Arc<LedSources>,
+        led_sources: Arc<LedSources>,
         hint: mpsc::Sender<()>,
         metrics: Arc<Metrics>,
         clock: WallClock,
@@ -79,9 +79,9 @@ impl LeaderElector {
         Self {
             source,
             candidate: ElectionCandidate::new(store, election),
-            leader_term: LeaderTerm::default(),
-            term: Arc::new(TermEnd::new()),
-            share,
+            term: LeaderTerm::default(),
+            term_end: Arc::new(TermEnd::new()),
+            led_sources,
             leadership: watch::Sender::new(false),
             hint,
             metrics,
@@ -96,14 +96,18 @@ impl LeaderElector {
 
     /// The leadership that this election decides.
     pub fn leadership(&self) -> Leadership {
-        Leadership::new(self.leadership.subscribe(), self.term.clone())
+        Leadership::new(self.leadership.subscribe(), self.term_end.clone())
     }
 
-    /// Runs until `stop` is true, then releases the Lease: all writes must have ended. `hooks`
-    /// receives a hint for each webhook; a standby forwards it to the leader.
-    pub async fn run(mut self, mut hooks: mpsc::Receiver<()>, mut stop: watch::Receiver<bool>) {
+    /// Runs until `stop` is true, then releases the Lease: all writes must have ended.
+    /// `fetch_requests` receives a message for each webhook; a standby forwards it to the leader.
+    pub async fn run(
+        mut self,
+        mut fetch_requests: mpsc::Receiver<()>,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let mut next = Instant::now();
-        let (mut hooked, mut stopped) = (true, stop.clone());
+        let (mut may_receive, mut stopped) = (true, stop.clone());
         while !*stop.borrow() {
             tokio::select! {
                 _ = stop.changed() => break,
@@ -111,9 +115,9 @@ impl LeaderElector {
                     _ = stopped.changed() => break,
                     due = self.attempt() => next = due,
                 },
-                hook = hooks.recv(), if hooked => match hook {
-                    Some(()) => self.forward_hint().await,
-                    None => hooked = false,
+                request = fetch_requests.recv(), if may_receive => match request {
+                    Some(()) => self.forward_fetch_request().await,
+                    None => may_receive = false,
                 },
             }
         }
@@ -125,13 +129,13 @@ impl LeaderElector {
 
     /// Tries once to hold the Lease, and gives when to try again.
     async fn attempt(&mut self) -> Instant {
-        let asked = self.term.start().elapsed();
+        let attempt_began = self.term_end.start().elapsed();
         // A request must not delay the end of an expired term.
-        let limit = self.leader_term.until().map(|until| until.saturating_sub(asked));
+        let limit = self.term.until().map(|until| until.saturating_sub(attempt_began));
         let limit =
             limit.filter(|limit| !limit.is_zero()).unwrap_or(2 * gitwork_hub::limits::HUB_CALL);
-        let led = self.share.led.load(Ordering::Relaxed);
-        let acquire_delay = acquire_delay(led, self.share.sources, limits::LEASE_RETRY);
+        let led = self.led_sources.led.load(Ordering::Relaxed);
+        let acquire_delay = acquire_delay(led, self.led_sources.sources, limits::LEASE_RETRY);
         let response =
             timeout(limit, self.candidate.attempt(acquire_delay, self.clock.now())).await;
         let late = || HubError::Unavailable {
@@ -140,10 +144,10 @@ impl LeaderElector {
         };
         let response = response.unwrap_or_else(|_| Err(late()));
         let observation = self.observe(&response);
-        self.leader_term.observe(observation, asked, limits::LEASE_RENEW);
-        self.term.set(&self.leader_term);
-        let now = self.term.start().elapsed();
-        self.set_leading(self.leader_term.is_leader(now));
+        self.term.observe(observation, attempt_began, limits::LEASE_RENEW);
+        self.term_end.set(&self.term);
+        let now = self.term_end.start().elapsed();
+        self.set_leading(self.term.is_leader(now));
         if !std::mem::replace(&mut self.has_observed, true) {
             // The engine waits for the first result, also if this daemon is a standby.
             self.leadership.send_modify(|_| {});
@@ -163,12 +167,8 @@ impl LeaderElector {
             _ => limits::LEASE_RETRY.mul_f64(spread),
         };
         let due = now + wait;
-        self.term.start()
-            + self
-                .leader_term
-                .until()
-                .filter(|until| now < *until)
-                .map_or(due, |until| until.min(due))
+        self.term_end.start()
+            + self.term.until().filter(|until| now < *until).map_or(due, |until| until.min(due))
     }
 
     /// Classifies a response, and logs changes.
@@ -223,11 +223,11 @@ impl LeaderElector {
         self.metrics.leads(&self.source, leads);
         let source = &self.source;
         if leads {
-            self.share.led.fetch_add(1, Ordering::Relaxed);
+            self.led_sources.led.fetch_add(1, Ordering::Relaxed);
             self.logged_leader = None;
-            tracing::info!(%source, elected = self.leader_term.is_elected(), "became the leader");
+            tracing::info!(%source, elected = self.term.is_elected(), "became the leader");
         } else {
-            self.share.led.fetch_sub(1, Ordering::Relaxed);
+            self.led_sources.led.fetch_sub(1, Ordering::Relaxed);
             tracing::info!(%source, "lost leadership: nothing is written");
         }
     }
@@ -242,7 +242,7 @@ impl LeaderElector {
         self.fetch_request = fetch_request.or(self.fetch_request.take());
     }
 
-    async fn forward_hint(&mut self) {
+    async fn forward_fetch_request(&mut self) {
         let _sent = self.hint.try_send(());
         if *self.leadership.borrow() {
             return;

@@ -15,7 +15,7 @@ use gitwork_kube::lease::LeaderTerm;
 #[derive(Debug, Clone)]
 pub struct Leadership {
     leads: watch::Receiver<bool>,
-    term: Arc<TermEnd>,
+    term_end: Arc<TermEnd>,
 }
 
 /// When leadership expires. It is checked before each write, so that a process that was stopped for
@@ -39,10 +39,10 @@ impl TermEnd {
     }
 
     /// Sets the end of the current term.
-    pub(crate) fn set(&self, leader_term: &LeaderTerm) {
-        let until = match leader_term.until() {
+    pub(crate) fn set(&self, term: &LeaderTerm) {
+        let until = match term.until() {
             Some(until) => u64::try_from(until.as_millis()).unwrap_or(u64::MAX),
-            None if leader_term.is_leader(Duration::MAX) => u64::MAX,
+            None if term.is_leader(Duration::MAX) => u64::MAX,
             None => 0,
         };
         self.until.store(until, Ordering::Relaxed);
@@ -50,15 +50,15 @@ impl TermEnd {
 }
 
 impl Leadership {
-    /// The leadership of one election. `leads` has each change, `term` when it expires.
-    pub(crate) fn new(leads: watch::Receiver<bool>, term: Arc<TermEnd>) -> Self {
-        Self { leads, term }
+    /// The leadership of one election. `leads` has each change, `term_end` when it expires.
+    pub(crate) fn new(leads: watch::Receiver<bool>, term_end: Arc<TermEnd>) -> Self {
+        Self { leads, term_end }
     }
 
     /// Whether this daemon is the leader now.
     pub fn is_leader(&self) -> bool {
-        let until = Duration::from_millis(self.term.until.load(Ordering::Relaxed));
-        *self.leads.borrow() && self.term.start.elapsed() < until
+        let until = Duration::from_millis(self.term_end.until.load(Ordering::Relaxed));
+        *self.leads.borrow() && self.term_end.start.elapsed() < until
     }
 
     /// A channel with each change.
@@ -106,8 +106,8 @@ pub struct LeadershipState {
     /// Git was read since the term began. An earlier read may be older than what the last leader
     /// applied.
     has_read: bool,
-    /// The running fetch began in this term.
-    counts: bool,
+    /// The running fetch began in this term. Otherwise its end does not count as a read.
+    fetch_began_in_term: bool,
 }
 
 /// A change of leadership.
@@ -133,7 +133,7 @@ impl LeadershipState {
         if std::mem::replace(&mut self.leads, leads) == leads {
             return None;
         }
-        (self.has_read, self.counts) = (false, false);
+        (self.has_read, self.fetch_began_in_term) = (false, false);
         Some(if leads { LeadershipChange::Gained } else { LeadershipChange::Lost })
     }
 
@@ -157,12 +157,12 @@ impl LeadershipState {
 
     /// A fetch begins.
     pub fn fetching(&mut self) {
-        self.counts = true;
+        self.fetch_began_in_term = true;
     }
 
     /// A fetch has succeeded.
     pub fn fetched(&mut self) {
-        self.has_read |= self.counts;
+        self.has_read |= self.fetch_began_in_term;
     }
 
     /// Whether the engine reports its source.
@@ -185,26 +185,26 @@ mod tests {
     #[test]
     fn a_new_leader_reads_git_again_before_it_plans() {
         let (sender, leadership) = watch::channel(false);
-        let mut lead = LeadershipState::by(leadership);
-        assert_eq!(lead.observe(), None);
-        assert!(!lead.may_fetch());
+        let mut state = LeadershipState::by(leadership);
+        assert_eq!(state.observe(), None);
+        assert!(!state.may_fetch());
         sender.send_modify(|_| {});
-        assert_eq!(lead.observe(), None);
-        assert!(lead.may_fetch());
-        lead.fetching();
-        lead.fetched();
+        assert_eq!(state.observe(), None);
+        assert!(state.may_fetch());
+        state.fetching();
+        state.fetched();
         sender.send_replace(true);
-        assert!(!lead.may_plan());
-        assert_eq!(lead.observe(), Some(LeadershipChange::Gained));
+        assert!(!state.may_plan());
+        assert_eq!(state.observe(), Some(LeadershipChange::Gained));
         // A fetch that began before the term.
-        lead.fetched();
-        assert!(lead.leads() && !lead.may_plan());
-        lead.fetching();
-        lead.fetched();
-        assert!(lead.may_plan());
+        state.fetched();
+        assert!(state.leads() && !state.may_plan());
+        state.fetching();
+        state.fetched();
+        assert!(state.may_plan());
         sender.send_replace(false);
-        assert_eq!(lead.observe(), Some(LeadershipChange::Lost));
-        assert!(!lead.may_plan() && !lead.leads());
+        assert_eq!(state.observe(), Some(LeadershipChange::Lost));
+        assert!(!state.may_plan() && !state.leads());
         let alone = LeadershipState::default();
         assert!(alone.leads() && alone.may_plan());
     }

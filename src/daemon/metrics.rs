@@ -15,8 +15,8 @@ use gitwork_core::report::status::source::SourceStatus;
 mod families;
 
 use families::{
-    ForgeWrite, Held, HubRequest, OfSource, OfStage, OfState, PlanMetrics, Planned, ResultLabels,
-    SourceMetrics, Webhook, Write, WriteMetrics,
+    ForgeWrite, Held, HubRequest, LeaderMetrics, OfSource, OfStage, OfState, PassMetrics, Planned,
+    ResultLabels, SourceMetrics, Webhook, Write,
 };
 
 /// A part of a sync.
@@ -51,8 +51,8 @@ impl Stage {
 pub struct Metrics {
     registry: Registry,
     source: SourceMetrics,
-    plan: PlanMetrics,
-    write: WriteMetrics,
+    leader: LeaderMetrics,
+    pass: PassMetrics,
 }
 
 fn word(succeeded: bool) -> &'static str {
@@ -71,9 +71,9 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("gitwork");
         let source = SourceMetrics::new(&mut registry);
-        let plan = PlanMetrics::new(&mut registry);
-        let write = WriteMetrics::new(&mut registry);
-        Self { registry, source, plan, write }
+        let leader = LeaderMetrics::new(&mut registry);
+        let pass = PassMetrics::new(&mut registry);
+        Self { registry, source, leader, pass }
     }
 }
 
@@ -89,7 +89,7 @@ impl Metrics {
 
     /// Sets whether the newest commit fails its verification.
     pub fn verified(&self, source: &SourceId, unverified: bool) {
-        self.source.unverified.get_or_create(&of_source(source)).set(i64::from(unverified));
+        self.leader.unverified.get_or_create(&of_source(source)).set(i64::from(unverified));
     }
 
     /// Sets whether this daemon is the leader of the source.
@@ -99,65 +99,46 @@ impl Metrics {
 
     /// Removes the metrics that only the leader reports: on a standby they would become stale.
     pub fn standby(&self, source: &SourceId) {
-        let label = of_source(source);
-        for family in [
-            &self.source.errors,
-            &self.plan.held_deletes,
-            &self.source.commit,
-            &self.plan.synced_commit,
-            &self.source.unverified,
-        ] {
-            family.remove(&label);
-        }
-        let source = || source.to_string();
-        for guard in Guard::ALL {
-            self.plan.held_works.remove(&Held { source: source(), guard: guard.as_str() });
-        }
-        for action in Action::ALL {
-            self.plan.works.remove(&Planned { source: source(), action: action.as_str() });
-        }
-        for state in State::ALL {
-            self.plan.states.remove(&OfState { source: source(), state: state.as_str() });
-        }
+        self.leader.remove(source);
     }
 
     /// Sets the errors in the files of the source.
     pub fn rendered(&self, source: &SourceId, desired: &Desired) {
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
-        self.source.errors.get_or_create(&of_source(source)).set(count(errors));
+        self.leader.errors.get_or_create(&of_source(source)).set(count(errors));
     }
 
     /// Records a plan.
     pub fn planned(&self, source: &SourceId, plan: &Plan) {
-        self.plan.plans.get_or_create(&of_source(source)).inc();
+        self.pass.plans.get_or_create(&of_source(source)).inc();
         let held = plan.held_deletions().map_or(0, |held| held.works.len());
-        self.plan.held_deletes.get_or_create(&of_source(source)).set(count(held));
+        self.leader.held_deletes.get_or_create(&of_source(source)).set(count(held));
         for guard in Guard::ALL {
             let label = Held { source: source.to_string(), guard: guard.as_str() };
-            self.plan.held_works.get_or_create(&label).set(count(plan.held_by(guard)));
+            self.leader.held_works.get_or_create(&label).set(count(plan.held_by(guard)));
         }
         for action in Action::ALL {
             let works = plan.steps.iter().filter(|step| step.action() == action).count();
             let label = Planned { source: source.to_string(), action: action.as_str() };
-            self.plan.works.get_or_create(&label).set(count(works));
+            self.leader.works.get_or_create(&label).set(count(works));
         }
     }
 
     /// Sets how many works are backed off because another client keeps changing them.
     pub fn set_backed_off(&self, source: &SourceId, works: usize) {
-        self.plan.backed_off.get_or_create(&of_source(source)).set(count(works));
+        self.leader.backed_off.get_or_create(&of_source(source)).set(count(works));
     }
 
     /// Counts a write to the hub.
     pub fn wrote(&self, source: &SourceId, effect: &'static str, succeeded: bool) {
         let source = source.to_string();
-        self.write.writes.get_or_create(&Write { source, effect, result: word(succeeded) }).inc();
+        self.pass.writes.get_or_create(&Write { source, effect, result: word(succeeded) }).inc();
     }
 
     /// Records the duration of a stage.
     pub fn spent(&self, source: &SourceId, stage: Stage, time: Duration) {
         let label = OfStage { source: source.to_string(), stage: stage.as_str() };
-        self.plan.durations.get_or_create(&label).observe(time.as_secs_f64());
+        self.pass.durations.get_or_create(&label).observe(time.as_secs_f64());
     }
 
     /// Sets how many works are in each state.
@@ -165,34 +146,34 @@ impl Metrics {
         for state in State::ALL {
             let works = status.works.values().filter(|work| work.state == state).count();
             let label = OfState { source: status.source.to_string(), state: state.as_str() };
-            self.plan.states.get_or_create(&label).set(count(works));
+            self.leader.states.get_or_create(&label).set(count(works));
         }
     }
 
     /// Sets the time of the commit that was read, in seconds since 1970.
     pub fn commit(&self, source: &SourceId, committed_seconds: i64) {
-        self.source.commit.get_or_create(&of_source(source)).set(committed_seconds);
+        self.leader.commit.get_or_create(&of_source(source)).set(committed_seconds);
     }
 
     /// Sets the time of the last commit that the hub has completely.
     pub fn synced(&self, source: &SourceId, committed_seconds: i64) {
-        self.plan.synced_commit.get_or_create(&of_source(source)).set(committed_seconds);
+        self.leader.synced_commit.get_or_create(&of_source(source)).set(committed_seconds);
     }
 
     /// Counts a request to the hub.
     pub fn hub_request(&self, verb: &'static str, outcome: &'static str) {
-        self.write.hub_requests.get_or_create(&HubRequest { verb, outcome }).inc();
+        self.pass.hub_requests.get_or_create(&HubRequest { verb, outcome }).inc();
     }
 
     /// Counts a commit status or check run.
     pub fn forge_write(&self, source: &SourceId, provider: &'static str, outcome: &'static str) {
         let source = source.to_string();
-        self.write.forge_writes.get_or_create(&ForgeWrite { source, provider, outcome }).inc();
+        self.pass.forge_writes.get_or_create(&ForgeWrite { source, provider, outcome }).inc();
     }
 
     /// Counts a push to the status branch: `pushed`, `unchanged` or `failure`.
     pub fn branch_commit(&self, source: &SourceId, result: &'static str) {
-        self.write
+        self.pass
             .branch_commits
             .get_or_create(&ResultLabels { source: source.to_string(), result })
             .inc();
@@ -215,9 +196,14 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
+    use gitwork_core::config::source_rules::SourceRules;
+    use gitwork_core::model::approval::Approvals;
     use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
     use gitwork_core::plan::{PlanStep, Reason};
+    use gitwork_core::render::desired::{Frozen, Suspended};
 
     #[test]
     fn held_works_are_counted_until_released() {
@@ -243,26 +229,72 @@ mod tests {
         assert!(planned(Reason::UpToDate).contains(&line("suspension", 0)));
     }
 
+    fn no_works(source: &SourceId) -> Desired {
+        Desired {
+            source: source.clone(),
+            commit: None,
+            works: BTreeMap::new(),
+            frozen: Frozen::default(),
+            rules: SourceRules::default(),
+            approved: Approvals::default(),
+            suspended: Suspended::default(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    fn no_states(source: &SourceId) -> SourceStatus {
+        SourceStatus {
+            source: source.clone(),
+            commit: None,
+            record_generation: 0,
+            works: BTreeMap::new(),
+            unreachable: BTreeSet::new(),
+            errors: 0,
+            first_error: None,
+            findings: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// The names of the metrics that have a value of the source `fleet`, without their prefix.
+    fn reported(metrics: &Metrics) -> BTreeSet<String> {
+        let text = metrics.encode();
+        let samples = text.lines().filter(|line| line.contains("source=\"fleet\""));
+        let names = samples.filter_map(|line| line.strip_prefix("gitwork_")?.split('{').next());
+        names.map(str::to_owned).collect()
+    }
+
     #[test]
     fn a_standby_reports_no_metric_of_the_leader() {
         let metrics = Metrics::default();
         let source = SourceId::parse("fleet").unwrap();
         metrics.leads(&source, true);
         metrics.fetched(&source, true, Timestamp::UNIX_EPOCH);
+        metrics.rendered(&source, &no_works(&source));
         metrics.planned(&source, &Plan::default());
         metrics.verified(&source, true);
         metrics.commit(&source, 1_700_000_000);
         metrics.synced(&source, 1_700_000_000);
+        metrics.set_backed_off(&source, 1);
+        metrics.set_states(&no_states(&source));
+        let as_leader = reported(&metrics);
         metrics.leads(&source, false);
         metrics.standby(&source);
-        let left = metrics.encode();
-        let mut names: Vec<&str> = left
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .filter_map(|line| line.split_once('{').map(|(name, _)| name))
-            .collect();
-        names.sort_unstable();
-        let known = ["fetches_total", "is_leader", "last_fetch_timestamp_seconds", "plans_total"];
-        assert_eq!(names, known.map(|name| format!("gitwork_{name}")), "{left}");
+        let as_standby = reported(&metrics);
+        let kept = ["fetches_total", "is_leader", "last_fetch_timestamp_seconds", "plans_total"];
+        assert_eq!(as_standby, kept.map(str::to_owned).into());
+        let of_the_leader = [
+            "backed_off_works",
+            "commit_timestamp_seconds",
+            "held_deletes",
+            "held_works",
+            "source_errors",
+            "synced_commit_timestamp_seconds",
+            "unverified_commit",
+            "work_states",
+            "works",
+        ];
+        let removed: BTreeSet<String> = as_leader.difference(&as_standby).cloned().collect();
+        assert_eq!(removed, of_the_leader.map(str::to_owned).into());
     }
 }

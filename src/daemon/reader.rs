@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
-use gitwork_core::plan::RemovedWorks;
+use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
 use gitwork_source::{Source, SourceReadError, SourceState};
 
@@ -21,12 +21,12 @@ pub trait SourceReader: Send + 'static {
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError>;
     /// The last state in Git of works that the hub has and `desired` does not. Each candidate has
     /// the folder that the work came from.
-    fn removed_works(
+    fn last_known_states(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
-    ) -> Result<RemovedWorks, SourceReadError>;
+    ) -> Result<LastKnownStates, SourceReadError>;
     /// The last commit up to `head` that changed each work folder.
     fn last_changed(
         &self,
@@ -41,12 +41,12 @@ pub trait SourceReader: Send + 'static {
         commits: &BTreeSet<CommitId>,
         cancel: &AtomicBool,
     ) -> Result<BTreeSet<CommitId>, SourceReadError>;
-    /// Whether it needs the applied commits before it reads.
-    fn wants_applied(&self) -> bool {
+    /// Whether the next read needs the applied commits first: see [`Self::set_applied_commits`].
+    fn needs_applied_commits(&self) -> bool {
         false
     }
     /// Sets the commits that were applied to the hub, from which a read verifies later ones.
-    fn set_applied(&mut self, _applied: BTreeSet<CommitId>) {}
+    fn set_applied_commits(&mut self, _applied: BTreeSet<CommitId>) {}
     /// The generation of the record on the hub that this machine remembers; 0 if none.
     fn known_record_generation(&self) -> u64;
     /// Stores the generation of the record, so that a restored hub is detected.
@@ -65,13 +65,13 @@ impl SourceReader for Source {
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
         Self::read(self, cancel)
     }
-    fn removed_works(
+    fn last_known_states(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
-    ) -> Result<RemovedWorks, SourceReadError> {
-        self.history().removed_works(desired, candidates, cancel)
+    ) -> Result<LastKnownStates, SourceReadError> {
+        self.history().last_known_states(desired, candidates, cancel)
     }
     fn last_changed(
         &self,
@@ -89,11 +89,11 @@ impl SourceReader for Source {
     ) -> Result<BTreeSet<CommitId>, SourceReadError> {
         self.history().unreached(head, commits, cancel)
     }
-    fn wants_applied(&self) -> bool {
-        self.needs_applied_commits()
+    fn needs_applied_commits(&self) -> bool {
+        Self::needs_applied_commits(self)
     }
-    fn set_applied(&mut self, applied: BTreeSet<CommitId>) {
-        self.set_applied_commits(applied);
+    fn set_applied_commits(&mut self, applied: BTreeSet<CommitId>) {
+        Self::set_applied_commits(self, applied);
     }
     fn known_record_generation(&self) -> u64 {
         self.known_record_generation()

@@ -55,8 +55,8 @@ impl StatusPublisher {
         self.due
     }
 
-    /// Drops the rejections of an older commit.
-    pub fn forget_refusals(&mut self) {
+    /// Forgets the failed writes of an older commit.
+    pub fn forget_failed_writes(&mut self) {
         self.failed_writes.clear();
     }
 
@@ -74,12 +74,12 @@ impl StatusPublisher {
         match &outcome.result {
             Ok(_) => drop(self.failed_writes.remove(key)),
             Err(ExecuteError::Hub(error)) => {
-                let passing = matches!(
+                let is_transient = matches!(
                     error.retry_class(),
                     RetryClass::Stale | RetryClass::Unavailable { .. }
                 );
-                let refusal = FailedWrite { message: error.to_string(), is_transient: passing };
-                self.failed_writes.insert(key.clone(), refusal);
+                let failed = FailedWrite { message: error.to_string(), is_transient };
+                self.failed_writes.insert(key.clone(), failed);
             }
             Err(_) => {}
         }

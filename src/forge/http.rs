@@ -5,9 +5,9 @@ use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -137,7 +137,7 @@ impl Http {
         let tls = tls_config(self.ca_file.as_deref()).await?;
         let mut http = HttpConnector::new();
         http.enforce_http(false);
-        http.set_connect_timeout(Some(gitwork_hub::limits::HUB_CONNECT));
+        http.set_connect_timeout(Some(limits::FORGE_CONNECT));
         let https =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         let call = async {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// The time of one commit status, from name resolution to the end of the response.
 pub const FORGE_CALL: Duration = Duration::from_secs(15);
+/// Setting up a connection to a forge, or to the proxy before it. TLS is not included.
+pub const FORGE_CONNECT: Duration = Duration::from_secs(5);
 /// The size of a forge's response in bytes. A commit status has about 5 KiB, an error page slightly
 /// more.
 pub const FORGE_ANSWER_BYTES_MAX: usize = 256 * 1024;

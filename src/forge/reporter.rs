@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::client::ForgeClient;
 use super::contexts::Contexts;
 use crate::limits;
+use gitwork_core::model::operation_error::{OperationError as _, describe};
 use gitwork_core::report::forge::response::Rejection;
 use gitwork_core::report::forge::{CommitState, CommitStatus, Next, StatusQueue};
 use gitwork_core::report::status::RolloutVerdict;
@@ -139,13 +140,16 @@ impl CommitStatusReporter {
                 }
             }
             Err(error) => {
-                tracing::debug!(provider, repository, %commit, %error, "commit status not written");
+                tracing::debug!(
+                    provider, repository, %commit, reason = error.reason(),
+                    error = describe(error), "commit status not written"
+                );
             }
         }
         if let Some(error) = self.queue.answered(status, result, now, seed) {
             self.is_failing = true;
             tracing::warn!(
-                provider, repository, %commit, %error,
+                provider, repository, %commit, reason = error.reason(), error = describe(&error),
                 "cannot write commit statuses; the sync continues, and gitwork retries"
             );
         }

@@ -193,7 +193,9 @@ impl OperationError for MirrorError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Locked { .. } => "give each gitwork a cache folder of its own",
-            Self::Url(UrlError::Credentials { .. }) => "remove them and name a file in `auth`",
+            Self::Url(UrlError::Credentials { .. }) => {
+                "remove them and name a file in `credentials`"
+            }
             Self::Io { .. } | Self::Git { .. } | Self::Url(_) => return Vec::new(),
         };
         vec![hint.to_owned()]
@@ -290,7 +292,9 @@ impl OperationError for FetchError {
             }
             Self::NotARepository { .. } => "check the URL",
             Self::ReferenceMissing { hint, .. } => hint,
-            Self::TooLarge { .. } => "raise the limit or make the repository smaller",
+            Self::TooLarge { .. } => {
+                "make the repository smaller, or split it into several repositories"
+            }
             Self::ForeignOwner { .. } => OWNER_HINT,
             Self::Mirror(error) => return error.hints(),
             _ => "",

@@ -62,13 +62,13 @@ pub enum DirectiveError {
     #[error(
         "the hub has no namespace {namespace:?}; make it, or name gitwork's own with --namespace"
     )]
-    ClusterNamespaceMissing {
+    NamespaceMissing {
         /// Its name.
         namespace: String,
     },
     /// The API server rejects the write: a permission is missing, or admission denies it.
     #[error("writing the ConfigMap {namespace}/{name} is refused: {message}")]
-    Refused {
+    WriteRejected {
         /// gitwork's own namespace.
         namespace: String,
         /// See [`object_name`].
@@ -198,9 +198,9 @@ impl Operator<'_> {
     fn failed(&self, error: kube::Error) -> DirectiveError {
         match error {
             kube::Error::Api(status) if status.code == 404 => {
-                DirectiveError::ClusterNamespaceMissing { namespace: self.namespace.to_owned() }
+                DirectiveError::NamespaceMissing { namespace: self.namespace.to_owned() }
             }
-            kube::Error::Api(status) => DirectiveError::Refused {
+            kube::Error::Api(status) => DirectiveError::WriteRejected {
                 namespace: self.namespace.to_owned(),
                 name: object_name(self.source),
                 message: bounded(&status.message),

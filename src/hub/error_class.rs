@@ -53,7 +53,7 @@ impl OperationError for DirectiveError {
     fn reason(&self) -> &'static str {
         match self {
             Self::ApprovalTooLarge { .. } | Self::TooLarge { .. } => "TooLarge",
-            Self::Refused { .. } => "WriteRejected",
+            Self::WriteRejected { .. } => "WriteRejected",
             Self::Unavailable(_) => "HubUnavailable",
             _ => "NamespaceMissing",
         }

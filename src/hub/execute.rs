@@ -99,11 +99,13 @@ struct Execution {
     in_flight: FuturesUnordered<BoxFuture<'static, Finished>>,
     /// By due time, and a number that makes the key unique.
     backing_off: BTreeMap<(Instant, u64), Waiting>,
-    rested: u64,
+    /// How many backoffs began so far.
+    backoff_sequence: u64,
     /// How many may be in flight now: at most `options.concurrency`.
     window: usize,
     answers_at_this_window: usize,
-    narrowed: Option<Instant>,
+    /// When the window was last halved.
+    narrowed_at: Option<Instant>,
     /// Attempts without a response since the last response.
     unanswered: usize,
     ready: VecDeque<Outcome>,
@@ -134,10 +136,10 @@ impl Execution {
             failing_in_flight: 0,
             in_flight: FuturesUnordered::new(),
             backing_off: BTreeMap::new(),
-            rested: 0,
+            backoff_sequence: 0,
             window: options.concurrency.max(1),
             answers_at_this_window: 0,
-            narrowed: None,
+            narrowed_at: None,
             unanswered: 0,
             ready: VecDeque::new(),
         };
@@ -160,12 +162,12 @@ impl Execution {
                 return None;
             }
             let due = self.backing_off.keys().next().map(|(due, _)| *due);
-            let wake = sleep_until(due.unwrap_or_else(Instant::now));
+            let backoff_end = sleep_until(due.unwrap_or_else(Instant::now));
             tokio::select! {
                 // The order is fixed, so that a simulation can be replayed.
                 biased;
                 Some(finished) = self.in_flight.next() => self.finish(finished),
-                () = wake, if due.is_some() => self.wake(),
+                () = backoff_end, if due.is_some() => self.requeue_due(),
                 () = stopped(&mut self.stop) => {}
             }
         }
@@ -240,7 +242,7 @@ impl Execution {
                 if self.unanswered >= limits::HUB_UNANSWERED_MAX {
                     self.abandon(&error.clone().into());
                 } else if let Some(due) = due(error, waiting.attempts) {
-                    return self.rest(&name, waiting, due);
+                    return self.back_off(&name, waiting, due);
                 }
             }
             _ => self.widen(),
@@ -251,9 +253,9 @@ impl Execution {
 
     /// Halves the window after `Retry-After`, once for attempts that ran at the same time.
     fn narrow(&mut self, began: Instant) {
-        if self.narrowed.is_none_or(|at| began >= at) {
+        if self.narrowed_at.is_none_or(|at| began >= at) {
             self.window = (self.window / 2).max(1);
-            self.narrowed = Some(Instant::now());
+            self.narrowed_at = Some(Instant::now());
             self.answers_at_this_window = 0;
         }
     }
@@ -268,9 +270,9 @@ impl Execution {
         }
     }
 
-    fn rest(&mut self, name: &ClusterName, waiting: Waiting, due: Instant) {
-        self.rested += 1;
-        self.backing_off.insert((due, self.rested), waiting);
+    fn back_off(&mut self, name: &ClusterName, waiting: Waiting, due: Instant) {
+        self.backoff_sequence += 1;
+        self.backing_off.insert((due, self.backoff_sequence), waiting);
         if let Some(cluster) = self.clusters.get_mut(name) {
             cluster.backing_off += 1;
         }
@@ -278,7 +280,7 @@ impl Execution {
     }
 
     /// Puts tasks whose backoff is over at the front of their queue.
-    fn wake(&mut self) {
+    fn requeue_due(&mut self) {
         let now = Instant::now();
         while let Some(entry) = self.backing_off.first_entry() {
             if entry.key().0 > now {

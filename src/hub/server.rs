@@ -20,7 +20,8 @@ use gitwork_core::plan::request::Request as Write;
 impl KubeHub {
     async fn get_work(&self, key: &WorkKey) -> Result<Option<ObservedWork>, HubError> {
         let request = ApiRequest::of_work(key, Verb::Get);
-        match self.write(&request, key, None).await {
+        match self.send_for_work(&request, key, None).await {
+            // A read has no precondition: it is stale only if the work does not exist (404).
             Err(HubError::Stale { .. }) => Ok(None),
             other => other,
         }
@@ -28,7 +29,7 @@ impl KubeHub {
 
     /// Sends a request whose response is a ManifestWork, or a `Status` after its deletion. `body`
     /// is the content in the request.
-    async fn write(
+    async fn send_for_work(
         &self,
         request: &ApiRequest,
         key: &WorkKey,
@@ -56,13 +57,13 @@ impl KubeHub {
     }
 
     /// Sends a create or a patch. `body` is the content after it, where all of it is known.
-    async fn put(
+    async fn create_or_patch(
         &self,
         request: &ApiRequest,
         key: &WorkKey,
         body: Option<&WorkBody>,
     ) -> Result<Option<ObservedWork>, HubError> {
-        match (self.write(request, key, body).await, body) {
+        match (self.send_for_work(request, key, body).await, body) {
             (Err(error @ (HubError::Exists { .. } | HubError::Stale { .. })), Some(body)) => {
                 self.own_earlier_write(key, body, error).await
             }
@@ -97,8 +98,8 @@ impl KubeHub {
             "propagationPolicy": "Background", "preconditions": preconditions,
         });
         request.body = options.to_string().into_bytes();
-        match self.write(&request, key, None).await {
-            // 404: it is deleted already.
+        match self.send_for_work(&request, key, None).await {
+            // The work does not exist (404) or a precondition failed (409): read it to know which.
             Err(HubError::Stale { .. }) => match self.get_work(key).await? {
                 Some(work) if work.uid != uid => Err(HubError::Stale { key: key.to_string() }),
                 Some(work) if !work.deleting => Err(HubError::Stale { key: key.to_string() }),
@@ -174,7 +175,7 @@ impl Hub for KubeHub {
                 | Effect::Adopt { body, .. } => Some(body.as_ref()),
                 _ => None,
             };
-            self.put(&request, key, wanted).await
+            self.create_or_patch(&request, key, wanted).await
         }
         .boxed()
     }

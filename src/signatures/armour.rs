@@ -10,9 +10,13 @@ use pgp::types::KeyDetails;
 use crate::key_problem::KeyProblem;
 use crate::limits;
 use gitwork_core::signature::SignatureError;
+use gitwork_core::text::truncate::truncate_chars;
 
 const BEGIN: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
 const END: &str = "-----END PGP PUBLIC KEY BLOCK-----";
+/// The longest message of the library that is kept, in characters.
+const MESSAGE_CHARS_MAX: usize = 200;
+
 /// Why a key was ignored.
 #[derive(Debug, thiserror::Error)]
 enum KeyError {
@@ -89,9 +93,9 @@ fn bounded(key: SignedPublicKey) -> Result<SignedPublicKey, KeyError> {
     Ok(key)
 }
 
-/// An error of the library on one line of at most 200 characters.
+/// An error of the library on one line of at most [`MESSAGE_CHARS_MAX`] characters.
 fn one_line(why: &pgp::errors::Error) -> String {
-    why.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+    truncate_chars(&why.to_string(), MESSAGE_CHARS_MAX).replace(char::is_control, " ")
 }
 
 /// The fingerprint of a key, for messages.

@@ -41,9 +41,9 @@ pub enum SourceReadError {
 
 impl SourceReadError {
     /// The verification failure, if that is the cause.
-    pub fn refusal(&self) -> Option<&VerificationFailure> {
+    pub fn verification_failure(&self) -> Option<&VerificationFailure> {
         match self {
-            Self::Unverified(VerifyError::Refused(refusal)) => Some(refusal),
+            Self::Unverified(VerifyError::Failed(failure)) => Some(failure),
             _ => None,
         }
     }
@@ -104,9 +104,9 @@ pub enum VerifyError {
     /// Too many commits since the last verified one.
     #[error("{commit} has more than {limit} unverified commits before it")]
     TooMany { commit: CommitId, limit: usize },
-    /// The signers' policy refuses the commit.
+    /// The commit does not satisfy the signers' policy.
     #[error(transparent)]
-    Refused(Box<VerificationFailure>),
+    Failed(Box<VerificationFailure>),
 }
 
 impl OperationError for VerifyError {
@@ -115,7 +115,7 @@ impl OperationError for VerifyError {
             Self::Keys(error) => error.class(),
             Self::Repository(error) => error.class(),
             Self::Objects(error) => error.class(),
-            Self::TooMany { .. } | Self::Refused(_) => ErrorClass::NeedsAction,
+            Self::TooMany { .. } | Self::Failed(_) => ErrorClass::NeedsAction,
         }
     }
 
@@ -125,7 +125,7 @@ impl OperationError for VerifyError {
             Self::Repository(error) => error.reason(),
             Self::Objects(error) => error.reason(),
             Self::TooMany { .. } => "TooManyUnverifiedCommits",
-            Self::Refused(_) => "VerificationFailed",
+            Self::Failed(_) => "VerificationFailed",
         }
     }
 
@@ -136,7 +136,7 @@ impl OperationError for VerifyError {
             Self::TooMany { .. } => {
                 vec!["let the source follow an older commit first".to_owned()]
             }
-            Self::Objects(_) | Self::Refused(_) => Vec::new(),
+            Self::Objects(_) | Self::Failed(_) => Vec::new(),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::work::DesiredWork;
-use gitwork_core::plan::removed_works;
-use gitwork_core::plan::removed_works::{AddedWorks, FolderRemoval};
-use gitwork_core::plan::{LastKnownState, RemovedWorks};
+use gitwork_core::plan::folder_removal;
+use gitwork_core::plan::folder_removal::{AddedWorks, FolderRemoval};
+use gitwork_core::plan::{LastKnownState, LastKnownStates};
 use gitwork_core::render::desired::Desired;
 use gitwork_git::{CommitFacts, GitSnapshot, LocalRepository, Mirror, history};
 
@@ -106,20 +106,20 @@ impl<'a> SourceHistory<'a> {
 
     /// The last state in Git of works that `desired` does not have, for each of `candidates` with
     /// its last folder. Works without known history are left out.
-    pub fn removed_works(
+    pub fn last_known_states(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
         cancel: &AtomicBool,
-    ) -> Result<RemovedWorks, SourceReadError> {
+    ) -> Result<LastKnownStates, SourceReadError> {
         let (Origin::Mirror { mirror, .. }, Some(head)) = (self.origin, desired.commit) else {
-            return Ok(RemovedWorks::new());
+            return Ok(LastKnownStates::new());
         };
         let present: BTreeMap<&RepoPath, &DesiredWork> =
             desired.works.values().map(|work| (&work.path, work)).collect();
         let (renamed, removed): (Vec<_>, Vec<_>) =
             candidates.iter().partition(|(_, path)| present.contains_key(path));
-        let mut found = RemovedWorks::new();
+        let mut found = LastKnownStates::new();
         for (key, path) in renamed {
             // The folder still exists, under another work name: its present options count.
             let Some(work) = present.get(path) else { continue };
@@ -136,22 +136,22 @@ impl<'a> SourceHistory<'a> {
         Ok(found)
     }
 
-    /// As [`Self::removed_works`], for works whose folder no longer exists.
+    /// As [`Self::last_known_states`], for works whose folder no longer exists.
     fn removed_folders(
         &self,
         mirror: &Mirror,
         desired: &Desired,
         candidates: &[&(WorkKey, RepoPath)],
         cancel: &AtomicBool,
-    ) -> Result<RemovedWorks, SourceReadError> {
-        let Some(head) = desired.commit else { return Ok(RemovedWorks::new()) };
+    ) -> Result<LastKnownStates, SourceReadError> {
+        let Some(head) = desired.commit else { return Ok(LastKnownStates::new()) };
         let paths: BTreeSet<RepoPath> =
             candidates.iter().map(|(_, path)| self.config.path.join_path(path)).collect();
         let removals = history::last_removals(mirror.repository(), head, &paths, cancel)?;
         // One commit often removes many works.
         let mut snapshots: BTreeMap<CommitId, Option<GitSnapshot>> = BTreeMap::new();
         let mut added = AddedWorks::new(desired);
-        let mut found = RemovedWorks::new();
+        let mut found = LastKnownStates::new();
         for (key, path) in candidates {
             let Some(ends) = removals.get(&self.config.path.join_path(path)) else { continue };
             for commit in [ends.last_in, ends.removed_by] {
@@ -169,7 +169,7 @@ impl<'a> SourceHistory<'a> {
                 after: at(ends.removed_by).map(|after| after.root),
                 objects: before,
             };
-            let Some(mut state) = removed_works::last_known_state(&self.config.id, &removal)?
+            let Some(mut state) = folder_removal::last_known_state(&self.config.id, &removal)?
             else {
                 continue;
             };

@@ -75,7 +75,7 @@ pub struct SourceState {
     /// The time that the read took.
     pub spent: Spent,
     /// Why this is the last verified commit instead of the reference's commit.
-    pub refused: Option<Arc<VerificationFailure>>,
+    pub verification_failure: Option<Arc<VerificationFailure>>,
     /// The tree at the source's path.
     pub root: ObjectId,
 }
@@ -109,7 +109,7 @@ impl Source {
     /// Another process has locked the mirror, its folder cannot be used, or the URL is invalid.
     pub fn open(config: SourceConfig) -> Result<Self, SourceReadError> {
         let origin = Origin::open(&config)?;
-        let renderer = Renderer::new(config.id.clone()).within(config.tenancy.clone());
+        let renderer = Renderer::new(config.id.clone()).with_tenancy(config.tenancy.clone());
         let (verification, checkpoint, last) = (None, None, None);
         Ok(Self {
             config,
@@ -333,11 +333,11 @@ impl Reading<'_> {
         cancel: &AtomicBool,
     ) -> Result<SourceState, SourceReadError> {
         let fetch = self.began.elapsed();
-        let (commit, refused) = match verification {
+        let (commit, verification_failure) = match verification {
             Some(verification) => {
                 let repository = mirror.repository();
                 let found = verification.verify(repository, self.path, fetched.commit, cancel)?;
-                (found.commit, found.refusal.map(Arc::from))
+                (found.commit, found.failure.map(Arc::from))
             }
             None => (fetched.commit, None),
         };
@@ -346,7 +346,7 @@ impl Reading<'_> {
             && last.desired.commit == Some(commit)
         {
             let spent = Spent { fetch, render: None };
-            return Ok(SourceState { name, refused, spent, ..last.clone() });
+            return Ok(SourceState { name, verification_failure, spent, ..last.clone() });
         }
         let snapshot = mirror.snapshot(commit, self.path)?;
         let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
@@ -354,7 +354,7 @@ impl Reading<'_> {
         Ok(SourceState {
             desired,
             name,
-            refused,
+            verification_failure,
             committed_seconds: Some(facts.committed_seconds),
             spent: Spent { fetch, render: Some(self.began.elapsed().saturating_sub(fetch)) },
             root: snapshot.root,
@@ -374,7 +374,7 @@ impl Reading<'_> {
         Ok(SourceState {
             desired,
             name: directory.root().display().to_string(),
-            refused: None,
+            verification_failure: None,
             committed_seconds: None,
             spent: Spent { fetch, render: Some(self.began.elapsed().saturating_sub(fetch)) },
             root: snapshot.root,

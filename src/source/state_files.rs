@@ -28,7 +28,8 @@ impl<'a> StateFiles<'a> {
 
     /// The generation of the source's record on the hub when this machine last saw it; 0 if never.
     pub fn record_generation(&self) -> u64 {
-        let text = self.path("moves").and_then(|file| std::fs::read_to_string(file).ok());
+        let text =
+            self.path("record-generation").and_then(|file| std::fs::read_to_string(file).ok());
         text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
     }
 
@@ -37,7 +38,7 @@ impl<'a> StateFiles<'a> {
     /// # Errors
     /// The file cannot be written.
     pub fn remember_record_generation(&self, generation: u64) -> std::io::Result<()> {
-        match self.path("moves").filter(|_| generation != self.record_generation()) {
+        match self.path("record-generation").filter(|_| generation != self.record_generation()) {
             Some(file) => replace_file(&file, &format!("{generation}\n")),
             None => Ok(()),
         }

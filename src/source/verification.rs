@@ -29,7 +29,7 @@ pub struct Verified {
     /// The newest verified commit.
     pub commit: CommitId,
     /// Why it is not the reference's commit.
-    pub refusal: Option<Box<VerificationFailure>>,
+    pub failure: Option<Box<VerificationFailure>>,
 }
 
 /// The operator's policy and keys, and the last verified commit of one source.
@@ -117,7 +117,7 @@ impl Verification {
         let mut walk = self.walk(repository, path, cancel)?;
         self.verified = self.verified.filter(|commit| repository.has(*commit));
         let bases = match self.verified {
-            Some(commit) if commit == head => return Ok(Verified { commit, refusal: None }),
+            Some(commit) if commit == head => return Ok(Verified { commit, failure: None }),
             Some(commit) => [commit].into(),
             None => repository.newest(&self.applied, cancel)?,
         };
@@ -127,17 +127,17 @@ impl Verification {
         if bases.is_empty() {
             walk.check_first(&self.operator, head)?;
             self.keep(head, !self.operator.is_empty());
-            return Ok(Verified { commit: head, refusal: None });
+            return Ok(Verified { commit: head, failure: None });
         }
         let found = walk.run(&self.operator, head, bases, self.verified)?;
         if let Some(commit) = found.verified {
             self.keep(commit, found.is_guarded);
         }
-        match (found.refusal, self.verified) {
-            (None, _) => Ok(Verified { commit: head, refusal: None }),
-            (Some(refusal), Some(commit)) => Ok(Verified { commit, refusal: Some(refusal) }),
+        match (found.failure, self.verified) {
+            (None, _) => Ok(Verified { commit: head, failure: None }),
+            (Some(failure), Some(commit)) => Ok(Verified { commit, failure: Some(failure) }),
             // It is unknown which older commit is applied: the hub stays as it is.
-            (Some(refusal), None) => Err(VerifyError::Refused(refusal)),
+            (Some(failure), None) => Err(VerifyError::Failed(failure)),
         }
     }
 
@@ -152,13 +152,13 @@ impl Verification {
     ) -> Result<Option<Signatures>, VerifyError> {
         let mut walk = self.walk(repository, path, cancel)?;
         let found = walk.run(&self.operator, head, [base].into(), Some(base))?;
-        Ok(match found.refusal {
+        Ok(match found.failure {
             _ if !found.is_guarded => None,
             _ if self.keys == SignerKeys::default() => Some(Signatures::Unchecked { head }),
             None => Some(Signatures::Verified { head }),
-            Some(refusal) => Some(Signatures::Refused {
+            Some(failure) => Some(Signatures::Refused {
                 verified: found.verified.unwrap_or(base),
-                refusal: *refusal,
+                failure: *failure,
             }),
         })
     }

@@ -23,7 +23,7 @@ pub(crate) struct WalkResult {
     /// The last verified commit; `None` if it is not known exactly.
     pub verified: Option<CommitId>,
     /// Why the walk ended before the head.
-    pub refusal: Option<Box<VerificationFailure>>,
+    pub failure: Option<Box<VerificationFailure>>,
     /// Whether anything has to be signed.
     pub is_guarded: bool,
 }
@@ -53,13 +53,13 @@ impl Walk<'_> {
             Some(_) => self.signer(&self.repository.new_commit(head)?)?,
             None => return Ok(()),
         };
-        let alone = CheckedCommit { id: head, signer, vouches: BTreeMap::new() };
+        let alone = CheckedCommit { id: head, signer, covered_files: BTreeMap::new() };
         let range = CommitRange {
             commits: vec![alone],
             first_parents: [head].into(),
             changes: BTreeMap::new(),
         };
-        verify(head, &[operator], &range).map_err(VerifyError::Refused)
+        verify(head, &[operator], &range).map_err(VerifyError::Failed)
     }
 
     /// Walks from the verified commits, `bases`, to the head.
@@ -78,11 +78,11 @@ impl Walk<'_> {
             if is_guarded {
                 return Err(VerifyError::TooMany { commit: head, limit });
             }
-            return Ok(WalkResult { verified: Some(head), refusal: None, is_guarded });
+            return Ok(WalkResult { verified: Some(head), failure: None, is_guarded });
         }
         let history = History::new(new, head);
         let mut done: BTreeSet<CommitId> = BTreeSet::new();
-        let (mut refusal, mut failures) = (None, 0);
+        let (mut failure, mut failures) = (None, 0);
         for step in history.steps(head, self.builds_on_all(head, &bases)?) {
             let is_head = step == head;
             // A line that branched off earlier must not restore the policy of that time.
@@ -103,7 +103,7 @@ impl Walk<'_> {
             });
             match judged {
                 Ok(()) => {
-                    refusal = None;
+                    failure = None;
                     done.extend(range.commits.iter().map(|commit| commit.id));
                     // A commit behind the verified ones does not replace them.
                     if !range.commits.is_empty() || bases == [step].into() {
@@ -116,7 +116,7 @@ impl Walk<'_> {
                 Err(why) => {
                     // No later commit can add a missing signature to this one.
                     let is_final = why.is_final;
-                    refusal = Some(why);
+                    failure = Some(why);
                     failures += 1;
                     if is_final {
                         break;
@@ -124,7 +124,7 @@ impl Walk<'_> {
                 }
             }
         }
-        Ok(WalkResult { verified, refusal, is_guarded })
+        Ok(WalkResult { verified, failure, is_guarded })
     }
 
     /// The repository's policies at the verified commits.
@@ -162,13 +162,13 @@ impl Walk<'_> {
         let changes = self.changes(step, bases, policies)?;
         let mut commits = Vec::new();
         for commit in history.below(step, done) {
-            let vouches = self.vouched_files(commit, &changes)?;
+            let covered_files = self.covered_files(commit, &changes)?;
             let signer = if policies.iter().all(|policy| policy.is_empty()) {
                 Err(SignatureError::Unsigned)
             } else {
                 self.signer(commit)?
             };
-            commits.push(CheckedCommit { id: commit.id, signer, vouches });
+            commits.push(CheckedCommit { id: commit.id, signer, covered_files });
         }
         Ok(CommitRange { commits, first_parents: history.first_parents.clone(), changes })
     }
@@ -197,9 +197,9 @@ impl Walk<'_> {
         Ok(changes.unwrap_or_default())
     }
 
-    /// The changed files that a commit vouches for: those that it changed itself, or all of them if
-    /// it is empty (a commit that only signs).
-    fn vouched_files(
+    /// The changed files that the signature of a commit covers: those that it changed itself, or
+    /// all of them if it is empty (a commit that only signs).
+    fn covered_files(
         &self,
         commit: &NewCommit,
         changes: &BTreeMap<RepoPath, FileState>,

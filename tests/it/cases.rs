@@ -17,9 +17,9 @@ use gitwork_core::config::{AdoptionPolicy, Budgets};
 use gitwork_core::model::name::{ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::model::work::DesiredWork;
+use gitwork_core::plan::folder_removal::{AddedWorks, FolderRemoval, last_known_state};
 use gitwork_core::plan::observed::{Observed, ObservedWork};
-use gitwork_core::plan::removed_works::{AddedWorks, FolderRemoval, last_known_state};
-use gitwork_core::plan::{self, Plan, PlanPolicy, Remarks, RemovedWorks, removed_candidates};
+use gitwork_core::plan::{self, LastKnownStates, Plan, PlanPolicy, Remarks, removed_candidates};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::report::review::{self, Review};
@@ -168,7 +168,7 @@ impl Case {
         let render = |root: ObjectId, objects: &MemoryObjects| {
             let tenancy: Tenancy = self.file.policy.clone().into();
             let snapshot = Snapshot { commit: None, root, objects };
-            Renderer::new(source()).within(tenancy).render(&snapshot).unwrap()
+            Renderer::new(source()).with_tenancy(tenancy).render(&snapshot).unwrap()
         };
         let before_root = self.before.as_ref().map(|files| objects.add(files));
         let root = objects.add(&self.repository);
@@ -177,10 +177,9 @@ impl Case {
         let observed = self.observed(before.as_ref());
         let history = before_root.map(|before| History::new(before, root, &objects));
         let history = history.map(|history| history.of(&desired, &observed));
-        let removed_works =
-            history.as_ref().map(|found| found.removed_works.clone()).unwrap_or_default();
+        let last_known = history.as_ref().map(|found| found.last_known.clone()).unwrap_or_default();
         let outcome = Outcome {
-            plan: plan::plan(&desired, &observed, &removed_works, &self.policy()),
+            plan: plan::plan(&desired, &observed, &last_known, &self.policy()),
             review: before.map(|before| Review::new(&before, &desired)),
             history: history.unwrap_or_default(),
             desired,
@@ -221,7 +220,7 @@ struct History<'a> {
 
 #[derive(Default)]
 struct Found {
-    removed_works: RemovedWorks,
+    last_known: LastKnownStates,
     text: String,
 }
 
@@ -233,7 +232,7 @@ impl<'a> History<'a> {
     fn of(&self, desired: &Desired, observed: &Observed) -> Found {
         let mut found = Found::default();
         for (key, folder) in removed_candidates(desired, observed) {
-            found.text.push_str(&self.removed(&mut found.removed_works, key, &folder));
+            found.text.push_str(&self.removed(&mut found.last_known, key, &folder));
         }
         let added = AddedWorks::new(desired).since(self.before, self.objects).unwrap();
         let added: Vec<String> = added.iter().map(ToString::to_string).collect();
@@ -241,7 +240,7 @@ impl<'a> History<'a> {
         found
     }
 
-    fn removed(&self, removed_works: &mut RemovedWorks, key: WorkKey, folder: &RepoPath) -> String {
+    fn removed(&self, last_known: &mut LastKnownStates, key: WorkKey, folder: &RepoPath) -> String {
         let removal = FolderRemoval {
             key: &key,
             folder,
@@ -260,7 +259,7 @@ impl<'a> History<'a> {
             last.delete_option.to_value(None),
             serde_json::to_string(last.budgets.as_ref().unwrap()).unwrap(),
         );
-        removed_works.insert(key, last);
+        last_known.insert(key, last);
         text
     }
 }

@@ -142,7 +142,7 @@ fn layout_examples() -> Vec<(Code, Files)> {
                 .map(|n| (format!("clusters/edge-1/web/{n:04}.yaml"), File::from(CONFIG_MAP)))
                 .collect(),
         ),
-        (Code::PathTrouble, beside("clusters/edge-1/web/a\u{7}b.yaml", CONFIG_MAP)),
+        (Code::UnsafePath, beside("clusters/edge-1/web/a\u{7}b.yaml", CONFIG_MAP)),
         (Code::NoClusters, tree([("README.md", "# my fleet\n")])),
         (Code::BadApproval, {
             let hash = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";

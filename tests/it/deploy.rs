@@ -277,7 +277,7 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let itself =
         Operator { client: &deaf, namespace: "gitwork", source: &source, at: "now".into() };
     let refused = itself.approve(&approval, |_| true).await.unwrap_err();
-    assert!(matches!(refused, DirectiveError::Refused { .. }), "{refused}");
+    assert!(matches!(refused, DirectiveError::WriteRejected { .. }), "{refused}");
     let nowhere =
         Operator { client: &ann, namespace: "elsewhere", source: &source, at: "now".into() };
     assert!(nowhere.reconcile().await.is_err());

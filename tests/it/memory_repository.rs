@@ -121,6 +121,6 @@ pub fn render(files: &BTreeMap<String, File>) -> Desired {
 pub fn render_within(files: &BTreeMap<String, File>, tenancy: Tenancy) -> Desired {
     let mut objects = MemoryObjects::default();
     let root = objects.add(files);
-    let mut renderer = Renderer::new(source()).within(tenancy);
+    let mut renderer = Renderer::new(source()).with_tenancy(tenancy);
     renderer.render(&Snapshot { commit: None, root, objects: &objects }).unwrap()
 }

@@ -5,7 +5,7 @@ use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkNa
 use gitwork_core::model::snapshot::ObjectError;
 use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::plan::LastKnownState;
-use gitwork_core::plan::removed_works::{FolderRemoval, last_known_state};
+use gitwork_core::plan::folder_removal::{FolderRemoval, last_known_state};
 
 use crate::memory_repository::{MemoryObjects, files, source};
 

@@ -216,18 +216,15 @@ fn deletion_waits_for_the_final_delete_option_from_git() {
     let deletes =
         |effects: Vec<Effect>| effects.iter().any(|effect| matches!(effect, Effect::Delete { .. }));
     assert!(!deletes(due(&mut state, now)));
-    let asked = state.take_unknown_removed_works(now);
+    let asked = state.removals_to_look_up(now);
     assert_eq!(asked.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), ["a/web"]);
 
     state.history_mut().postpone(now);
-    assert!(
-        state.take_unknown_removed_works(now).is_empty(),
-        "history that cannot be read is left alone"
-    );
+    assert!(state.removals_to_look_up(now).is_empty(), "history that cannot be read is left alone");
     let later = state.next_due().unwrap();
-    assert_eq!(state.take_unknown_removed_works(later), asked);
-    state.history_mut().set_removed_works(&asked, [].into());
-    assert!(state.take_unknown_removed_works(later).is_empty());
+    assert_eq!(state.removals_to_look_up(later), asked);
+    state.history_mut().set_last_known(&asked, [].into());
+    assert!(state.removals_to_look_up(later).is_empty());
     assert!(deletes(due(&mut state, later)), "the hub's own word stands");
 }
 

@@ -120,24 +120,28 @@ fn status_branch_is_an_orphan_with_every_file_and_stays_unchanged() {
 fn checkpoint_accepts_only_plausible_records_of_its_own_source() {
     let world = World::new();
     let cancel = Arc::new(AtomicBool::new(false));
-    let moves = |branch: &str, source: &str, url: String| {
+    let record_generation = |branch: &str, source: &str, url: String| {
         let folder = world.folder.path().join("checkpoint");
         let checkpoint = StatusBranchCheckpoint::new(&folder, remote(url, Auth::None), branch);
         checkpoint.record_generation(&SourceId::parse(source).unwrap(), &cancel)
     };
     let url = || world.repo.file_url();
-    assert_eq!(moves(BRANCH, "fleet", url()).unwrap(), 0, "there is no such branch yet");
-    assert_eq!(moves("main", "fleet", url()).unwrap(), 0, "it is no status branch");
+    assert_eq!(
+        record_generation(BRANCH, "fleet", url()).unwrap(),
+        0,
+        "there is no such branch yet"
+    );
+    assert_eq!(record_generation("main", "fleet", url()).unwrap(), 0, "it is no status branch");
     let mut branch = world.local("a");
     for (count, believed) in [(7, 7), (u64::from(u32::MAX), u64::from(u32::MAX)), (u64::MAX, 0)] {
         let mut status = SourceStatus::clone(&source_status(1, &[("edge-1", State::Applied)]));
         status.record_generation = count;
         pushed(&mut branch, &Arc::new(status));
-        assert_eq!(moves(BRANCH, "fleet", url()).unwrap(), believed);
-        assert_eq!(moves(BRANCH, "another", url()).unwrap(), 0);
+        assert_eq!(record_generation(BRANCH, "fleet", url()).unwrap(), believed);
+        assert_eq!(record_generation(BRANCH, "another", url()).unwrap(), 0);
     }
     let away = format!("{}-that-is-not-there", url());
-    assert!(moves(BRANCH, "fleet", away).is_err(), "unknown is not none");
+    assert!(record_generation(BRANCH, "fleet", away).is_err(), "unknown is not none");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use futures::future::BoxFuture;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::plan::observed::Observed;
-use gitwork_core::plan::{self, Plan, PlanInputs, PlanPolicy, RemovedWorks, lint};
+use gitwork_core::plan::{self, LastKnownStates, Plan, PlanInputs, PlanPolicy, lint};
 use gitwork_core::render::desired::Desired;
 use gitwork_hub::Hub;
 use serde_json::Value;
@@ -30,11 +30,11 @@ use hub::SimulatedHub;
 fn checked_plan(
     desired: &Desired,
     observed: &Observed,
-    removed: &RemovedWorks,
+    last_known: &LastKnownStates,
     policy: &PlanPolicy,
 ) -> Plan {
-    let planned = plan::plan(desired, observed, removed, policy);
-    let violations = lint::check(&planned, PlanInputs { desired, observed, removed, policy });
+    let planned = plan::plan(desired, observed, last_known, policy);
+    let violations = lint::check(&planned, PlanInputs { desired, observed, last_known, policy });
     assert_eq!(violations, [], "{planned:?}");
     planned
 }

@@ -10,7 +10,7 @@ use gitwork_core::model::work::{
 use gitwork_core::plan::observed::{Observed, ObservedWork};
 use gitwork_core::plan::request;
 use gitwork_core::plan::request::Request;
-use gitwork_core::plan::{Effect, PlanPolicy, Reason, RemovedWorks};
+use gitwork_core::plan::{Effect, LastKnownStates, PlanPolicy, Reason};
 use gitwork_core::render::desired::{Desired, Frozen};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -196,11 +196,11 @@ proptest! {
         listed.record_list(&desired.source, listed_works.iter().map(work).collect());
         let mut watched = Observed::default();
         watched_works.iter().for_each(|one| watched.record_change(work(one)));
-        let (removed_works, policy) = (RemovedWorks::new(), PlanPolicy::default());
-        let planned = checked_plan(&desired, &listed, &removed_works, &policy);
+        let (last_known, policy) = (LastKnownStates::new(), PlanPolicy::default());
+        let planned = checked_plan(&desired, &listed, &last_known, &policy);
         let owned = listed_works.iter().filter(|(_, _, state)| *state != 1).count();
         prop_assert_eq!(planned.steps.len(), 1 + owned);
-        prop_assert_eq!(planned, checked_plan(&desired, &watched, &removed_works, &policy));
+        prop_assert_eq!(planned, checked_plan(&desired, &watched, &last_known, &policy));
     }
 
     #[test]
@@ -209,15 +209,15 @@ proptest! {
     ) {
         let mut work = on_hub(&old, &others, "1");
         let before = work.clone();
-        let (removed_works, policy) = (RemovedWorks::new(), PlanPolicy::default());
+        let (last_known, policy) = (LastKnownStates::new(), PlanPolicy::default());
         let desired = desired(Some(new.clone()));
-        let planned = checked_plan(&desired, &observed(&work), &removed_works, &policy);
+        let planned = checked_plan(&desired, &observed(&work), &last_known, &policy);
         let [step] = planned.steps.as_slice() else { panic!("{planned:?}") };
         match &step.effect {
             Some(effect) => apply(&mut work, effect),
             None => prop_assert_eq!(&step.reason, &Reason::UpToDate),
         }
-        let after = checked_plan(&desired, &observed(&work), &removed_works, &policy);
+        let after = checked_plan(&desired, &observed(&work), &last_known, &policy);
         prop_assert!(after.is_settled(), "{after:?}");
         let (old, new) = (old.metadata(), new.metadata());
         for (map, own, old, new) in [
@@ -253,8 +253,8 @@ proptest! {
             let mut keys = left.as_object().unwrap().keys();
             prop_assert!(keys.all(|key| !key.starts_with("gitwork.dev/")));
         }
-        let (removed, policy) = (RemovedWorks::new(), PlanPolicy::default());
-        let released = checked_plan(&desired(None), &observed(&work), &removed, &policy);
+        let (last_known, policy) = (LastKnownStates::new(), PlanPolicy::default());
+        let released = checked_plan(&desired(None), &observed(&work), &last_known, &policy);
         prop_assert!(released.steps.is_empty(), "{released:?}");
     }
 }

@@ -1,18 +1,19 @@
-//! What an operator lets through, each thing by the hash of a text that says exactly what it is.
-//! Pure.
+//! Approvals of operators. The name of each is the hash of a text that lists exactly what is
+//! approved. Pure.
 //!
-//! | text | lets through |
+//! | text | approves |
 //! |---|---|
 //! | `CLUSTER/WORK UID` lines | the deletion of just these works |
 //! | `rewind SOURCE to COMMIT`, then `from COMMIT` lines | that commit in place of these |
 //! | `changes SOURCE`, then `CLUSTER/WORK VERSION` lines | just these writes in a closed window |
-//! | `restored SOURCE at MOVES` | deletions on a hub that was restored from a backup |
+//! | `restored SOURCE at GENERATION` | deletions on a hub that was restored from a backup |
 
 use std::collections::BTreeSet;
 
 use crate::limits;
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
+use crate::model::operation_error::{ErrorClass, OperationError};
 
 /// One ManifestWork on the hub. Created again under the same name, it is another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,11 +24,11 @@ pub struct Target {
     pub uid: String,
 }
 
-/// Works whose deletion was approved. Every part of what was approved is, so that a deletion that
+/// Works whose deletion was approved. Any subset of them is approved, too, so that a deletion that
 /// takes several passes needs one approval.
 pub type Approved = BTreeSet<Target>;
 
-/// A source leaves commits that were applied for one that does not build on them.
+/// A move from applied commits to one that does not build on them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rewind {
     /// The source whose ref no longer builds on what was applied.
@@ -38,7 +39,7 @@ pub struct Rewind {
     pub to: CommitId,
 }
 
-/// One thing that somebody lets through.
+/// One approval.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Approval {
     /// Deletions of just these works.
@@ -61,7 +62,7 @@ pub enum Approval {
     },
 }
 
-/// All that is let through for one source.
+/// All that is approved for one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approvals {
     /// Works that may be deleted.
@@ -87,7 +88,7 @@ pub enum ApprovalError {
         line: usize,
     },
     /// The first line names no known kind of approval, or another line does not fit its kind.
-    #[error("line {line} is none that an approval of this kind has")]
+    #[error("line {line} does not belong in an approval of this kind")]
     Form {
         /// Counts from 1.
         line: usize,
@@ -95,6 +96,20 @@ pub enum ApprovalError {
     /// The SHA-256 digest of the text differs from the name.
     #[error("it lists other works than those of the plan that it is named after")]
     OtherWorks,
+}
+
+impl OperationError for ApprovalError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Name => "InvalidHash",
+            Self::Line { .. } | Self::Form { .. } => "InvalidApproval",
+            Self::OtherWorks => "HashMismatch",
+        }
+    }
 }
 
 /// The works as an approval lists them: sorted, one a line.
@@ -108,7 +123,7 @@ pub fn plan_hash(works: &Approved) -> Digest {
 }
 
 impl Approval {
-    /// The text that says what is let through.
+    /// The text that lists what is approved.
     pub fn text(&self) -> String {
         match self {
             Self::Deletions(works) => listing(works),
@@ -123,7 +138,7 @@ impl Approval {
         }
     }
 
-    /// What it is called: SHA-256 over its text.
+    /// Its name: SHA-256 over its text.
     pub fn hash(&self) -> Digest {
         Digest::of(self.text().as_bytes())
     }
@@ -165,8 +180,8 @@ impl Approval {
 }
 
 impl Approvals {
-    /// Takes an approval in; one that is for another source approves nothing here. Deletions name
-    /// works by their uid, which no other source's work has.
+    /// Adds an approval. One for another source approves nothing here. Deletions name works by
+    /// their uid, which no other source's work has.
     pub fn add(&mut self, source: &SourceId, approval: Approval) {
         match approval {
             Approval::Deletions(works) => self.deletions.extend(works),
@@ -216,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_is_the_list_that_its_name_is_the_hash_of() {
+    fn approval_of_deletions_counts_if_its_name_is_its_hash() {
         let works: Approved = [target("web", "u-2"), target("api", "u-1")].into();
         assert_eq!(listing(&works), "edge-1/api u-1\nedge-1/web u-2\n");
         let name = plan_hash(&works).to_string();
@@ -260,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_say_what_it_lets_through_approves_nothing() {
+    fn malformed_approval_is_rejected() {
         let to = "ab".repeat(20);
         for (text, expected) in [
             (format!("rewind fleet to {to}\nto {to}\n"), ApprovalError::Form { line: 2 }),

@@ -206,7 +206,7 @@ codes! {
     TooManyFiles = "GW207", Error, "too many files, folders or bytes",
         "Split the work or the source. gitwork bounds what it reads, so that one source \
          cannot exhaust its memory.";
-    PathTrouble = "GW208", Error, "unsafe file path",
+    UnsafePath = "GW208", Error, "unsafe file path",
         "Rename the file or folder. Some file systems and terminals cannot represent this \
          path.";
     NoClusters = "GW209", Error, "no clusters folder",

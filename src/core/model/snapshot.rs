@@ -44,7 +44,7 @@ pub enum ObjectError {
     #[error("the object {0} is corrupt or not of the kind expected: {1}")]
     Corrupt(ObjectId, String),
     /// A blob is larger than the caller accepts. It was not read.
-    #[error("the object {id} has {size} bytes; at most {limit} are read")]
+    #[error("the object {id} has {size} bytes; the limit is {limit}")]
     TooLarge {
         /// The blob.
         id: ObjectId,

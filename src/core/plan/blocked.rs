@@ -33,7 +33,7 @@ fn block_wanted(
     desired: &Desired,
     adoption: AdoptionPolicy,
 ) -> Option<Reason> {
-    if desired.frozen.covers(&work.key) {
+    if desired.frozen.contains(&work.key) {
         return Some(Reason::Frozen);
     }
     if work.suspend {

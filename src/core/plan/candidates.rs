@@ -61,7 +61,7 @@ pub fn removed_candidates(desired: &Desired, observed: &Observed) -> Vec<(WorkKe
 
 /// The candidates of all works, sorted by key.
 pub fn candidates(inputs: PlanInputs<'_>, blocked: &BlockedWorks) -> Vec<CandidateChange> {
-    let PlanInputs { desired, observed, removed, .. } = inputs;
+    let PlanInputs { desired, observed, last_known, .. } = inputs;
     let mut all: Vec<CandidateChange> = Vec::with_capacity(desired.works.len());
     let mut add = |key: &WorkKey, path: Option<RepoPath>, (effect, reason): Decision| {
         all.push(CandidateChange { key: key.clone(), path, effect, reason });
@@ -72,7 +72,7 @@ pub fn candidates(inputs: PlanInputs<'_>, blocked: &BlockedWorks) -> Vec<Candida
         add(key, Some(work.path.clone()), decision);
     }
     for (key, work) in inputs.removed_works() {
-        let decision = block(key).unwrap_or_else(|| remove(work, removed.get(key), observed));
+        let decision = block(key).unwrap_or_else(|| remove(work, last_known.get(key), observed));
         add(key, path_on_hub(work), decision);
     }
     all.sort_by(|a, b| a.key.cmp(&b.key));

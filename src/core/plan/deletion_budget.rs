@@ -25,7 +25,7 @@ pub(crate) fn over_budget(
     inputs: PlanInputs<'_>,
     candidates: &[CandidateChange],
 ) -> BTreeMap<WorkKey, Reason> {
-    let PlanInputs { desired, observed, removed, policy } = inputs;
+    let PlanInputs { desired, observed, last_known, policy } = inputs;
     if policy.allow_delete_all {
         return BTreeMap::new();
     }
@@ -47,7 +47,7 @@ pub(crate) fn over_budget(
     if unapproved.is_empty() {
         return BTreeMap::new();
     }
-    let states = unapproved.iter().filter_map(|target| removed.get(&target.key));
+    let states = unapproved.iter().filter_map(|target| last_known.get(&target.key));
     let added = AddedWorks::since(states);
     let kept = observed.works.values().filter(|work| was_kept(work, desired));
     for work in kept.filter(|work| !added.contains(&work.key)) {
@@ -63,8 +63,8 @@ pub(crate) fn over_budget(
 
 /// The budget that judges the plan. No commit loosens its own.
 fn budget(inputs: PlanInputs<'_>) -> Budget {
-    let PlanInputs { desired, removed, policy, .. } = inputs;
-    let before = removed.values().filter_map(|last| last.budgets.as_ref());
+    let PlanInputs { desired, last_known, policy, .. } = inputs;
+    let before = last_known.values().filter_map(|last| last.budgets.as_ref());
     let all: BTreeSet<&Budgets> =
         before.chain(&policy.budgets_before).chain([&desired.rules.budgets]).collect();
     let all = all.into_iter().map(|budgets| Budget::of(&policy.budgets, budgets));

@@ -14,6 +14,7 @@ use crate::limits;
 use crate::model::approval::{Approval, Approvals};
 use crate::model::diagnostic::Scope;
 use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use crate::model::operation_error::describe;
 use crate::text::escape::escape_untrusted;
 use crate::text::truncate::truncate_chars;
 
@@ -108,7 +109,9 @@ impl Directives {
             } else {
                 match Approval::read(key, text) {
                     Ok(approval) => found.approvals.add(source, approval),
-                    Err(why) => unread.push(format!("{}: {why}", escape_untrusted(key))),
+                    Err(why) => {
+                        unread.push(format!("{}: {}", escape_untrusted(key), describe(&why)));
+                    }
                 }
             }
         }

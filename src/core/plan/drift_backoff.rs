@@ -47,8 +47,8 @@ impl fmt::Display for Contention {
         let Self { manager, times, wait, .. } = self;
         write!(
             f,
-            "{manager} keeps undoing what Git says: put back {times} times, and now {} s after the \
-             last time at the soonest; stop the other writer, or remove the work from Git",
+            "{manager} keeps undoing gitwork's writes: put back {times} times, now at most every \
+             {} s; stop the other writer, or remove the work from Git",
             wait.as_secs()
         )
     }
@@ -260,9 +260,8 @@ mod tests {
         }
         assert_eq!(
             contention(&mut backoffs, 5).unwrap().to_string(),
-            "the field manager \"x\" (spec) keeps undoing what Git says: put back 6 times, and now \
-             2 s after the last time at the soonest; stop the other writer, or remove the work \
-             from Git"
+            "the field manager \"x\" (spec) keeps undoing gitwork's writes: put back 6 times, now \
+             at most every 2 s; stop the other writer, or remove the work from Git"
         );
     }
 }

@@ -1,7 +1,8 @@
-//! What is unsafe to touch now, and why: known before a plan is made.
+//! What is unsafe to touch now, and why.
 //!
-//! A hazard never adds a write. It forbids some or all writes of a work, and its reason stands in
-//! the plan in their place.
+//! A hazard never adds a write. It forbids some or all writes of a work, and the plan has its
+//! reason in their place. Hazards are found in two steps: [`Hazards::observe`] before the
+//! candidates, and `Hazards::with_guards` for those that depend on all candidates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

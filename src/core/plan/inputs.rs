@@ -1,7 +1,7 @@
 //! Everything that a plan follows from.
 
 use crate::model::name::WorkKey;
-use crate::plan::last_known::RemovedWorks;
+use crate::plan::last_known::LastKnownStates;
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::policy::PlanPolicy;
 use crate::render::desired::Desired;
@@ -13,8 +13,8 @@ pub struct PlanInputs<'a> {
     pub desired: &'a Desired,
     /// What the hub has.
     pub observed: &'a Observed,
-    /// What Git last said about works that it no longer has.
-    pub removed: &'a RemovedWorks,
+    /// The last state in Git of works that it no longer has.
+    pub last_known: &'a LastKnownStates,
     /// What operators allow and hold.
     pub policy: &'a PlanPolicy,
 }
@@ -33,5 +33,5 @@ pub(super) fn is_removed(work: &ObservedWork, desired: &Desired) -> bool {
 
 /// Whether it is unknown if Git still has the work, because a part of Git could not be read.
 pub(super) fn is_unknown(work: &ObservedWork, desired: &Desired) -> bool {
-    desired.frozen.holds(&work.key, work.path.as_deref())
+    desired.frozen.may_contain(&work.key, work.path.as_deref())
 }

@@ -7,7 +7,7 @@ use crate::config::Budgets;
 use crate::model::name::{CommitId, WorkKey};
 use crate::model::work::DeletionPolicy;
 
-/// What Git last said about a work that it no longer has.
+/// The last state in Git of a work that it no longer has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastKnownState {
     /// The commit that removed the work.
@@ -25,4 +25,4 @@ pub struct LastKnownState {
 
 /// The last known states of works that the hub has and Git does not. For a work without an entry
 /// no history is known: the deleteOption and prune on the hub count.
-pub type RemovedWorks = BTreeMap<WorkKey, LastKnownState>;
+pub type LastKnownStates = BTreeMap<WorkKey, LastKnownState>;

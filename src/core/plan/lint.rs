@@ -113,7 +113,7 @@ fn deletes_everything(plan: &Plan, inputs: PlanInputs<'_>) -> bool {
     let stays = |work: &ObservedWork| {
         work.is_ours(&desired.source)
             && (desired.works.contains_key(&work.key)
-                || desired.frozen.holds(&work.key, work.path.as_deref()))
+                || desired.frozen.may_contain(&work.key, work.path.as_deref()))
     };
     has_deletions && !policy.allow_delete_all && !observed.works.values().any(stays)
 }
@@ -169,7 +169,7 @@ impl<'a> Write<'a> {
             Effect::Release { .. } => matches!(self.step.reason, Reason::PruneOff { .. }),
             Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => return false,
         };
-        !has_reason || self.is_in_git() || frozen.holds(&self.step.key, path)
+        !has_reason || self.is_in_git() || frozen.may_contain(&self.step.key, path)
     }
 
     fn lacks_precondition(&self) -> bool {
@@ -187,7 +187,7 @@ impl<'a> Write<'a> {
             || policy.suspensions.of(key).is_some()
             || desired.works.get(key).is_some_and(|work| work.suspend);
         is_suspended
-            || desired.frozen.covers(key)
+            || desired.frozen.contains(key)
             || self.on_hub().is_some_and(|work| work.deleting)
     }
 

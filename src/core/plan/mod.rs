@@ -1,11 +1,12 @@
 //! `(desired, observed, removed works, policy) -> plan`: what to do on the hub, and why. Pure.
 //!
 //! A plan is a value: each step names its work, the write with its precondition, and the reason.
-//! The executor has no choice left. Planning goes through three values:
+//! The executor has no choice left. Planning has four steps:
 //!
-//! 1. [`candidates`]: the change that each work needs, if nothing stood against it;
-//! 2. [`hazards`]: what is unsafe to touch now, per work or for the source, each with its reason;
-//! 3. the plan, within the hazards ([`planner`]).
+//! 1. [`hazards`] that follow from the inputs alone: blocked works, suspensions, rewinds;
+//! 2. `candidates`: the change that each work needs, if no hazard forbade it;
+//! 3. hazards that depend on all candidates: the deletion budget and closed change windows;
+//! 4. the plan: each candidate, or the reason of the hazard that forbids it ([`planner`]).
 //!
 //! [`lint`] checks a plan against the rules without the planner's code. These always hold, and
 //! `tests/simulation` checks them over random worlds: no step touches a work of another source;
@@ -22,6 +23,7 @@ mod deletion_budget;
 pub mod directives;
 pub mod drift_backoff;
 pub mod effect;
+pub mod folder_removal;
 pub mod guard;
 pub mod hazards;
 pub mod held;
@@ -34,7 +36,6 @@ pub mod policy;
 mod print;
 pub mod reason;
 pub mod record;
-pub mod removed_works;
 pub mod request;
 pub mod rewind;
 pub mod step;
@@ -49,7 +50,7 @@ pub use guard::Guard;
 pub use hazards::Hazards;
 pub use held::{HeldDeletions, Hold};
 pub use inputs::PlanInputs;
-pub use last_known::{LastKnownState, RemovedWorks};
+pub use last_known::{LastKnownState, LastKnownStates};
 pub use planner::plan;
 pub use policy::PlanPolicy;
 pub use print::{Remarks, markdown, text};

@@ -7,7 +7,7 @@ use crate::plan::candidates::{CandidateChange, candidates, update};
 use crate::plan::effect::Effect;
 use crate::plan::hazards::Hazards;
 use crate::plan::inputs::PlanInputs;
-use crate::plan::last_known::RemovedWorks;
+use crate::plan::last_known::LastKnownStates;
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::policy::PlanPolicy;
 use crate::plan::reason::Reason;
@@ -18,10 +18,10 @@ use crate::render::desired::Desired;
 pub fn plan(
     desired: &Desired,
     observed: &Observed,
-    removed: &RemovedWorks,
+    last_known: &LastKnownStates,
     policy: &PlanPolicy,
 ) -> Plan {
-    let inputs = PlanInputs { desired, observed, removed, policy };
+    let inputs = PlanInputs { desired, observed, last_known, policy };
     let hazards = Hazards::observe(inputs);
     let candidates = candidates(inputs, hazards.blocked());
     let hazards = hazards.with_guards(inputs, &candidates);

@@ -24,7 +24,7 @@ pub struct PlanPolicy {
     pub approved: Approvals,
     /// Suspensions on the hub.
     pub suspensions: Suspensions,
-    /// Applied commits that Git's head leaves behind, if that is held and not approved.
+    /// Applied commits that Git's head does not build on, if that is held and not approved.
     pub held_rewind: Option<Arc<Rewind>>,
     /// The approval that allows deletions after the hub was restored from a backup; `None` if it
     /// was not restored.

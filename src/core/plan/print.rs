@@ -55,7 +55,7 @@ fn head(plan: &Plan) -> String {
 #[derive(Debug, Default)]
 pub struct Remarks<'a> {
     /// Why the plan is not for the newest commit.
-    pub refused: Option<&'a VerificationFailure>,
+    pub verification_failure: Option<&'a VerificationFailure>,
     /// The changes of adoptions, for people.
     pub adoptions: BTreeMap<WorkKey, String>,
 }
@@ -66,8 +66,8 @@ fn indented(text: &str) -> String {
 }
 
 /// The remark on a newer commit that is not planned.
-fn refused_text(refusal: &VerificationFailure) -> String {
-    format!("{refusal}; what is planned is the last verified commit")
+fn failure_text(failure: &VerificationFailure) -> String {
+    format!("{failure}; what is planned is the last verified commit")
 }
 
 /// One line for each step, the changes of adoptions, and the counts.
@@ -89,8 +89,9 @@ pub fn text(plan: &Plan, remarks: &Remarks<'_>, style: ColorMode) -> String {
     }
     out.extend(rest(plan).map(|rest| rest + "\n"));
     out.extend(held(plan).into_iter().map(|held| style.styled(TextStyle::Note, held) + "\n"));
-    let refused = remarks.refused.map(|refusal| escape_untrusted(&refused_text(refusal)));
-    out.extend(refused.map(|why| style.styled(TextStyle::Bad, why) + "\n"));
+    let failure =
+        remarks.verification_failure.map(|failure| escape_untrusted(&failure_text(failure)));
+    out.extend(failure.map(|why| style.styled(TextStyle::Bad, why) + "\n"));
     out.push_str(&style.styled(TextStyle::Strong, head(plan)));
     out.push('\n');
     out
@@ -100,7 +101,9 @@ pub fn text(plan: &Plan, remarks: &Remarks<'_>, style: ColorMode) -> String {
 /// rows that do not fit are counted. Names are Kubernetes names; text from elsewhere is escaped.
 pub fn markdown(plan: &Plan, remarks: &Remarks<'_>) -> String {
     let mut out = format!("**gitwork plan**: {}\n", head(plan));
-    out.extend(remarks.refused.map(|refusal| format!("\n{}\n", cell(&refused_text(refusal)))));
+    out.extend(
+        remarks.verification_failure.map(|failure| format!("\n{}\n", cell(&failure_text(failure)))),
+    );
     out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
     if printed(plan).next().is_none() {
         return out;

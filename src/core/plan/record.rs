@@ -1,8 +1,8 @@
 //! The record of a source on the hub: it lets a new process guard the source as the old one did.
 //! Pure.
 //!
-//! It is written if the works themselves do not show it: when a commit deletes works, leaves
-//! commits behind, or changes the rules that judge the next commit. A commit that only changes
+//! It is written if the works themselves do not show it: when a commit deletes works, abandons
+//! commits, or changes the rules that judge the next commit. A commit that only changes
 //! works leaves its id on them.
 
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::source_rules::SourceRules;
 use crate::limits;
 use crate::model::name::CommitId;
+use crate::model::operation_error::{ErrorClass, OperationError};
 
 /// One source's record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +27,8 @@ pub struct Record {
     pub record_generation: u64,
     /// The repository's rules as of the last commit that left nothing held.
     pub rules: SourceRules,
-    /// Applied commits that the source has left behind by a rewind that was approved or followed.
+    /// Applied commits that the source's ref no longer builds on, after an approved or followed
+    /// rewind.
     pub abandoned: BTreeSet<CommitId>,
     /// The hub was restored from a backup, and no operator has approved deletions since.
     pub restored: bool,
@@ -36,7 +38,7 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The text is longer than an annotation of gitwork can be.
-    #[error("it has {bytes} bytes; at most {limit} are read")]
+    #[error("it has {bytes} bytes; the limit is {limit}")]
     TooLarge {
         /// The length of the text.
         bytes: usize,
@@ -48,6 +50,19 @@ pub enum RecordError {
     Form(String),
 }
 
+impl OperationError for RecordError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } => "RecordTooLarge",
+            Self::Form(_) => "InvalidRecord",
+        }
+    }
+}
+
 /// The facts of a plan that the record depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordInputs<'a> {
@@ -55,14 +70,14 @@ pub struct RecordInputs<'a> {
     pub head: Option<CommitId>,
     /// Its rules.
     pub rules: SourceRules,
-    /// Applied commits that it leaves behind, and is let to.
-    pub left: BTreeSet<CommitId>,
-    /// The commits that stand on works: one that stands on none any more need not be kept as left
-    /// behind.
+    /// Applied commits that the head does not build on, as the policy or an approval allows.
+    pub abandoned_commits: BTreeSet<CommitId>,
+    /// The commits on works. An abandoned commit that is on no work need not be kept. `None` to
+    /// keep all.
     pub on_hub: Option<&'a BTreeSet<CommitId>>,
-    /// Nothing of the plan is held.
-    pub free: bool,
-    /// The plan does what leaves no trace on a work: it deletes or releases works.
+    /// No guard holds changes of the plan, so that its rules apply to the next commit.
+    pub nothing_is_held: bool,
+    /// The plan changes works without writing content: it deletes or releases them.
     pub removes: bool,
     /// The plan writes something.
     pub writes: bool,
@@ -96,34 +111,35 @@ impl Record {
         from_text(text)
     }
 
-    /// The record to write before a plan is carried out; `None` where the hub's own tells enough.
-    pub fn next(before: Option<&Self>, course: &RecordInputs<'_>) -> Option<Self> {
+    /// The record to write before a plan is executed; `None` if the one on the hub suffices.
+    pub fn next(before: Option<&Self>, inputs: &RecordInputs<'_>) -> Option<Self> {
         let known = before.cloned().unwrap_or_default();
         let mut next = known.clone();
-        if let Some(on_hub) = course.on_hub {
-            let stands =
-                |commit: &CommitId| on_hub.contains(commit) || course.left.contains(commit);
-            next.abandoned.retain(stands);
+        if let Some(on_hub) = inputs.on_hub {
+            let is_in_use = |commit: &CommitId| {
+                on_hub.contains(commit) || inputs.abandoned_commits.contains(commit)
+            };
+            next.abandoned.retain(is_in_use);
         }
         // Past the bound, a commit is judged again with each plan, by the same policy or approval.
         let room = limits::ABANDONED_MAX.saturating_sub(next.abandoned.len());
-        let left: Vec<CommitId> =
-            course.left.difference(&known.abandoned).take(room).copied().collect();
-        let gives_up = !left.is_empty();
-        next.abandoned.extend(left);
-        if course.free {
-            next.rules = course.rules.clone();
+        let abandoned_commits: Vec<CommitId> =
+            inputs.abandoned_commits.difference(&known.abandoned).take(room).copied().collect();
+        let abandons = !abandoned_commits.is_empty();
+        next.abandoned.extend(abandoned_commits);
+        if inputs.nothing_is_held {
+            next.rules = inputs.rules.clone();
         }
-        next.restored &= !course.confirmed;
-        let is_new = before.is_none() && course.writes;
-        let removes = course.removes && next.commit != course.head;
-        // That a commit given up is forgotten is no reason to write.
+        next.restored &= !inputs.confirmed;
+        let is_new = before.is_none() && inputs.writes;
+        let removes = inputs.removes && next.commit != inputs.head;
+        // Dropping an abandoned commit alone is no reason to write.
         let changed = next.rules != known.rules || next.restored != known.restored;
-        if !(is_new || removes || gives_up || changed) {
+        if !(is_new || removes || abandons || changed) {
             return None;
         }
-        if course.head.is_some() {
-            next.commit = course.head;
+        if inputs.head.is_some() {
+            next.commit = inputs.head;
         }
         next.record_generation = known.record_generation.saturating_add(1);
         Some(next)
@@ -153,8 +169,13 @@ mod tests {
         Record { commit: Some(commit(1)), record_generation: 4, ..Record::default() }
     }
 
-    fn course<'a>() -> RecordInputs<'a> {
-        RecordInputs { head: Some(commit(2)), free: true, writes: true, ..RecordInputs::default() }
+    fn inputs<'a>() -> RecordInputs<'a> {
+        RecordInputs {
+            head: Some(commit(2)),
+            nothing_is_held: true,
+            writes: true,
+            ..RecordInputs::default()
+        }
     }
 
     #[test]
@@ -163,13 +184,16 @@ mod tests {
             budgets: Budgets { works: Some(3), ..Budgets::default() },
             ..SourceRules::default()
         };
-        let next = |course: RecordInputs<'_>| Record::next(Some(&record()), &course);
-        assert_eq!(next(course()), None, "the works have the commit");
-        assert_eq!(next(RecordInputs { rules: rules.clone(), free: false, ..course() }), None);
+        let next = |inputs: RecordInputs<'_>| Record::next(Some(&record()), &inputs);
+        assert_eq!(next(inputs()), None, "the works have the commit");
+        assert_eq!(
+            next(RecordInputs { rules: rules.clone(), nothing_is_held: false, ..inputs() }),
+            None
+        );
         for changes in [
-            RecordInputs { removes: true, ..course() },
-            RecordInputs { rules: rules.clone(), writes: false, ..course() },
-            RecordInputs { left: [commit(1)].into(), ..course() },
+            RecordInputs { removes: true, ..inputs() },
+            RecordInputs { rules: rules.clone(), writes: false, ..inputs() },
+            RecordInputs { abandoned_commits: [commit(1)].into(), ..inputs() },
         ] {
             let written = next(changes.clone()).unwrap();
             assert_eq!(
@@ -177,13 +201,16 @@ mod tests {
                 (Some(commit(2)), 5),
                 "{changes:?}"
             );
-            assert_eq!((written.rules, written.abandoned), (changes.rules, changes.left));
+            assert_eq!(
+                (written.rules, written.abandoned),
+                (changes.rules, changes.abandoned_commits)
+            );
         }
-        let first = Record::next(None, &course()).unwrap();
+        let first = Record::next(None, &inputs()).unwrap();
         assert_eq!((first.commit, first.record_generation), (Some(commit(2)), 1));
-        assert_eq!(Record::next(None, &RecordInputs { writes: false, ..course() }), None);
+        assert_eq!(Record::next(None, &RecordInputs { writes: false, ..inputs() }), None);
         // A removal by the recorded commit itself is recorded already.
-        let same = RecordInputs { head: Some(commit(1)), removes: true, ..course() };
+        let same = RecordInputs { head: Some(commit(1)), removes: true, ..inputs() };
         assert_eq!(next(same), None);
     }
 
@@ -191,11 +218,13 @@ mod tests {
     fn abandoned_commits_are_kept_while_a_work_names_them() {
         let before = Record { abandoned: [commit(7), commit(8)].into(), ..record() };
         let on_hub = [commit(8)].into();
-        let quiet = RecordInputs { on_hub: Some(&on_hub), ..course() };
+        let quiet = RecordInputs { on_hub: Some(&on_hub), ..inputs() };
         assert_eq!(Record::next(Some(&before), &quiet), None);
-        let written =
-            Record::next(Some(&before), &RecordInputs { left: [commit(1)].into(), ..quiet })
-                .unwrap();
+        let written = Record::next(
+            Some(&before),
+            &RecordInputs { abandoned_commits: [commit(1)].into(), ..quiet },
+        )
+        .unwrap();
         assert_eq!(written.abandoned, [commit(1), commit(8)].into());
     }
 
@@ -206,15 +235,16 @@ mod tests {
             id.0[..8].copy_from_slice(&n.to_be_bytes());
             id
         };
-        let left: BTreeSet<CommitId> = (0..limits::ABANDONED_MAX + 50).map(number).collect();
-        let on_hub = left.clone();
-        let course = RecordInputs { left, on_hub: Some(&on_hub), ..course() };
+        let abandoned_commits: BTreeSet<CommitId> =
+            (0..limits::ABANDONED_MAX + 50).map(number).collect();
+        let on_hub = abandoned_commits.clone();
+        let inputs = RecordInputs { abandoned_commits, on_hub: Some(&on_hub), ..inputs() };
         let before = Record { abandoned: [number(limits::ABANDONED_MAX + 9)].into(), ..record() };
-        let written = Record::next(Some(&before), &course).unwrap();
+        let written = Record::next(Some(&before), &inputs).unwrap();
         assert_eq!(written.abandoned.len(), limits::ABANDONED_MAX);
         assert!(written.abandoned.is_superset(&before.abandoned));
         assert!(written.text().len() <= limits::RECORD_BYTES_MAX);
-        assert_eq!(Record::next(Some(&written), &course), None);
+        assert_eq!(Record::next(Some(&written), &inputs), None);
     }
 
     #[test]
@@ -222,14 +252,14 @@ mod tests {
         let restored = Record::after_restore(Some(&record()), 9);
         assert_eq!((restored.record_generation, restored.restored), (10, true));
         assert_eq!(Record::after_restore(None, 9).record_generation, 10);
-        assert_eq!(Record::next(Some(&restored), &course()), None);
-        let confirmed = RecordInputs { confirmed: true, ..course() };
+        assert_eq!(Record::next(Some(&restored), &inputs()), None);
+        let confirmed = RecordInputs { confirmed: true, ..inputs() };
         let written = Record::next(Some(&restored), &confirmed).unwrap();
         assert_eq!((written.record_generation, written.restored), (11, false));
     }
 
     #[test]
-    fn it_reads_what_it_writes_and_takes_nothing_else() {
+    fn record_round_trips_and_invalid_text_is_rejected() {
         let all = Record { abandoned: [commit(3)].into(), restored: true, ..record() };
         assert_eq!(Record::read(&all.text()), Ok(all));
         assert_eq!(Record::read("{}"), Ok(Record::default()));

@@ -1,9 +1,9 @@
-//! Finds applied commits that a source leaves behind: a forced push, an older commit, another
+//! Finds applied commits that a source abandons: a forced push, an older commit, another
 //! branch. Pure.
 //!
 //! Only the hub shows which commits were applied: by its record of the source, and by the commits
 //! on the works. So a new process on a new machine with an empty mirror decides as the old one did.
-//! A commit that the remote no longer has counts as left behind.
+//! A commit that the remote no longer has counts as abandoned.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::model::name::{CommitId, SourceId};
 use crate::plan::observed::Observed;
 use crate::plan::record::Record;
 
-/// The commits that the source's works on the hub name.
-pub fn named(source: &SourceId, observed: &Observed) -> BTreeSet<CommitId> {
+/// The commits in the annotations of the source's works on the hub.
+pub fn commits_on_works(source: &SourceId, observed: &Observed) -> BTreeSet<CommitId> {
     let ours = observed.works.values().filter(|work| work.is_ours(source));
     // One at a time: thousands of works name a few commits.
     let mut texts: BTreeSet<&str> = BTreeSet::new();
@@ -24,24 +24,24 @@ pub fn named(source: &SourceId, observed: &Observed) -> BTreeSet<CommitId> {
     texts.into_iter().filter_map(CommitId::parse).collect()
 }
 
-/// The commits that the hub says were applied, and that nobody has given up: those that its works
-/// name, and the one of the record.
+/// The commits that were applied according to the hub, without abandoned ones: those on its works,
+/// and the one of the record.
 pub fn applied<'a>(
-    named: &'a BTreeSet<CommitId>,
+    commits_on_works: &'a BTreeSet<CommitId>,
     record: Option<&'a Record>,
 ) -> impl Iterator<Item = CommitId> + 'a {
     let recorded = record.and_then(|record| record.commit);
-    let recorded = recorded.filter(|commit| !named.contains(commit));
-    let given_up =
+    let recorded = recorded.filter(|commit| !commits_on_works.contains(commit));
+    let is_abandoned =
         move |commit: &CommitId| record.is_some_and(|record| record.abandoned.contains(commit));
-    named.iter().copied().chain(recorded).filter(move |commit| !given_up(commit))
+    commits_on_works.iter().copied().chain(recorded).filter(move |commit| !is_abandoned(commit))
 }
 
 /// The commits that the hub showed as applied at one time.
 #[derive(Debug, Clone, Default)]
 pub struct AppliedCommits {
-    /// Those that the works named.
-    pub named: Arc<BTreeSet<CommitId>>,
+    /// Those in the annotations of works.
+    pub on_works: Arc<BTreeSet<CommitId>>,
     /// The one of the record.
     pub recorded: Option<CommitId>,
 }
@@ -49,7 +49,8 @@ pub struct AppliedCommits {
 impl AppliedCommits {
     /// Whether the hub showed each of `commits` as applied.
     pub(crate) fn has_all(&self, commits: &BTreeSet<CommitId>) -> bool {
-        let has = |commit: &CommitId| self.recorded == Some(*commit) || self.named.contains(commit);
+        let has =
+            |commit: &CommitId| self.recorded == Some(*commit) || self.on_works.contains(commit);
         commits.iter().all(has)
     }
 }
@@ -63,10 +64,9 @@ pub struct HeadAncestry {
 }
 
 impl HeadAncestry {
-    /// The commits to ask Git about, before `rewound` can tell of all of `commits`. Where the head
-    /// has moved, the old one is asked about first: what it built on, a head that builds on it
-    /// does, too.
-    pub(crate) fn to_ask(
+    /// The commits to look up in Git before `rewound` is known for all of `commits`. If the head
+    /// has moved, the old head comes first: a head that builds on it builds on its ancestors, too.
+    pub(crate) fn unknown_commits(
         &self,
         head: CommitId,
         commits: impl IntoIterator<Item = CommitId>,
@@ -86,40 +86,40 @@ impl HeadAncestry {
         }
     }
 
-    /// Records Git's answer: those of `asked` that `head` does not build on.
-    pub fn learn(
+    /// Records Git's answer. `unreached`: those of `looked_up` that `head` does not build on.
+    pub fn record(
         &mut self,
         head: CommitId,
-        asked: &BTreeSet<CommitId>,
+        looked_up: &BTreeSet<CommitId>,
         unreached: &BTreeSet<CommitId>,
     ) {
         if self.head != Some(head) {
             let builds_on_it =
-                self.head.is_some_and(|before| asked.contains(&before)) && unreached.is_empty();
+                self.head.is_some_and(|before| looked_up.contains(&before)) && unreached.is_empty();
             if !builds_on_it {
                 self.reached.clear();
             }
             self.unreached.clear();
             self.head = Some(head);
         }
-        for commit in asked {
+        for commit in looked_up {
             let list =
                 if unreached.contains(commit) { &mut self.unreached } else { &mut self.reached };
             list.insert(*commit);
         }
     }
 
-    /// The head is not known to leave anything behind.
+    /// Whether the head is not known to abandon any commit.
     pub(crate) fn is_clear(&self) -> bool {
         self.unreached.is_empty()
     }
 
-    /// Those of `commits` that the head leaves behind.
+    /// Those of `commits` that the head does not build on.
     pub fn rewound(&self, commits: impl IntoIterator<Item = CommitId>) -> BTreeSet<CommitId> {
         commits.into_iter().filter(|commit| self.unreached.contains(commit)).collect()
     }
 
-    /// Whether one of the approvals lets the head leave all of `rewound` behind: it names them, and
+    /// Whether one of the approvals allows the head to abandon all of `rewound`: it names them, and
     /// the head is the commit that it names, or builds on it.
     pub fn is_approved(&self, rewound: &BTreeSet<CommitId>, approvals: &BTreeSet<Rewind>) -> bool {
         approvals.iter().any(|approval| {
@@ -172,35 +172,38 @@ mod tests {
             let work = on_hub(name, owner, &of);
             observed.works.insert(work.key.clone(), work);
         }
-        assert_eq!(named(&source(), &observed), commits(&[1, 2]));
+        assert_eq!(commits_on_works(&source(), &observed), commits(&[1, 2]));
         let record =
             Record { commit: Some(commit(4)), abandoned: commits(&[1, 9]), ..Record::default() };
-        let named = named(&source(), &observed);
-        assert_eq!(applied(&named, Some(&record)).collect::<BTreeSet<_>>(), commits(&[2, 4]));
+        let commits_on_works = commits_on_works(&source(), &observed);
+        assert_eq!(
+            applied(&commits_on_works, Some(&record)).collect::<BTreeSet<_>>(),
+            commits(&[2, 4])
+        );
     }
 
     #[test]
     fn git_is_asked_once_about_each_commit_and_once_when_the_head_moves_on() {
         let mut ancestry = HeadAncestry::default();
         let all = commits(&[1, 2, 3]);
-        assert_eq!(ancestry.to_ask(commit(4), all.clone()), all);
-        ancestry.learn(commit(4), &all, &commits(&[]));
-        assert_eq!(ancestry.to_ask(commit(4), all.clone()), commits(&[]));
-        assert_eq!(ancestry.to_ask(commit(4), commits(&[1, 7])), commits(&[7]));
+        assert_eq!(ancestry.unknown_commits(commit(4), all.clone()), all);
+        ancestry.record(commit(4), &all, &commits(&[]));
+        assert_eq!(ancestry.unknown_commits(commit(4), all.clone()), commits(&[]));
+        assert_eq!(ancestry.unknown_commits(commit(4), commits(&[1, 7])), commits(&[7]));
         // The head moves on: one question answers for all.
-        let asked = ancestry.to_ask(commit(5), all.clone());
-        assert_eq!(asked, commits(&[4]));
-        ancestry.learn(commit(5), &asked, &commits(&[]));
-        assert_eq!(ancestry.to_ask(commit(5), all.clone()), commits(&[]));
+        let looked_up = ancestry.unknown_commits(commit(5), all.clone());
+        assert_eq!(looked_up, commits(&[4]));
+        ancestry.record(commit(5), &looked_up, &commits(&[]));
+        assert_eq!(ancestry.unknown_commits(commit(5), all.clone()), commits(&[]));
         assert_eq!(ancestry.rewound(all.clone()), commits(&[]));
         // It moves elsewhere: nothing that was known of the old one counts.
-        let asked = ancestry.to_ask(commit(6), all.clone());
-        ancestry.learn(commit(6), &asked, &asked.clone());
-        assert_eq!(ancestry.to_ask(commit(6), all.clone()), all);
-        ancestry.learn(commit(6), &all, &commits(&[3]));
+        let looked_up = ancestry.unknown_commits(commit(6), all.clone());
+        ancestry.record(commit(6), &looked_up, &looked_up.clone());
+        assert_eq!(ancestry.unknown_commits(commit(6), all.clone()), all);
+        ancestry.record(commit(6), &all, &commits(&[3]));
         assert_eq!(ancestry.rewound(all.clone()), commits(&[3]));
-        // And back again, while there is something left behind: all are asked again.
-        assert_eq!(ancestry.to_ask(commit(5), all.clone()), all);
+        // And back again, while a commit is abandoned: all are looked up again.
+        assert_eq!(ancestry.unknown_commits(commit(5), all.clone()), all);
     }
 
     #[test]
@@ -208,7 +211,7 @@ mod tests {
         let rewind =
             |from: &[u8], to| Rewind { source: source(), from: commits(from), to: commit(to) };
         let mut ancestry = HeadAncestry::default();
-        ancestry.learn(commit(6), &commits(&[1, 3, 5]), &commits(&[3]));
+        ancestry.record(commit(6), &commits(&[1, 3, 5]), &commits(&[3]));
         let left = commits(&[3]);
         for (approval, expected) in [
             (rewind(&[3], 6), true),

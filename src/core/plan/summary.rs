@@ -135,8 +135,8 @@ pub struct PlanSummary {
     /// All steps by action, kept works included.
     pub counts: ActionCounts,
     /// Why it is no plan for the newest commit, but for the last verified one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<VerificationFailure>,
+    #[serde(rename = "refused", skip_serializing_if = "Option::is_none")]
+    pub verification_failure: Option<VerificationFailure>,
     /// Deletions that wait for approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldSummary>,
@@ -173,6 +173,6 @@ impl Plan {
         });
         let holds = self.holds(source).into_iter().map(HoldSummary::of).collect();
         let (commit, counts, steps) = (self.commit, self.counts(), steps.collect());
-        PlanSummary { commit, counts, refused: None, held, holds, steps }
+        PlanSummary { commit, counts, verification_failure: None, held, holds, steps }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn read_config<T: serde::de::DeserializeOwned + Default>(
     let bytes = match objects.blob(blob, gitwork_yaml::limits::FILE_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(ObjectError::TooLarge { size, limit, .. }) => {
-            let message = format!("the file has {size} bytes; at most {limit} are read");
+            let message = format!("the file has {size} bytes; the limit is {limit}");
             diagnostics.push(Diagnostic::new(
                 Code::FileTooLarge,
                 Location::file(path),

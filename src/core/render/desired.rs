@@ -53,7 +53,7 @@ impl Suspended {
     }
 }
 
-/// Unknown is not absent: what is in here keeps its state on the hub.
+/// The parts of Git that could not be read. Their works keep their state on the hub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frozen {
     /// Nothing of the source could be read.
@@ -70,16 +70,16 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// Whether the work itself is frozen, by its name: it is not among the desired ones then.
-    pub fn covers(&self, key: &WorkKey) -> bool {
+    /// Whether the work itself is frozen, by its name. It is not among the desired works then.
+    pub fn contains(&self, key: &WorkKey) -> bool {
         self.source || self.clusters.contains(&key.cluster) || self.works.contains(key)
     }
 
-    /// Whether a work that is not among the desired ones may only seem to be absent. `path` is the
-    /// folder that it came from, where the hub says so.
-    pub fn holds(&self, key: &WorkKey, path: Option<&str>) -> bool {
+    /// Whether Git may still have a work that is not among the desired ones, in a part that could
+    /// not be read. `path` is the work folder according to the hub, if known.
+    pub fn may_contain(&self, key: &WorkKey, path: Option<&str>) -> bool {
         self.deletes
-            || self.covers(key)
+            || self.contains(key)
             || path.and_then(RepoPath::parse).is_some_and(|path| self.folders.contains(&path))
     }
 }

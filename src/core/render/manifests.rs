@@ -77,7 +77,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn say(&mut self, code: Code, span: Span, field: &str, message: impl Into<String>) {
+    fn report(&mut self, code: Code, span: Span, field: &str, message: impl Into<String>) {
         let diagnostic = Diagnostic::new(
             code,
             Location::at(self.file, span),
@@ -94,7 +94,7 @@ impl Reader<'_> {
     /// The objects of a document: one, or the items of a list kind.
     fn objects(&mut self, value: Value, document: &Document) {
         let Value::Object(mut fields) = value else {
-            self.say(Code::UnexpectedShape, document.span(), "", "a manifest must be a mapping");
+            self.report(Code::UnexpectedShape, document.span(), "", "a manifest must be a mapping");
             return;
         };
         let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Reader<'_> {
         for (index, mut item) in items.into_iter().enumerate() {
             let at = format!("/items/{index}");
             let Value::Object(fields) = &mut item else {
-                self.say(
+                self.report(
                     Code::UnexpectedShape,
                     document.span_of(&at),
                     &format!("items[{index}]"),
@@ -157,7 +157,7 @@ impl Reader<'_> {
         if generate_name.is_some_and(|name| !name.is_null() && name != "") {
             let (at, message) =
                 (object.span("/metadata/generateName"), "generateName is not allowed");
-            self.say(Code::GenerateName, at, "metadata.generateName", message);
+            self.report(Code::GenerateName, at, "metadata.generateName", message);
         }
         let fields = ["/apiVersion", "/kind", "/metadata/name"];
         let [Some(api_version), Some(kind), Some(name)] =
@@ -170,12 +170,17 @@ impl Reader<'_> {
                 "{name:?} cannot be the name of an object: at most 253 characters, no '/' and no \
                  '%'"
             );
-            self.say(Code::BadObjectName, object.span("/metadata/name"), "metadata.name", message);
+            self.report(
+                Code::BadObjectName,
+                object.span("/metadata/name"),
+                "metadata.name",
+                message,
+            );
             return None;
         }
         if api_version.matches('/').count() > 1 {
             let message = format!("{api_version:?} is not GROUP/VERSION");
-            self.say(Code::BadValue, object.span("/apiVersion"), "apiVersion", message);
+            self.report(Code::BadValue, object.span("/apiVersion"), "apiVersion", message);
             return None;
         }
         Some(ObjectNames { api_version, kind, name })
@@ -192,7 +197,7 @@ impl Reader<'_> {
             }
             Some(_) => (Code::WrongType, format!("{dotted} must be text; quote it")),
         };
-        self.say(code, object.span(field), &dotted, message);
+        self.report(code, object.span(field), &dotted, message);
         None
     }
 
@@ -237,7 +242,7 @@ impl Reader<'_> {
     }
 
     fn say_of_namespace(&mut self, code: Code, span: Span, message: impl Into<String>) {
-        self.say(code, span, "metadata.namespace", message);
+        self.report(code, span, "metadata.namespace", message);
     }
 
     /// The plural, and whether the kind is namespaced where that is known.
@@ -245,7 +250,7 @@ impl Reader<'_> {
         let found = self.rules.kinds.lookup(group, kind);
         if let Found::Guessed { resource } = &found {
             let message = format!("the plural of {kind} in {group:?} is taken to be {resource:?}");
-            self.say(Code::GuessedPlural, span, "", message);
+            self.report(Code::GuessedPlural, span, "", message);
         }
         (found.resource().to_owned(), found.namespaced())
     }
@@ -259,7 +264,7 @@ impl Reader<'_> {
         };
         if is_set && kind != "CustomResourceDefinition" {
             let place = object.key_span("/status");
-            self.say(Code::StatusInManifest, place, "status", format!("{what} has a status"));
+            self.report(Code::StatusInManifest, place, "status", format!("{what} has a status"));
         }
     }
 

@@ -20,6 +20,7 @@ use crate::model::approval::{Approval, Approvals};
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::operation_error::describe;
 use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::model::work::DesiredWork;
 use cluster::{RenderedCluster, RenderedFolder};
@@ -53,7 +54,7 @@ impl Renderer {
     }
 
     /// With what the operator lets the folders do, which is the same for every commit.
-    pub fn within(self, tenancy: Tenancy) -> Self {
+    pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
         Self { tenancy, ..self }
     }
 
@@ -138,7 +139,7 @@ impl Renderer {
                 (Scope::Work(key), _) => drop(frozen.works.insert(key.clone())),
             }
         }
-        works.retain(|key, _| !frozen.covers(key));
+        works.retain(|key, _| !frozen.contains(key));
         diagnostics.sort();
         diagnostics.dedup();
         let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.cluster_file.suspend;
@@ -171,9 +172,9 @@ impl Renderer {
                         approved.add(&self.source, approval);
                         continue;
                     }
-                    Err(why) => why.to_string(),
+                    Err(why) => describe(&why),
                 },
-                Err(why @ ObjectError::TooLarge { .. }) => why.to_string(),
+                Err(why @ ObjectError::TooLarge { .. }) => describe(&why),
                 Err(why) => return Err(why),
             };
             let at = Location::file(&RepoPath::root().join(APPROVALS).join(&name));
@@ -190,5 +191,5 @@ fn too_many_works() -> Diagnostic {
         format!("a source has at most {} works, and this one has more", limits::WORKS_MAX);
     let folder = Location::file(&RepoPath::root().join(CLUSTERS));
     Diagnostic::new(Code::TooManyFiles, folder, Scope::Source, message)
-        .with_hint("make several sources of it, each with a path of its own")
+        .with_hint("split it into several sources, each with its own path")
 }

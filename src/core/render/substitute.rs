@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trouble_is_found_with_its_place() {
+    fn every_problem_is_found_with_its_location() {
         let mut value = json!({"a": "${REGIO}", "b/c": ["${", "${x-y}", "fine"]});
         let problems = substitute(&mut value, &values());
         let found: Vec<(&str, Code)> =

@@ -1,11 +1,14 @@
 //! `(policies, new commits with their signers and what they changed) -> verified or refused`. Pure.
 //!
-//! What counts for a path rule: a file that differs from the last verified commit must be, as it is
-//! now, in the commits of so many different persons. A commit vouches for a file where it is itself
-//! validly signed, has the file as it is now, and either brought it to that state (it differs from
-//! its first parent there; so a merge vouches for all that it brings) or changes nothing at all: an
-//! empty commit is made to sign what it builds on. A later commit about something else vouches for
-//! nothing that it happens to contain.
+//! A path rule counts the persons whose signed commits cover the present state of each file that
+//! differs from the last verified commit. A signed commit covers a file in two cases:
+//!
+//! - It has the file in its present state and its first parent does not. So a merge covers all that
+//!   it brings.
+//! - It changes nothing at all and has the file in its present state. An empty commit is made to
+//!   sign what it builds on.
+//!
+//! A later commit about something else does not cover the files that it merely contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,8 +34,8 @@ pub struct CheckedCommit {
     pub id: CommitId,
     /// Who signed it, or why its signature does not count.
     pub signer: Result<Signer, SignatureError>,
-    /// The files that it vouches for, where it is signed, each as the commit has it.
-    pub vouches: BTreeMap<RepoPath, FileState>,
+    /// The files that its signature covers, each as the commit has it.
+    pub covered_files: BTreeMap<RepoPath, FileState>,
 }
 
 /// What lies between the last verified commit and the one that is judged.
@@ -147,15 +150,15 @@ fn check_rule(
     range: &CommitRange,
 ) -> Result<(), Box<VerificationFailure>> {
     for (file, now) in range.changes.iter().filter(|(file, _)| rule.covers(file)) {
-        let vouching = vouching(range, file, *now);
+        let covering = covering(range, file, *now);
         let mut persons = Persons::default();
-        for commit in &vouching {
+        for commit in &covering {
             if let Ok(signer) = &commit.signer {
                 persons.add(signer, &rule.signers);
             }
         }
         if persons.count() < rule.required {
-            return Err(missing(head, rule, file, &vouching, &persons));
+            return Err(missing(head, rule, file, &covering, &persons));
         }
     }
     Ok(())
@@ -164,26 +167,26 @@ fn check_rule(
 fn check_approvals(head: CommitId, range: &CommitRange) -> Result<(), Box<VerificationFailure>> {
     let approvals = range.changes.iter().filter(|(file, now)| is_approval(file) && now.is_some());
     for (file, now) in approvals {
-        let vouching = vouching(range, file, *now);
-        if vouching.iter().any(|commit| commit.signer.is_ok()) {
+        let covering = covering(range, file, *now);
+        if covering.iter().any(|commit| commit.signer.is_ok()) {
             continue;
         }
         let rule = format!("{APPROVALS}: approvals are signed where anything has to be");
-        let (commit, error) = match vouching.last() {
+        let (commit, error) = match covering.last() {
             Some(CheckedCommit { id, signer: Err(error), .. }) => (*id, error.clone()),
             _ => (head, SignatureError::Unsigned),
         };
-        let mut refusal = unsigned(head, commit, rule, &error);
-        refusal.is_final = false;
-        refusal.why = format!("{file} is approved by a commit that {error}");
-        return Err(refusal);
+        let mut failure = unsigned(head, commit, rule, &error);
+        failure.is_final = false;
+        failure.why = format!("{file} is approved by a commit that {error}");
+        return Err(failure);
     }
     Ok(())
 }
 
-/// The commits that have a file in the state that it is in now, and would vouch for it.
-fn vouching<'a>(range: &'a CommitRange, file: &RepoPath, now: FileState) -> Vec<&'a CheckedCommit> {
-    let has = |commit: &&CheckedCommit| commit.vouches.get(file) == Some(&now);
+/// The commits that cover the present state of a file, if their signatures are valid.
+fn covering<'a>(range: &'a CommitRange, file: &RepoPath, now: FileState) -> Vec<&'a CheckedCommit> {
+    let has = |commit: &&CheckedCommit| commit.covered_files.get(file) == Some(&now);
     range.commits.iter().filter(has).collect()
 }
 
@@ -191,7 +194,7 @@ fn missing(
     head: CommitId,
     rule: &CompiledPathRule,
     file: &RepoPath,
-    vouching: &[&CheckedCommit],
+    covering: &[&CheckedCommit],
     persons: &Persons,
 ) -> Box<VerificationFailure> {
     let (have, need) = (persons.count(), rule.required);
@@ -205,7 +208,7 @@ fn missing(
         why.push_str(&format!(" ({})", persons.names()));
     }
     // What does not count is what people ask about first.
-    let other = vouching.iter().rev().find_map(|commit| match &commit.signer {
+    let other = covering.iter().rev().find_map(|commit| match &commit.signer {
         Err(error) => Some((commit.id, error.key().map(str::to_owned), error.to_string())),
         Ok(signer) if !persons.has(signer) => {
             let whose = if signer.names.is_empty() {
@@ -222,7 +225,7 @@ fn missing(
     if let Some((commit, _, text)) = &other {
         why.push_str(&format!(", and {} {text}", commit.short()));
     }
-    let last = vouching.last();
+    let last = covering.last();
     let counted = last.and_then(|commit| Some(commit.signer.as_ref().ok()?.key.clone()));
     Box::new(VerificationFailure {
         head,

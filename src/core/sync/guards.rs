@@ -52,8 +52,8 @@ pub struct Guards {
     ancestry: HeadAncestry,
     /// The repository's windows in the last commit without held changes.
     windows_before: Option<ChangeWindows>,
-    /// Applied commits that the head does not build on, and is allowed to leave.
-    left: BTreeSet<CommitId>,
+    /// Applied commits that the head does not build on, as the policy or an approval allows.
+    abandoned_commits: BTreeSet<CommitId>,
     /// The applied commits that were known before the last read of Git.
     known_at_read: AppliedCommits,
     /// The head does not contain a commit that became known as applied after the read of Git:
@@ -78,7 +78,7 @@ impl Guards {
             restored: false,
             ancestry: HeadAncestry::default(),
             windows_before: None,
-            left: BTreeSet::new(),
+            abandoned_commits: BTreeSet::new(),
             known_at_read: AppliedCommits::default(),
             doubts_read: false,
             confirmed: false,
@@ -144,9 +144,10 @@ impl Guards {
         let before = self.directives.replace(found);
         let now = self.directives.as_ref();
         self.changed |= before.as_ref() != now;
-        let wish = |directives: Option<&Directives>| directives.and_then(|d| d.reconcile.clone());
+        let request =
+            |directives: Option<&Directives>| directives.and_then(|d| d.reconcile.clone());
         // The first fetch of this process served earlier requests.
-        before.is_some() && wish(before.as_ref()) != wish(now) && wish(now).is_some()
+        before.is_some() && request(before.as_ref()) != request(now) && request(now).is_some()
     }
 
     /// Sets the record as stored on the hub. `has_works`: the hub has works of the source.
@@ -193,35 +194,35 @@ impl Guards {
         self.changed = true;
     }
 
-    /// Commits to look up in Git before the next plan for this head. `named`: the commits in the
-    /// annotations of works on the hub.
-    pub(crate) fn to_ask(
+    /// Commits to look up in Git before the next plan for this head. `commits_on_works`: the
+    /// commits in the annotations of works on the hub.
+    pub(crate) fn unknown_commits(
         &self,
         desired: &Desired,
-        named: &BTreeSet<CommitId>,
+        commits_on_works: &BTreeSet<CommitId>,
     ) -> BTreeSet<CommitId> {
         let Some(head) = desired.commit else { return BTreeSet::new() };
-        let applied = || rewind::applied(named, self.recorded());
+        let applied = || rewind::applied(commits_on_works, self.recorded());
         let unreached = !self.ancestry.is_clear() && !self.ancestry.rewound(applied()).is_empty();
         // The commits of approvals matter only if there is a rewind.
         let approved = if unreached { self.rewinds(desired) } else { BTreeSet::new() };
         let approved = approved.into_iter().map(|rewind| rewind.to);
-        self.ancestry.to_ask(head, applied().chain(approved))
+        self.ancestry.unknown_commits(head, applied().chain(approved))
     }
 
-    /// Records Git's answer to [`Self::to_ask`]: the commits of `asked` that `head` does not build
-    /// on.
-    pub(crate) fn learn(
+    /// Records Git's answer about [`Self::unknown_commits`]. `unreached`: the commits of
+    /// `looked_up` that `head` does not build on.
+    pub(crate) fn record_ancestry(
         &mut self,
         head: CommitId,
-        asked: &BTreeSet<CommitId>,
+        looked_up: &BTreeSet<CommitId>,
         unreached: &BTreeSet<CommitId>,
     ) {
-        self.ancestry.learn(head, asked, unreached);
+        self.ancestry.record(head, looked_up, unreached);
     }
 
     fn approvals(&self) -> Approvals {
-        self.directives.as_ref().map(|said| said.approvals.clone()).unwrap_or_default()
+        self.directives.as_ref().map(|found| found.approvals.clone()).unwrap_or_default()
     }
 
     fn rewinds(&self, desired: &Desired) -> BTreeSet<Rewind> {
@@ -234,15 +235,15 @@ impl Guards {
         &mut self,
         policy: &mut PlanPolicy,
         desired: &Desired,
-        named: &BTreeSet<CommitId>,
+        commits_on_works: &BTreeSet<CommitId>,
         now: Timestamp,
         zone: &dyn Fn(&str) -> Option<TimeZone>,
     ) {
         policy.approved = self.approvals();
         policy.suspensions =
-            self.directives.as_ref().map(|said| said.suspensions.clone()).unwrap_or_default();
+            self.directives.as_ref().map(|found| found.suspensions.clone()).unwrap_or_default();
         self.apply_restore(policy, desired);
-        self.apply_rewind(policy, desired, named);
+        self.apply_rewind(policy, desired, commits_on_works);
         let repository = [Some(&desired.rules.windows), self.windows_before.as_ref()];
         let mut all: Vec<&ChangeWindows> = vec![&self.options.windows];
         all.extend(repository.into_iter().flatten());
@@ -264,25 +265,27 @@ impl Guards {
         &mut self,
         policy: &mut PlanPolicy,
         desired: &Desired,
-        named: &BTreeSet<CommitId>,
+        commits_on_works: &BTreeSet<CommitId>,
     ) {
         policy.held_rewind = None;
-        self.left.clear();
+        self.abandoned_commits.clear();
         self.doubts_read = false;
         let Some(head) = desired.commit.filter(|_| !self.ancestry.is_clear()) else { return };
-        let left = self.ancestry.rewound(rewind::applied(named, self.recorded()));
-        if left.is_empty() {
+        let abandoned_commits =
+            self.ancestry.rewound(rewind::applied(commits_on_works, self.recorded()));
+        if abandoned_commits.is_empty() {
             return;
         }
         // On a restored hub no rewind is followed without approval: its earlier state is not known.
         let holds = self.options.rewind == RewindPolicy::Hold || policy.restored.is_some();
-        let approved = self.ancestry.is_approved(&left, &self.rewinds(desired));
-        self.doubts_read = !approved && !self.known_at_read.has_all(&left);
+        let approved = self.ancestry.is_approved(&abandoned_commits, &self.rewinds(desired));
+        self.doubts_read = !approved && !self.known_at_read.has_all(&abandoned_commits);
         if holds && !approved {
-            let rewind = Rewind { source: desired.source.clone(), from: left, to: head };
+            let rewind =
+                Rewind { source: desired.source.clone(), from: abandoned_commits, to: head };
             policy.held_rewind = Some(Arc::new(rewind));
         } else {
-            self.left = left;
+            self.abandoned_commits = abandoned_commits;
         }
     }
 
@@ -298,21 +301,23 @@ impl Guards {
 
     /// Applied commits that the head is allowed to leave, if that is to be logged.
     pub fn followed(&self) -> Option<&BTreeSet<CommitId>> {
-        let is_logged = self.options.rewind != RewindPolicy::Follow && !self.left.is_empty();
-        is_logged.then_some(&self.left)
+        let is_logged =
+            self.options.rewind != RewindPolicy::Follow && !self.abandoned_commits.is_empty();
+        is_logged.then_some(&self.abandoned_commits)
     }
 
-    /// Whether no guard of commits holds changes of the plan, so that the rules of this commit
-    /// apply to the next one. A commit that could not be read completely has no rules.
-    pub(crate) fn leaves_nothing_held(policy: &PlanPolicy, desired: &Desired, plan: &Plan) -> bool {
+    /// Whether no guard holds changes of the plan, except suspensions of works and clusters. Then
+    /// the rules of this commit apply to the next one. A commit that could not be read completely
+    /// has no rules.
+    pub(crate) fn is_nothing_held(policy: &PlanPolicy, desired: &Desired, plan: &Plan) -> bool {
         let judges = Guard::ALL.into_iter().filter(|guard| *guard != Guard::Suspension);
         let held: usize = judges.map(|guard| plan.held_by(guard)).sum();
         let is_read = !desired.frozen.source && !desired.frozen.deletes;
         held == 0 && is_read && policy.suspensions.source.is_none() && !desired.suspended.source
     }
 
-    /// Applies the rules of this commit to the next one.
-    pub(crate) fn settle_rules(&mut self, desired: &Desired) {
+    /// Keeps the windows of this commit: they apply to the next one, too.
+    pub(crate) fn keep_windows(&mut self, desired: &Desired) {
         self.windows_before = Some(desired.rules.windows.clone());
     }
 
@@ -320,9 +325,9 @@ impl Guards {
     pub(crate) fn record_to_write(
         &self,
         desired: &Desired,
-        named: &BTreeSet<CommitId>,
+        commits_on_works: &BTreeSet<CommitId>,
         plan: &Plan,
-        free: bool,
+        nothing_is_held: bool,
     ) -> Option<Record> {
         // A folder on disk has no commits.
         desired.commit?;
@@ -330,17 +335,17 @@ impl Guards {
         if self.restored {
             return Some(Record::after_restore(recorded, self.known_record_generation));
         }
-        let gave_up = recorded.is_some_and(|record| !record.abandoned.is_empty());
-        let on_hub = gave_up.then_some(named);
+        let has_abandoned = recorded.is_some_and(|record| !record.abandoned.is_empty());
+        let on_hub = has_abandoned.then_some(commits_on_works);
         let effects = || plan.effects().map(|(_, effect)| effect);
         Record::next(
             recorded,
             &RecordInputs {
                 head: desired.commit,
                 rules: desired.rules.clone(),
-                left: self.left.clone(),
+                abandoned_commits: self.abandoned_commits.clone(),
                 on_hub,
-                free,
+                nothing_is_held,
                 removes: effects().any(|effect: &Effect| !effect.writes_content()),
                 writes: effects().next().is_some(),
                 confirmed: self.confirmed,

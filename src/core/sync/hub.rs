@@ -141,6 +141,9 @@ impl OperationError for HubError {
     }
 
     fn reason(&self) -> &'static str {
+        if let Self::InvalidRecord { why, .. } = self {
+            return why.reason();
+        }
         match self.retry_class() {
             RetryClass::Stale => "Conflict",
             RetryClass::Unavailable { .. } => "HubUnavailable",

@@ -15,12 +15,12 @@ pub struct ObservedHub {
     /// `None` before the first complete list.
     observed: Option<Observed>,
     /// The commits that the works name, computed on demand from thousands of works.
-    named: OnceLock<Arc<BTreeSet<CommitId>>>,
+    commits_on_works: OnceLock<Arc<BTreeSet<CommitId>>>,
 }
 
 impl ObservedHub {
     pub(crate) fn new(source: SourceId) -> Self {
-        Self { source, observed: None, named: OnceLock::new() }
+        Self { source, observed: None, commits_on_works: OnceLock::new() }
     }
 
     /// Whether the hub was listed once.
@@ -45,9 +45,12 @@ impl ObservedHub {
     }
 
     /// The commits that the works name; `None` before the first list.
-    pub(crate) fn named(&self) -> Option<&Arc<BTreeSet<CommitId>>> {
+    pub(crate) fn commits_on_works(&self) -> Option<&Arc<BTreeSet<CommitId>>> {
         let observed = self.observed.as_ref()?;
-        Some(self.named.get_or_init(|| Arc::new(rewind::named(&self.source, observed))))
+        Some(
+            self.commits_on_works
+                .get_or_init(|| Arc::new(rewind::commits_on_works(&self.source, observed))),
+        )
     }
 
     /// Whether the source has works.
@@ -58,14 +61,14 @@ impl ObservedHub {
 
     /// Records a complete list.
     pub(crate) fn record_list(&mut self, works: Vec<ObservedWork>) {
-        self.named.take();
+        self.commits_on_works.take();
         self.observed.get_or_insert_default().record_list(&self.source, works);
     }
 
     /// Records a change that the watch shows. Gives whether the plan may be another now; `None`
     /// before the first list.
     pub(crate) fn record_change(&mut self, work: ObservedWork) -> Option<bool> {
-        self.named.take();
+        self.commits_on_works.take();
         let observed = self.observed.as_mut()?;
         let before = observed.works.get(&work.key);
         let differs = !before.is_some_and(|before| plans_alike(before, &work));
@@ -75,7 +78,7 @@ impl ObservedHub {
 
     /// Records a deletion that the watch shows. Gives whether the hub was listed before.
     pub(crate) fn record_gone(&mut self, key: &WorkKey) -> bool {
-        self.named.take();
+        self.commits_on_works.take();
         let Some(observed) = &mut self.observed else { return false };
         observed.record_gone(&self.source, key);
         true
@@ -83,7 +86,7 @@ impl ObservedHub {
 
     /// Records the result of a look-up. Gives whether another owner has the name.
     pub(crate) fn record_lookup(&mut self, key: &WorkKey, found: Option<ObservedWork>) -> bool {
-        self.named.take();
+        self.commits_on_works.take();
         let is_taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));
         if let Some(observed) = &mut self.observed {
             observed.record_lookup(key, found);
@@ -93,16 +96,16 @@ impl ObservedHub {
 
     /// Records the response to a write that succeeded. Gives whether the work must be looked up:
     /// it may have been deleted since.
-    pub(crate) fn record_answer(
+    pub(crate) fn record_response(
         &mut self,
         key: &WorkKey,
         effect: &Effect,
-        answer: Option<ObservedWork>,
+        response: Option<ObservedWork>,
     ) -> bool {
-        self.named.take();
+        self.commits_on_works.take();
         let Some(observed) = &mut self.observed else { return false };
-        let may_have_gone = answer.is_some() && observed.may_have_gone(key);
-        observed.record_answer(key, effect, answer);
+        let may_have_gone = response.is_some() && observed.may_have_gone(key);
+        observed.record_response(key, effect, response);
         may_have_gone
     }
 

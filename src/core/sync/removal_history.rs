@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::name::{RepoPath, WorkKey};
 use crate::plan;
-use crate::plan::RemovedWorks;
+use crate::plan::LastKnownStates;
 use crate::plan::observed::Observed;
 use crate::render::desired::Desired;
 
@@ -15,19 +15,19 @@ const HISTORY_PAUSE: Duration = Duration::from_secs(30);
 /// The final state in Git of removed works.
 #[derive(Debug, Default)]
 pub struct RemovalHistory {
-    removed_works: RemovedWorks,
+    last_known: LastKnownStates,
     /// The works that were looked up, also those without a result.
-    asked: BTreeSet<WorkKey>,
+    looked_up: BTreeSet<WorkKey>,
     /// When the history may be read again after a failure.
     due: Option<Instant>,
 }
 
 impl RemovalHistory {
-    /// Records the final state of removed works. `asked`: all works that were looked up, also
+    /// Records the final state of removed works. `looked_up`: all works that were looked up, also
     /// those without a result.
-    pub fn set_removed_works(&mut self, asked: &[(WorkKey, RepoPath)], found: RemovedWorks) {
-        self.asked.extend(asked.iter().map(|(key, _)| key.clone()));
-        self.removed_works.extend(found);
+    pub fn set_last_known(&mut self, looked_up: &[(WorkKey, RepoPath)], found: LastKnownStates) {
+        self.looked_up.extend(looked_up.iter().map(|(key, _)| key.clone()));
+        self.last_known.extend(found);
         self.due = None;
     }
 
@@ -38,17 +38,18 @@ impl RemovalHistory {
 
     /// Forgets all results: they belong to an older head.
     pub(crate) fn clear(&mut self) {
-        self.removed_works.clear();
-        self.asked.clear();
+        self.last_known.clear();
+        self.looked_up.clear();
     }
 
-    pub(crate) fn removed_works(&self) -> &RemovedWorks {
-        &self.removed_works
+    /// The final states that were found.
+    pub(crate) fn last_known(&self) -> &LastKnownStates {
+        &self.last_known
     }
 
     /// Whether a work was looked up.
-    pub(crate) fn has_asked(&self, key: &WorkKey) -> bool {
-        self.asked.contains(key)
+    pub(crate) fn has_looked_up(&self, key: &WorkKey) -> bool {
+        self.looked_up.contains(key)
     }
 
     /// The end of the wait after a failure.
@@ -63,18 +64,18 @@ impl RemovalHistory {
     }
 
     /// Forgets a failure.
-    pub(crate) fn answered(&mut self) {
+    pub(crate) fn clear_failure(&mut self) {
         self.due = None;
     }
 
     /// The removed works that were not looked up yet.
-    pub(crate) fn unknown(
+    pub(crate) fn not_looked_up(
         &self,
         desired: &Desired,
         observed: &Observed,
     ) -> Vec<(WorkKey, RepoPath)> {
         let mut candidates = plan::removed_candidates(desired, observed);
-        candidates.retain(|(key, _)| !self.asked.contains(key));
+        candidates.retain(|(key, _)| !self.looked_up.contains(key));
         candidates
     }
 }

@@ -10,10 +10,10 @@ use crate::plan::backoff::Backoffs;
 use crate::plan::drift_backoff::{Contentions, DriftBackoffs, Written};
 use crate::plan::{Effect, Plan};
 
-/// A failed or inconclusive look-up.
+/// A look-up to repeat: it failed, or the name was taken.
 #[derive(Debug, Clone)]
-struct LookAgain {
-    looks: u32,
+struct LaterLookup {
+    attempts: u32,
     due: Instant,
     /// The last look-up failed: the work is not known until the next one.
     failed: bool,
@@ -30,9 +30,9 @@ pub(crate) struct Retries {
     drift: DriftBackoffs,
     contentions_due: Option<Instant>,
     /// Works to look up on the hub: the watch does not show them, or not yet.
-    lookups: BTreeSet<WorkKey>,
+    due_lookups: BTreeSet<WorkKey>,
     /// Works to look up again later: names that are taken, and failed look-ups.
-    looks_again: BTreeMap<WorkKey, LookAgain>,
+    later_lookups: BTreeMap<WorkKey, LaterLookup>,
 }
 
 impl Retries {
@@ -42,8 +42,8 @@ impl Retries {
             backoffs: Backoffs::default(),
             drift: DriftBackoffs::default(),
             contentions_due: None,
-            lookups: BTreeSet::new(),
-            looks_again: BTreeMap::new(),
+            due_lookups: BTreeSet::new(),
+            later_lookups: BTreeMap::new(),
         }
     }
 
@@ -65,41 +65,42 @@ impl Retries {
 
     /// Whether an effect may be tried: no backoff and no failed look-up is in the way.
     pub(crate) fn is_due(&self, key: &WorkKey, effect: &Effect, now: Instant) -> bool {
-        !self.looks_again.get(key).is_some_and(|again| again.failed)
+        !self.later_lookups.get(key).is_some_and(|again| again.failed)
             && self.backoffs.is_due(key, effect, now.duration_since(self.start))
     }
 
     /// Makes a look-up due at once.
     pub(crate) fn look_up(&mut self, key: &WorkKey) {
-        self.lookups.insert(key.clone());
+        self.due_lookups.insert(key.clone());
     }
 
     /// Takes the works that are due for a look-up.
     pub(crate) fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
-        let mut keys = std::mem::take(&mut self.lookups);
-        let due = self.looks_again.iter().filter(|(_, again)| again.due <= now);
+        let mut keys = std::mem::take(&mut self.due_lookups);
+        let due = self.later_lookups.iter().filter(|(_, again)| again.due <= now);
         keys.extend(due.map(|(key, _)| key.clone()));
         keys.into_iter().collect()
     }
 
     /// Records a look-up that needs no other one.
     pub(crate) fn looked_up(&mut self, key: &WorkKey) {
-        self.lookups.remove(key);
-        self.looks_again.remove(key);
+        self.due_lookups.remove(key);
+        self.later_lookups.remove(key);
     }
 
     /// Records a look-up that must be repeated. `failed`: it gave no result.
-    pub(crate) fn look_again(
+    pub(crate) fn look_up_later(
         &mut self,
         key: &WorkKey,
         class: RetryClass,
         failed: bool,
         (now, seed): (Instant, u64),
     ) {
-        self.lookups.remove(key);
-        let looks = self.looks_again.get(key).map_or(0, |before| before.looks.saturating_add(1));
-        let due = now + gitwork_retry::delay(looks, class, seed);
-        self.looks_again.insert(key.clone(), LookAgain { looks, due, failed });
+        self.due_lookups.remove(key);
+        let attempts =
+            self.later_lookups.get(key).map_or(0, |before| before.attempts.saturating_add(1));
+        let due = now + gitwork_retry::delay(attempts, class, seed);
+        self.later_lookups.insert(key.clone(), LaterLookup { attempts, due, failed });
         // The look-up decides the next try.
         self.backoffs.succeeded(key);
     }
@@ -117,12 +118,12 @@ impl Retries {
         self.backoffs.retain(|key| can_act.contains(key));
         let acts = plan.effects().map(|(step, _)| &step.key);
         let open: BTreeSet<&WorkKey> = taken.iter().copied().chain(acts).collect();
-        self.looks_again.retain(|key, _| open.contains(key));
-        let looks_again = &self.looks_again;
-        let unseen = taken.iter().filter(|key| !looks_again.contains_key(**key));
-        let unseen: Vec<WorkKey> = unseen.map(|key| (*key).clone()).collect();
-        let is_any = !unseen.is_empty();
-        self.lookups.extend(unseen);
+        self.later_lookups.retain(|key, _| open.contains(key));
+        let later_lookups = &self.later_lookups;
+        let not_looked_up = taken.iter().filter(|key| !later_lookups.contains_key(**key));
+        let not_looked_up: Vec<WorkKey> = not_looked_up.map(|key| (*key).clone()).collect();
+        let is_any = !not_looked_up.is_empty();
+        self.due_lookups.extend(not_looked_up);
         is_any
     }
 
@@ -142,7 +143,7 @@ impl Retries {
     /// When the next retry is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let effects = self.backoffs.next_due().map(|due| self.start + due);
-        let looks = self.looks_again.values().map(|again| again.due);
-        looks.chain(effects).chain(self.contentions_due).min()
+        let lookups = self.later_lookups.values().map(|again| again.due);
+        lookups.chain(effects).chain(self.contentions_due).min()
     }
 }

@@ -26,6 +26,17 @@ use crate::sync::observed_hub::ObservedHub;
 use crate::sync::removal_history::RemovalHistory;
 use crate::sync::retries::Retries;
 
+/// What to look up about the history of Git's head before the next plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AncestryLookup {
+    /// Nothing: it is known which applied commits the head builds on.
+    Known,
+    /// Whether the head builds on these commits.
+    Due(BTreeSet<CommitId>),
+    /// Nothing yet: Git or the hub is not known, or the last look-up failed a short time ago.
+    Wait,
+}
+
 /// The state of one source.
 #[derive(Debug)]
 pub struct SyncState {
@@ -94,13 +105,16 @@ impl SyncState {
 
     /// The commits that were applied, according to the hub; `None` before the hub was read.
     pub fn applied(&self) -> Option<BTreeSet<CommitId>> {
-        Some(rewind::applied(self.hub.named()?, self.guards.recorded()).collect())
+        Some(rewind::applied(self.hub.commits_on_works()?, self.guards.recorded()).collect())
     }
 
     /// The applied commits that are known now.
     pub fn known(&self) -> AppliedCommits {
         let recorded = self.guards.recorded().and_then(|record| record.commit);
-        AppliedCommits { named: self.hub.named().cloned().unwrap_or_default(), recorded }
+        AppliedCommits {
+            on_works: self.hub.commits_on_works().cloned().unwrap_or_default(),
+            recorded,
+        }
     }
 
     /// Whether Git, the hub and the guards are known.
@@ -142,9 +156,11 @@ impl SyncState {
                 self.dirty = true;
             }
             HubEvent::Changed(work) => {
-                let was_asked = self.history.has_asked(&work.key);
+                // A removed work that was looked up waits for its agent, so that any change of
+                // its status may lead to another plan.
+                let waits_for_agent = self.history.has_looked_up(&work.key);
                 let differs = self.hub.record_change(*work);
-                self.dirty |= differs.is_some_and(|differs| differs || was_asked);
+                self.dirty |= differs.is_some_and(|differs| differs || waits_for_agent);
             }
             HubEvent::Gone(key) => self.dirty |= self.hub.record_gone(&key),
             HubEvent::Interrupted(_) => {}
@@ -164,12 +180,12 @@ impl SyncState {
             // The watch does not show when a taken name becomes free: look it up again later.
             Ok(found) => {
                 if self.hub.record_lookup(key, found) {
-                    self.retries.look_again(key, RetryClass::Blocked, false, (now, seed));
+                    self.retries.look_up_later(key, RetryClass::Blocked, false, (now, seed));
                 } else {
                     self.retries.looked_up(key);
                 }
             }
-            Err(error) => self.retries.look_again(key, error.retry_class(), true, (now, seed)),
+            Err(error) => self.retries.look_up_later(key, error.retry_class(), true, (now, seed)),
         }
     }
 
@@ -178,10 +194,10 @@ impl SyncState {
         let (key, effect) = (&outcome.task.key, &outcome.task.effect);
         self.dirty = true;
         let class = match &outcome.result {
-            Ok(answer) => {
+            Ok(response) => {
                 self.retries.succeeded(key);
                 self.note_write(key, effect, now);
-                if self.hub.record_answer(key, effect, answer.clone()) {
+                if self.hub.record_response(key, effect, response.clone()) {
                     self.retries.look_up(key);
                 }
                 return;
@@ -243,41 +259,46 @@ impl SyncState {
 
     /// Removed works whose history in Git is needed before the next plan. The end of the wait after
     /// a failure does not wake the loop: while a fetch uses the source it would wake without end.
-    pub fn take_unknown_removed_works(&mut self, now: Instant) -> Vec<(WorkKey, RepoPath)> {
+    pub fn removals_to_look_up(&mut self, now: Instant) -> Vec<(WorkKey, RepoPath)> {
         let waits = self.history.is_waiting(now);
         match (&self.desired, self.hub.observed()) {
-            (Some(desired), Some(observed)) if !waits => self.history.unknown(desired, observed),
+            (Some(desired), Some(observed)) if !waits => {
+                self.history.not_looked_up(desired, observed)
+            }
             _ => Vec::new(),
         }
     }
 
-    /// Commits to look up in Git before the next plan; `None` to wait. As for removed works, the
-    /// end of the wait does not wake the loop.
-    pub fn take_unknown_ancestry(&mut self, now: Instant) -> Option<BTreeSet<CommitId>> {
+    /// What to look up about the head's history before the next plan. As for removed works, the
+    /// end of the wait after a failure does not wake the loop.
+    pub fn ancestry_lookup(&mut self, now: Instant) -> AncestryLookup {
         let waits = self.history.is_waiting(now);
-        let commits = self.unknown_ancestry()?;
-        (commits.is_empty() || !waits).then_some(commits)
+        match self.unknown_commits() {
+            Some(commits) if commits.is_empty() => AncestryLookup::Known,
+            Some(commits) if !waits => AncestryLookup::Due(commits),
+            _ => AncestryLookup::Wait,
+        }
     }
 
-    /// Commits to look up in Git before the next plan; `None` before both sides are known.
-    fn unknown_ancestry(&self) -> Option<BTreeSet<CommitId>> {
-        Some(self.guards.to_ask(self.desired.as_ref()?, self.hub.named()?))
+    /// Commits whose relation to the head is unknown; `None` before Git and the hub are known.
+    fn unknown_commits(&self) -> Option<BTreeSet<CommitId>> {
+        Some(self.guards.unknown_commits(self.desired.as_ref()?, self.hub.commits_on_works()?))
     }
 
     /// Whether the history of the head is known.
     pub fn knows_ancestry(&self) -> bool {
-        self.unknown_ancestry().is_some_and(|commits| commits.is_empty())
+        self.unknown_commits().is_some_and(|commits| commits.is_empty())
     }
 
-    /// Records Git's answer: the commits of `asked` that `head` does not build on.
+    /// Records Git's answer. `unreached`: the commits of `looked_up` that `head` does not build on.
     pub fn set_ancestry(
         &mut self,
         head: CommitId,
-        asked: &BTreeSet<CommitId>,
+        looked_up: &BTreeSet<CommitId>,
         unreached: &BTreeSet<CommitId>,
     ) {
-        self.guards.learn(head, asked, unreached);
-        self.history.answered();
+        self.guards.record_ancestry(head, looked_up, unreached);
+        self.history.clear_failure();
     }
 
     /// Sets the source's record on the hub; `None` if the hub has none.

@@ -18,7 +18,7 @@ pub enum EngineError {
     Hub(#[from] HubError),
     /// The newest commit failed its verification; the last verified one was applied.
     #[error("the newest commit is not applied: {0}")]
-    Refused(Arc<VerificationFailure>),
+    VerificationFailed(Arc<VerificationFailure>),
     /// The thread that read the source panicked.
     #[error("reading the source ended in a panic; this is a bug in gitwork")]
     Panic,
@@ -29,7 +29,7 @@ impl OperationError for EngineError {
         match self {
             Self::Read(error) => error.class(),
             Self::Hub(error) => error.class(),
-            Self::Refused(_) => ErrorClass::NeedsAction,
+            Self::VerificationFailed(_) => ErrorClass::NeedsAction,
             Self::Panic => ErrorClass::Bug,
         }
     }
@@ -38,7 +38,7 @@ impl OperationError for EngineError {
         match self {
             Self::Read(error) => error.reason(),
             Self::Hub(error) => error.reason(),
-            Self::Refused(_) => "VerificationFailed",
+            Self::VerificationFailed(_) => "VerificationFailed",
             Self::Panic => "Panic",
         }
     }
@@ -47,7 +47,7 @@ impl OperationError for EngineError {
         match self {
             Self::Read(error) => error.hints(),
             Self::Hub(error) => error.hints(),
-            Self::Refused(_) | Self::Panic => Vec::new(),
+            Self::VerificationFailed(_) | Self::Panic => Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use futures::stream::StreamExt;
 use jiff::tz::TimeZone;
 use tokio::sync::watch;
 
+use super::queries::AncestryQuery;
 use super::tasks::{Pass, PassEvent, look_up};
 use super::{Engine, EngineError};
 use crate::clock::monotonic;
@@ -41,7 +42,9 @@ impl Engine {
         let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
             return Ok(None);
         };
-        if !self.ask_ancestry(&desired, now).await? {
+        let ancestry = self.ask_ancestry(&desired, now).await?;
+        if ancestry != AncestryQuery::Known {
+            tracing::debug!(source = %self.id, ?ancestry, "no plan without the head's history");
             return Ok(None);
         }
         self.ask_history(&desired, now).await?;
@@ -99,14 +102,14 @@ impl Engine {
     pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
         let works = self.hub.list(Some(&self.id)).await?;
         self.state.set_event(HubEvent::Listed(works));
-        let said = self.hub.directives(&self.id).await?;
-        self.state.guards_mut().set_directives(Some(said), monotonic());
+        let directives = self.hub.directives(&self.id).await?;
+        self.state.guards_mut().set_directives(Some(directives), monotonic());
         self.state.set_record(self.hub.record(&self.id).await?);
         let (cancel, applied) = (self.cancel.clone(), self.state.applied().unwrap_or_default());
         let known = self.state.known();
         self.state.guards_mut().read_after(known);
         let read = self.with_source(move |source| {
-            source.set_applied(applied);
+            source.set_applied_commits(applied);
             source.read(&cancel)
         });
         let read = read.await?.ok_or(EngineError::Panic)??;
@@ -116,25 +119,26 @@ impl Engine {
         }
         self.state.set_desired(&read.desired);
         self.log.read(&read);
-        // A second round handles names that were taken and objects that were newer.
+        // Why two rounds: the writes of the first show which names are taken and which works
+        // changed after the list. The second plans with these works as they are.
         for _ in 0..2 {
             let now = monotonic();
             let lookups = self.state.take_lookups(now);
             let mut events = look_up(&self.hub, lookups);
             while let Some(event) = events.next().await {
-                self.take_pass_event(event);
+                self.apply_pass_event(event);
             }
             let Some((_, tasks)) = self.plan(now).await? else { break };
             let (_running, stopped) = watch::channel(false);
             let mut outcomes = execute(self.hub.clone(), tasks, self.options.execute, stopped);
             while let Some(outcome) = outcomes.next().await {
-                self.take_pass_event(PassEvent::Outcome(Box::new(outcome)));
+                self.apply_pass_event(PassEvent::Outcome(Box::new(outcome)));
             }
         }
         let plan = self.state.plan().unwrap_or_default();
         self.report_plan(&plan);
-        match read.refused {
-            Some(refusal) => Err(EngineError::Refused(refusal)),
+        match read.verification_failure {
+            Some(failure) => Err(EngineError::VerificationFailed(failure)),
             None => Ok((Arc::unwrap_or_clone(plan), read.desired)),
         }
     }

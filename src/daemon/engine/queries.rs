@@ -4,21 +4,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Engine, EngineError, Loop};
+use super::{Engine, EngineError, LoopState};
 use crate::clock::monotonic;
 use crate::limits;
 use crate::reader::{SourceReader, on_source};
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::plan::Plan;
 use gitwork_core::render::desired::Desired;
+use gitwork_core::sync::state::AncestryLookup;
 use gitwork_hub::HubError;
 use gitwork_retry::{RetryClass, delay};
 
+/// Rounds of queries about the ancestry of one head: one for the old head, one for all commits, one
+/// for the commits of approvals.
+const ANCESTRY_ROUNDS: usize = 3;
+
+/// Whether Git's history of the head is known, as a plan needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AncestryQuery {
+    /// All of it is known, or the source has no commits.
+    Known,
+    /// The last read of Git's history failed, and the wait after it has not ended.
+    Waiting,
+    /// A fetch uses the source; its end makes the next plan due.
+    SourceBusy,
+    /// Commits are still unknown after [`ANCESTRY_ROUNDS`].
+    Incomplete,
+}
+
 impl Engine {
     /// Reads directives and the record from the hub if they are due and no pass is running.
-    pub(super) async fn ask_hub(&mut self, looped: &mut Loop) {
+    pub(super) async fn ask_hub(&mut self, loop_state: &mut LoopState) {
         let now = monotonic();
-        if looped.pass.is_some() {
+        if loop_state.pass.is_some() {
             return;
         }
         if self.state.guards().wants_directives(now) {
@@ -28,7 +46,7 @@ impl Engine {
             }
             if self.state.guards_mut().set_directives(found.ok(), now) {
                 tracing::info!(source = %self.id, "an operator requested a sync: fetching now");
-                (looped.next_fetch, looped.hinted) = (now, true);
+                (loop_state.next_fetch, loop_state.hinted) = (now, true);
             }
             // Windows open and close, and clocks are set, without an event.
             self.set_time();
@@ -45,20 +63,20 @@ impl Engine {
         }
     }
 
-    /// Asks Git which of the applied commits the head builds on. Gives whether all is known:
-    /// without it nothing is planned.
+    /// Asks Git which of the applied commits the head builds on. Nothing is planned before that is
+    /// [`AncestryQuery::Known`].
     pub(super) async fn ask_ancestry(
         &mut self,
         desired: &Arc<Desired>,
         now: Instant,
-    ) -> Result<bool, EngineError> {
-        let Some(head) = desired.commit else { return Ok(true) };
-        // One query for the old head, one for all commits, one for the commits of approvals.
-        for _ in 0..3 {
-            let Some(commits) = self.state.take_unknown_ancestry(now) else { return Ok(false) };
-            if commits.is_empty() {
-                return Ok(true);
-            }
+    ) -> Result<AncestryQuery, EngineError> {
+        let Some(head) = desired.commit else { return Ok(AncestryQuery::Known) };
+        for _ in 0..ANCESTRY_ROUNDS {
+            let commits = match self.state.ancestry_lookup(now) {
+                AncestryLookup::Known => return Ok(AncestryQuery::Known),
+                AncestryLookup::Due(commits) => commits,
+                AncestryLookup::Wait => return Ok(AncestryQuery::Waiting),
+            };
             let (asked, cancel) = (commits.clone(), self.cancel.clone());
             match self.with_source(move |source| source.unreached(head, &asked, &cancel)).await? {
                 Some(Ok(unreached)) => self.state.set_ancestry(head, &commits, &unreached),
@@ -67,10 +85,14 @@ impl Engine {
                         hub stays as it is");
                     self.state.history_mut().postpone(now);
                 }
-                None => return Ok(false),
+                None => return Ok(AncestryQuery::SourceBusy),
             }
         }
-        Ok(self.state.knows_ancestry())
+        Ok(if self.state.knows_ancestry() {
+            AncestryQuery::Known
+        } else {
+            AncestryQuery::Incomplete
+        })
     }
 
     /// Asks Git for the final `deleteOption` of removed works. Without it nothing is deleted.
@@ -79,13 +101,14 @@ impl Engine {
         desired: &Arc<Desired>,
         now: Instant,
     ) -> Result<(), EngineError> {
-        let candidates = self.state.take_unknown_removed_works(now);
+        let candidates = self.state.removals_to_look_up(now);
         if candidates.is_empty() {
             return Ok(());
         }
         let (wanted, of, cancel) = (candidates.clone(), desired.clone(), self.cancel.clone());
-        match self.with_source(move |source| source.removed_works(&of, &wanted, &cancel)).await? {
-            Some(Ok(found)) => self.state.history_mut().set_removed_works(&candidates, found),
+        let found = self.with_source(move |source| source.last_known_states(&of, &wanted, &cancel));
+        match found.await? {
+            Some(Ok(found)) => self.state.history_mut().set_last_known(&candidates, found),
             Some(Err(error)) => {
                 tracing::error!(
                     source = %self.id, %error, works = candidates.len(),

@@ -32,14 +32,15 @@ pub(super) struct Pass {
     events: BoxStream<'static, PassEvent>,
     stop: watch::Sender<bool>,
     began: Instant,
-    /// When the last write ended, and the last deletion.
-    applied: Option<Instant>,
-    pruned: Option<Instant>,
+    /// When the last write ended that is no deletion.
+    last_write_end: Option<Instant>,
+    last_deletion_end: Option<Instant>,
 }
 
 impl Pass {
     pub(super) fn new(events: BoxStream<'static, PassEvent>, stop: watch::Sender<bool>) -> Self {
-        Self { events, stop, began: monotonic(), applied: None, pruned: None }
+        let (last_write_end, last_deletion_end) = (None, None);
+        Self { events, stop, began: monotonic(), last_write_end, last_deletion_end }
     }
 
     /// The next event; `None` at the end.
@@ -56,17 +57,19 @@ impl Pass {
     pub(super) fn note(&mut self, event: &PassEvent) {
         if let PassEvent::Outcome(outcome) = event {
             let is_deletion = matches!(outcome.task.effect, Effect::Delete { .. });
-            let last = if is_deletion { &mut self.pruned } else { &mut self.applied };
-            *last = Some(monotonic());
+            let last_end =
+                if is_deletion { &mut self.last_deletion_end } else { &mut self.last_write_end };
+            *last_end = Some(monotonic());
         }
     }
 
     /// The duration of writes and of deletions.
     pub(super) fn spent(&self) -> impl Iterator<Item = (Stage, Duration)> {
-        let applied = self.applied.map(|end| (Stage::Apply, end - self.began));
-        let from = self.applied.unwrap_or(self.began);
-        let pruned = self.pruned.map(|end| (Stage::Prune, end.saturating_duration_since(from)));
-        applied.into_iter().chain(pruned)
+        let writes = self.last_write_end.map(|end| (Stage::Apply, end - self.began));
+        let from = self.last_write_end.unwrap_or(self.began);
+        let deletions =
+            self.last_deletion_end.map(|end| (Stage::Prune, end.saturating_duration_since(from)));
+        writes.into_iter().chain(deletions)
     }
 }
 

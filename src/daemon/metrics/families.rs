@@ -8,6 +8,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use gitwork_core::model::name::SourceId;
+use gitwork_core::plan::{Action, Guard};
+use gitwork_core::report::status::State;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OfSource {
     pub(super) source: String,
@@ -68,14 +72,11 @@ pub(super) struct ForgeWrite {
     pub(super) outcome: &'static str,
 }
 
-/// What was read from Git, and who reads it.
+/// What every daemon reports of a source, also as a standby: reads of Git, leadership, webhooks.
 #[derive(Debug)]
 pub(super) struct SourceMetrics {
     pub(super) fetches: Family<ResultLabels, Counter>,
     pub(super) last_fetch: Family<OfSource, Gauge>,
-    pub(super) errors: Family<OfSource, Gauge>,
-    pub(super) commit: Family<OfSource, Gauge>,
-    pub(super) unverified: Family<OfSource, Gauge>,
     pub(super) leads: Family<OfSource, Gauge>,
     pub(super) webhooks: Family<Webhook, Counter>,
 }
@@ -89,6 +90,33 @@ impl SourceMetrics {
                 "last_fetch_timestamp_seconds",
                 "When the source was last fetched, in seconds since 1970",
             ),
+            leads: family(
+                of,
+                "is_leader",
+                "1 while this daemon is the leader of the source, 0 while it is a standby",
+            ),
+            webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
+        }
+    }
+}
+
+/// Gauges that only the leader of a source reports: on a standby they would become stale.
+#[derive(Debug)]
+pub(super) struct LeaderMetrics {
+    pub(super) errors: Family<OfSource, Gauge>,
+    pub(super) commit: Family<OfSource, Gauge>,
+    pub(super) unverified: Family<OfSource, Gauge>,
+    pub(super) works: Family<Planned, Gauge>,
+    pub(super) held_deletes: Family<OfSource, Gauge>,
+    pub(super) held_works: Family<Held, Gauge>,
+    pub(super) backed_off: Family<OfSource, Gauge>,
+    pub(super) states: Family<OfState, Gauge>,
+    pub(super) synced_commit: Family<OfSource, Gauge>,
+}
+
+impl LeaderMetrics {
+    pub(super) fn new(of: &mut Registry) -> Self {
+        Self {
             errors: family(of, "source_errors", "Errors in the source's files"),
             commit: family(
                 of,
@@ -100,33 +128,6 @@ impl SourceMetrics {
                 "unverified_commit",
                 "1 while the newest commit fails its verification",
             ),
-            leads: family(
-                of,
-                "is_leader",
-                "1 while this daemon is the leader of the source, 0 while it is a standby",
-            ),
-            webhooks: family(of, "webhooks", "Webhooks of forges, by result"),
-        }
-    }
-}
-
-/// Plans, and the state of works.
-#[derive(Debug)]
-pub(super) struct PlanMetrics {
-    pub(super) plans: Family<OfSource, Counter>,
-    pub(super) works: Family<Planned, Gauge>,
-    pub(super) held_deletes: Family<OfSource, Gauge>,
-    pub(super) held_works: Family<Held, Gauge>,
-    pub(super) backed_off: Family<OfSource, Gauge>,
-    pub(super) states: Family<OfState, Gauge>,
-    pub(super) synced_commit: Family<OfSource, Gauge>,
-    pub(super) durations: Family<OfStage, Histogram, fn() -> Histogram>,
-}
-
-impl PlanMetrics {
-    pub(super) fn new(of: &mut Registry) -> Self {
-        Self {
-            plans: family(of, "plans", "Plans made for a source"),
             works: family(of, "works", "Works by their action in the last plan"),
             held_deletes: family(
                 of,
@@ -145,23 +146,55 @@ impl PlanMetrics {
                 "synced_commit_timestamp_seconds",
                 "Time of the last commit that the hub has completely, in seconds since 1970",
             ),
-            durations: stage_durations(of),
+        }
+    }
+
+    /// Removes all series of a source. The pattern names every field, so that no new family can be
+    /// forgotten.
+    pub(super) fn remove(&self, source: &SourceId) {
+        let Self {
+            errors,
+            commit,
+            unverified,
+            works,
+            held_deletes,
+            held_works,
+            backed_off,
+            states,
+            synced_commit,
+        } = self;
+        let source = || source.to_string();
+        for family in [errors, commit, unverified, held_deletes, backed_off, synced_commit] {
+            family.remove(&OfSource { source: source() });
+        }
+        for action in Action::ALL {
+            works.remove(&Planned { source: source(), action: action.as_str() });
+        }
+        for guard in Guard::ALL {
+            held_works.remove(&Held { source: source(), guard: guard.as_str() });
+        }
+        for state in State::ALL {
+            states.remove(&OfState { source: source(), state: state.as_str() });
         }
     }
 }
 
-/// Writes to the hub, the forge and the status branch.
+/// Passes: plans, their durations, and writes to the hub, the forge and the status branch.
 #[derive(Debug)]
-pub(super) struct WriteMetrics {
+pub(super) struct PassMetrics {
+    pub(super) plans: Family<OfSource, Counter>,
+    pub(super) durations: Family<OfStage, Histogram, fn() -> Histogram>,
     pub(super) writes: Family<Write, Counter>,
     pub(super) hub_requests: Family<HubRequest, Counter>,
     pub(super) forge_writes: Family<ForgeWrite, Counter>,
     pub(super) branch_commits: Family<ResultLabels, Counter>,
 }
 
-impl WriteMetrics {
+impl PassMetrics {
     pub(super) fn new(of: &mut Registry) -> Self {
         Self {
+            plans: family(of, "plans", "Plans made for a source"),
+            durations: stage_durations(of),
             writes: family(of, "hub_writes", "Writes to the hub, by effect and result"),
             hub_requests: family(of, "hub_requests", "Requests to the hub, by verb and outcome"),
             forge_writes: family(

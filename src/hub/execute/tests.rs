@@ -234,14 +234,14 @@ async fn a_hiccup_is_tried_again_and_nothing_else_is() {
         let key = call.key.to_string();
         let answer = match (call.key.work.as_str(), call.attempt) {
             ("hiccup", 1 | 2) | ("gone", _) => Err(away(None)),
-            ("patient", 1) => Err(away(Some(60))),
+            ("throttled", 1) => Err(away(Some(60))),
             ("stale", _) => Err(HubError::Stale { key }),
             _ => Ok(None),
         };
         (SHORT, answer)
     });
     let tasks =
-        ["hiccup", "gone", "patient", "stale", "well"].map(|work| task("c", work, create()));
+        ["hiccup", "gone", "throttled", "stale", "well"].map(|work| task("c", work, create()));
     let outcomes = run(hub, tasks.to_vec()).await;
     let found: BTreeMap<&str, (u32, bool)> = outcomes
         .iter()
@@ -250,8 +250,8 @@ async fn a_hiccup_is_tried_again_and_nothing_else_is() {
     let expected = [
         ("hiccup", (3, true)),
         ("gone", (limits::HUB_ATTEMPTS_MAX, false)),
-        // Asks for more patience than a pass has.
-        ("patient", (1, false)),
+        // `Retry-After` is longer than a pass waits.
+        ("throttled", (1, false)),
         ("stale", (1, false)),
         ("well", (1, true)),
     ];
@@ -259,7 +259,7 @@ async fn a_hiccup_is_tried_again_and_nothing_else_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hub_that_asks_for_patience_is_asked_less_at_once() {
+async fn retry_after_reduces_requests_in_flight() {
     let hub = script(|call: &Call<'_>| {
         if call.in_flight > 6 { (Duration::ZERO, Err(away(Some(1)))) } else { (SHORT, Ok(None)) }
     });

@@ -67,7 +67,7 @@ impl<'a> Composer<'a> {
                 self.problems.push(StreamProblem {
                     kind: ProblemKind::DuplicateKey,
                     span: key_span,
-                    message: format!("the key {key:?} stands twice in this mapping"),
+                    message: format!("the key {key:?} occurs twice in this mapping"),
                     related: vec![(first.key.unwrap_or(span), "first here".into())],
                 });
                 continue;

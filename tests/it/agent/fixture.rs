@@ -196,12 +196,12 @@ impl<'a> Fixture<'a> {
     pub async fn manifest_condition(
         &self,
         name: &str,
-        place: usize,
+        ordinal: usize,
         kind: &str,
         status: &str,
     ) -> Value {
-        self.work(name, &format!("{kind}={status} of manifest {place}"), |work| {
-            let manifest = &work["status"]["resourceStatus"]["manifests"][place];
+        self.work(name, &format!("{kind}={status} of manifest {ordinal}"), |work| {
+            let manifest = &work["status"]["resourceStatus"]["manifests"][ordinal];
             let condition = condition_of(&manifest["conditions"], kind)?;
             (condition["status"] == status).then(|| condition.clone())
         })

@@ -173,7 +173,7 @@ async fn cluster_can_detach_while_git_has_its_works() {
     let status = until_backed_off(&mut feed).await;
     let reported = backed_off(&status).unwrap().1.message().unwrap();
     assert!(
-        reported.starts_with("a client that deletes it keeps undoing what Git says"),
+        reported.starts_with("a client that deletes it keeps undoing gitwork's writes"),
         "{reported}"
     );
     let works = sync.works(0);

@@ -35,7 +35,7 @@ pub(super) fn take_steps(
         let step = next_step(&wanted, live).map_err(|refusal| refusal.to_string())?;
         let done = match step {
             ApplyStep::Read => return Err("asked to read what was just read".into()),
-            ApplyStep::Settled => Ok(()),
+            ApplyStep::UpToDate => Ok(()),
             ApplyStep::Create(object) => cluster.create(id, object),
             ApplyStep::Replace(object) => cluster.replace(id, object),
             ApplyStep::PatchOwner(patch) => cluster.patch(id, &patch),

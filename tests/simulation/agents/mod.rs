@@ -12,7 +12,7 @@ use gitwork_agent_core::condition::{COMPLETE, DELETING, NewCondition};
 use gitwork_agent_core::eviction::{EvictionAction, eviction_action};
 use gitwork_agent_core::feedback::RawJsonFeedback;
 use gitwork_agent_core::identity::{applied_name, hub_hash};
-use gitwork_agent_core::manifest::{ParsedManifest, ResourceMapping, apply_order, ordinal};
+use gitwork_agent_core::manifest::{ParsedManifest, ResourceMapping, api_ordinal, apply_order};
 use gitwork_agent_core::owner::Owner;
 use gitwork_agent_core::status::{
     ApplyOutcome, Observation, is_complete, manifests, record_apply_outcomes, record_observations,
@@ -245,7 +245,7 @@ impl Agents {
                 Ok(manifest) => self.apply_one(key, &spec, status, &owner, &manifest),
                 Err(error) => Outcome {
                     meta: ManifestResourceMeta {
-                        ordinal: ordinal(place),
+                        ordinal: api_ordinal(place),
                         ..ManifestResourceMeta::default()
                     },
                     applied: ApplyOutcome::Failed(error.to_string()),

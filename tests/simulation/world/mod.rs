@@ -13,7 +13,7 @@ use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey}
 use gitwork_core::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use gitwork_core::plan::observed::Observed;
 use gitwork_core::plan::{
-    Effect, LastKnownState, Plan, PlanPolicy, Reason, RemovedWorks, removed_candidates,
+    Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason, removed_candidates,
 };
 use gitwork_core::render::desired::{Desired, Frozen, Suspended};
 use gitwork_hub::{Hub, HubError, HubEvent};
@@ -164,7 +164,7 @@ impl World {
         let mut works = BTreeMap::new();
         for (key, work) in &self.git {
             let path = folder(key);
-            if self.frozen.covers(key) || self.frozen.folders.contains(&path) {
+            if self.frozen.contains(key) || self.frozen.folders.contains(&path) {
                 continue;
             }
             let manifests: Vec<Value> =
@@ -218,14 +218,14 @@ impl World {
     }
 
     pub fn plan(&self, desired: &Desired) -> Plan {
-        let mut removed_works = RemovedWorks::new();
+        let mut last_known = LastKnownStates::new();
         for (key, _) in removed_candidates(desired, &self.observed) {
             let Some(last) = self.dropped.get(&key) else { continue };
             let now: BTreeSet<WorkKey> = self.git.keys().cloned().collect();
             let brought = Some(Arc::new(&now - &self.besides[&key]));
-            removed_works.insert(key, LastKnownState { added_since: brought, ..last.clone() });
+            last_known.insert(key, LastKnownState { added_since: brought, ..last.clone() });
         }
-        checked_plan(desired, &self.observed, &removed_works, &self.policy)
+        checked_plan(desired, &self.observed, &last_known, &self.policy)
     }
 
     /// Plans over the observed state, which may be stale, and executes the plan.
@@ -266,7 +266,7 @@ impl World {
         let answer = self.hub.execute(key, effect, Some(self.commit())).await;
         self.check_write(key, effect, &before);
         match answer {
-            Ok(answer) => self.observed.record_answer(key, effect, answer),
+            Ok(answer) => self.observed.record_response(key, effect, answer),
             Err(HubError::Exists { .. } | HubError::Stale { .. }) => self.look_up(key).await,
             Err(_) => {}
         }

@@ -34,7 +34,7 @@ impl World {
                 }
                 Effect::SetDeleteOption { .. } | Effect::Delete { .. } | Effect::Release { .. } => {
                     let path = there.and_then(|work| work.path.as_deref());
-                    wanted.is_none() && ours && !self.frozen.holds(&step.key, path)
+                    wanted.is_none() && ours && !self.frozen.may_contain(&step.key, path)
                 }
             };
             assert!(allowed, "{step}");
@@ -103,7 +103,7 @@ impl World {
             })
             .filter(|work| {
                 desired.works.contains_key(&work.key)
-                    || self.frozen.holds(&work.key, work.path.as_deref())
+                    || self.frozen.may_contain(&work.key, work.path.as_deref())
             })
             .map(|work| &work.key)
             .collect();
@@ -158,7 +158,7 @@ impl World {
 
     pub(super) fn check_delete(&self, key: &WorkKey, was: &Value) {
         assert!(!self.git.contains_key(key), "{key} is in Git");
-        assert!(!self.frozen.covers(key) && !self.frozen.deletes, "{key} is frozen");
+        assert!(!self.frozen.contains(key) && !self.frozen.deletes, "{key} is frozen");
         let last = self.dropped.get(key).expect("Git has dropped it");
         assert!(last.prune, "{key} has prune: false");
         let option = DeletionPolicy::from_value(&was["spec"]["deleteOption"]);

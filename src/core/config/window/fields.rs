@@ -72,7 +72,7 @@ impl Day {
     }
 }
 
-/// What a field of windows is wrong about; reads after "`deny[0].start` ".
+/// What is wrong with a field of windows; reads after "`deny[0].start` ".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowProblem {
     /// As a JSON Pointer below the windows.
@@ -82,33 +82,33 @@ pub struct WindowProblem {
 }
 
 impl ChangeWindows {
-    /// All that is wrong with them but the zone's name, which only the time zone database can tell.
+    /// All problems but an unknown time zone, which only the time zone database shows.
     pub fn problems(&self) -> Vec<WindowProblem> {
         let mut found = Vec::new();
-        let mut say = |pointer: String, message: &str| {
+        let mut report = |pointer: String, message: &str| {
             found.push(WindowProblem { pointer, message: message.to_owned() });
         };
         if self.allow.len() + self.deny.len() > limits::WINDOWS_MAX {
-            say(String::new(), &format!("has more than {} windows", limits::WINDOWS_MAX));
+            report(String::new(), &format!("has more than {} windows", limits::WINDOWS_MAX));
         }
         let zone = self.time_zone.as_ref().map_or(0, |zone| zone.chars().count());
         if zone > limits::TIME_ZONE_CHARS_MAX {
-            say("/timeZone".into(), "is longer than the name of any time zone");
+            report("/timeZone".into(), "is longer than the name of any time zone");
         }
         for (list, windows) in [("allow", &self.allow), ("deny", &self.deny)] {
             for (index, window) in windows.iter().enumerate() {
                 let at = |field: &str| format!("/{list}/{index}/{field}");
                 if window.days.len() > 7 {
-                    say(at("days"), "names more days than a week has");
+                    report(at("days"), "names more days than a week has");
                 }
                 for (field, text) in [("start", &window.start), ("end", &window.end)] {
                     if text.as_ref().is_some_and(|text| time(text).is_none()) {
-                        say(at(field), "is no time as in 09:00");
+                        report(at(field), "is no time as in 09:00");
                     }
                 }
                 for (field, text) in [("from", &window.from), ("until", &window.until)] {
                     if text.as_ref().is_some_and(|text| date(text).is_none()) {
-                        say(at(field), "is no day as in 2026-12-24");
+                        report(at(field), "is no day as in 2026-12-24");
                     }
                 }
             }

@@ -12,7 +12,7 @@ use crate::model::work::{ANNOTATION_CREATED_DURING_HOLD, DeletionPolicy, Desired
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::directives::Suspension;
 use crate::plan::drift_backoff::Contention;
-use crate::plan::last_known::RemovedWorks;
+use crate::plan::last_known::LastKnownStates;
 use crate::plan::observed::Observed;
 use crate::plan::planner::plan;
 use crate::plan::policy::PlanPolicy;
@@ -87,16 +87,16 @@ impl World {
     }
 
     fn plan(&self) -> Plan {
-        plan(&self.desired, &self.observed, &RemovedWorks::new(), &self.policy)
+        plan(&self.desired, &self.observed, &LastKnownStates::new(), &self.policy)
     }
 
     /// The rules that `plan` breaks in this world.
     fn broken(&self, plan: &Plan) -> Vec<(String, BrokenRule)> {
-        let removed = RemovedWorks::new();
+        let last_known = LastKnownStates::new();
         let inputs = PlanInputs {
             desired: &self.desired,
             observed: &self.observed,
-            removed: &removed,
+            last_known: &last_known,
             policy: &self.policy,
         };
         let found = check(plan, inputs).into_iter();

@@ -56,7 +56,7 @@ fn a_late_event_does_not_bring_back_an_older_state() {
 }
 
 #[test]
-fn a_late_answer_does_not_bring_back_a_deleted_work() {
+fn response_after_the_watched_deletion_is_dropped() {
     let source = SourceId::parse("fleet").unwrap();
     let mut going = work();
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
@@ -70,7 +70,7 @@ fn a_late_answer_does_not_bring_back_a_deleted_work() {
         let mut observed = Observed::default();
         observed.record_change(there.clone());
         end(&mut observed, &source, &key);
-        observed.record_answer(&key, &delete, Some(going.clone()));
+        observed.record_response(&key, &delete, Some(going.clone()));
         observed.record_lookup(&key, Some(there.clone()));
         assert!(observed.works.is_empty());
         // A work that was created again under the same name is another one.

@@ -108,7 +108,12 @@ impl Observed {
 
     /// Records the hub's response to gitwork's own write, and whether the hub stored the write as
     /// it was sent. Only the response to the write shows that: a later read may have an edit.
-    pub fn record_answer(&mut self, key: &WorkKey, effect: &Effect, answer: Option<ObservedWork>) {
+    pub fn record_response(
+        &mut self,
+        key: &WorkKey,
+        effect: &Effect,
+        answer: Option<ObservedWork>,
+    ) {
         let answer = answer.filter(|work| !self.is_gone(work));
         let (Some(work), false) = (answer, matches!(effect, Effect::Release { .. })) else {
             return self.forget(key);

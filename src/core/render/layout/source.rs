@@ -76,7 +76,7 @@ fn read_approvals(tree: &Tree, top: &mut Top) {
         top.report(
             Code::BadApproval,
             APPROVALS,
-            format!("{found} approvals; at most {most} are read, so that none is"),
+            format!("found {found} approvals, but the limit is {most}; no approval was read"),
         );
     }
 }

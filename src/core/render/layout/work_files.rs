@@ -60,11 +60,8 @@ pub fn work_folder(
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let mut folder = WorkFolder { diagnostics: problems, ..WorkFolder::default() };
     if files.len() > limits::WORK_FILES_MAX {
-        let message = format!(
-            "{} files; at most {} are read of one work",
-            files.len(),
-            limits::WORK_FILES_MAX
-        );
+        let message =
+            format!("{} files in one work; the limit is {}", files.len(), limits::WORK_FILES_MAX);
         folder.diagnostics.push(Diagnostic::new(
             Code::TooManyFiles,
             Location::file(at),
@@ -121,7 +118,7 @@ struct FolderWalk<'a> {
 }
 
 impl FolderWalk<'_> {
-    fn say(&mut self, code: Code, path: &RepoPath, message: impl Into<String>) {
+    fn report(&mut self, code: Code, path: &RepoPath, message: impl Into<String>) {
         self.problems.push(Diagnostic::new(
             code,
             Location::file(path),
@@ -134,7 +131,7 @@ impl FolderWalk<'_> {
         if depth > limits::WORK_FOLDER_DEPTH_MAX {
             let message =
                 format!("more than {} folder levels in one work", limits::WORK_FOLDER_DEPTH_MAX);
-            self.say(Code::TooManyFiles, at, message);
+            self.report(Code::TooManyFiles, at, message);
             return Ok(());
         }
         for (name, entry) in self.objects.tree(tree)?.iter() {
@@ -145,15 +142,15 @@ impl FolderWalk<'_> {
             if path.as_str().len() > limits::PATH_BYTES_MAX
                 || name.chars().any(|c| c.is_control() || c == '\u{fffd}')
             {
-                self.say(
-                    Code::PathTrouble,
+                self.report(
+                    Code::UnsafePath,
                     &path,
                     "a path that is too long, not UTF-8 or has control characters",
                 );
                 continue;
             }
             if let Some((_, tool)) = LATER.iter().find(|(marker, _)| marker == name) {
-                self.say(
+                self.report(
                     Code::NotSupported,
                     &path,
                     format!("rendering with {tool} is not supported by this version"),
@@ -192,12 +189,12 @@ impl FolderWalk<'_> {
             Some(Entry { kind: EntryKind::Blob, id }) => {
                 self.files.push(WorkFolderFile { path: path.clone(), id });
             }
-            Some(_) => self.say(
+            Some(_) => self.report(
                 Code::SymlinkOutside,
                 path,
                 format!("the link points to {inside}, which is no plain file"),
             ),
-            None => self.say(
+            None => self.report(
                 Code::SymlinkOutside,
                 path,
                 format!("the link points to {inside}, which does not exist"),

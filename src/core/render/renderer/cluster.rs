@@ -88,7 +88,7 @@ fn shared_object(
 ) -> Option<Diagnostic> {
     let (key, other_key) = (rendered.key.clone()?, other.key.as_ref()?);
     let message = format!(
-        "{identity} stands in the works {} and {} of cluster {}",
+        "{identity} is in the works {} and {} of cluster {}",
         key.work, other_key.work, key.cluster
     );
     let here = Location::at(&origin.file, origin.span);

@@ -31,7 +31,7 @@ fn check_duplicates(manifests: &[Manifest], diagnostics: &mut WorkDiagnostics<'_
     by_origin.sort_by(|a, b| a.origin.cmp(&b.origin));
     for manifest in by_origin {
         if let Some(origin) = first.get(&manifest.identity) {
-            let message = format!("{} stands twice in this work", manifest.identity);
+            let message = format!("{} occurs twice in this work", manifest.identity);
             let diagnostic = diagnostics.of(Code::DuplicateObject, location(manifest), message);
             let there = Location::at(&origin.file, origin.span);
             diagnostics.push(diagnostic.with_related(there, "first here"));

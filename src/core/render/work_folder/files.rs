@@ -39,7 +39,7 @@ impl<'a> FolderFiles<'a> {
         let bytes = match self.objects.blob(file.id, gitwork_yaml::limits::FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(ObjectError::TooLarge { size, limit, .. }) => {
-                let message = format!("the file has {size} bytes; at most {limit} are read");
+                let message = format!("the file has {size} bytes; the limit is {limit}");
                 self.diagnostics.add(Code::FileTooLarge, at(), message);
                 return Ok(None);
             }

@@ -133,7 +133,7 @@ impl Settings {
 /// What is wrong with a label or an annotation, as a clause.
 fn metadata_problem(key: &str, value: &str, is_label: bool) -> Option<String> {
     if key.starts_with(work::PREFIX) || (is_label && key == work::LABEL_MANAGED_BY) {
-        return Some("is gitwork's own and cannot be set".to_owned());
+        return Some("is reserved for gitwork".to_owned());
     }
     let problem = names::check_qualified_name(key);
     problem.or_else(|| is_label.then(|| names::check_label_value(value)).flatten())

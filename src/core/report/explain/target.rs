@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::config::schema::closest;
 use crate::model::name::{ClusterName, WorkKey, WorkName};
+use crate::model::operation_error::{ErrorClass, OperationError};
 
 /// A work, or one object of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,21 @@ pub enum TargetError {
         /// The first objects that match, each in its longest form.
         fitting: Vec<String>,
     },
+}
+
+impl OperationError for TargetError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Form(_) => "InvalidTarget",
+            Self::Name { .. } => "InvalidName",
+            Self::NoObject { .. } => "ObjectNotFound",
+            Self::Ambiguous { .. } => "AmbiguousObject",
+        }
+    }
 }
 
 fn hint(near: &[String]) -> String {

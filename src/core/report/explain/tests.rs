@@ -107,7 +107,7 @@ fn error_in_git_takes_precedence_over_hub() {
         code: "GW102",
         error: true,
         place: place("clusters/edge-1/web/a.yaml", 7),
-        message: "a key stands twice".into(),
+        message: "a key occurs twice".into(),
     };
     let broken = GitSide { problems: vec![problem], ..git() };
     let step = settled();
@@ -119,7 +119,7 @@ fn error_in_git_takes_precedence_over_hub() {
     };
     let reported = answer(&broken, Some(hub));
     assert_eq!(reported.reason, "Frozen");
-    assert!(reported.message.ends_with("clusters/edge-1/web/a.yaml:7: a key stands twice"));
+    assert!(reported.message.ends_with("clusters/edge-1/web/a.yaml:7: a key occurs twice"));
     assert!(reported.advice.unwrap().contains("GW102"));
 }
 

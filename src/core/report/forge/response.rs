@@ -7,6 +7,7 @@ use jiff::fmt::rfc2822;
 
 use super::ForgeTarget;
 use crate::config::commit_status::Provider;
+use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::text::escape::escape_untrusted;
 use crate::text::truncate::truncate_chars;
 
@@ -141,6 +142,26 @@ pub fn read_login(
     };
     let said = if said.is_empty() { said } else { format!(": {said}") };
     Err(Rejection::Blocked { message: format!("{} {problem}{said}", target.provider) })
+}
+
+impl OperationError for Rejection {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Later { after, .. } => ErrorClass::Transient { retry_after: *after },
+            Self::Blocked { .. } | Self::NoCommit { .. } | Self::Full { .. } => {
+                ErrorClass::NeedsAction
+            }
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Later { .. } => "ForgeUnavailable",
+            Self::Blocked { .. } => "ForgeRejected",
+            Self::NoCommit { .. } => "CommitMissing",
+            Self::Full { .. } => "TooManyStatuses",
+        }
+    }
 }
 
 impl Rejection {

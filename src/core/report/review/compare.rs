@@ -94,10 +94,10 @@ fn compare(key: &WorkKey, base: &Desired, head: &Desired) -> Option<WorkReview> 
             review.size = Some(Size::new(None, content.bytes));
             review.change = WorkChange::Added {
                 objects: content.manifests.into_keys().collect(),
-                base_unreadable: base.frozen.holds(key, Some(after.path.as_str())),
+                base_unreadable: base.frozen.may_contain(key, Some(after.path.as_str())),
             };
         }
-        (Some(before), None) if !head.frozen.holds(key, Some(before.path.as_str())) => {
+        (Some(before), None) if !head.frozen.may_contain(key, Some(before.path.as_str())) => {
             review.change = if before.prune { deleted(before) } else { WorkChange::Released };
         }
         (Some(_) | None, None) => {}

@@ -34,7 +34,7 @@ pub enum Signatures {
         verified: CommitId,
         /// The commit that is not accepted, and why.
         #[serde(flatten)]
-        refusal: VerificationFailure,
+        failure: VerificationFailure,
     },
 }
 
@@ -71,7 +71,7 @@ pub fn would_hold(
 
 /// Whether the head may have the work, but in an unreadable part.
 fn is_unread(work: &DesiredWork, head: &Desired) -> bool {
-    head.frozen.holds(&work.key, Some(work.path.as_str()))
+    head.frozen.may_contain(&work.key, Some(work.path.as_str()))
 }
 
 fn over_budget(base: &Desired, head: &Desired, policy: &PlanPolicy) -> Option<WouldHold> {

@@ -286,9 +286,9 @@ pub(super) fn guarded(review: &Review) -> Vec<String> {
         Signatures::Verified { head } => {
             format!("signatures: verified up to commit {}", head.short())
         }
-        Signatures::Refused { verified, refusal } => {
+        Signatures::Refused { verified, failure } => {
             let verified = verified.short();
-            format!("not applied: {refusal}; the hub would stay at commit {verified}")
+            format!("not applied: {failure}; the hub would stay at commit {verified}")
         }
     });
     let holds = review.holds.iter().map(|hold| hold.reason.clone());

@@ -24,10 +24,10 @@ const NOBODY: Result<Signer, SignatureError> = Err(SignatureError::Unsigned);
 fn commit(
     number: u8,
     signer: Result<Signer, SignatureError>,
-    vouches: &[(&str, FileState)],
+    covered_files: &[(&str, FileState)],
 ) -> CheckedCommit {
-    let vouches = vouches.iter().map(|(file, state)| (path(file), *state)).collect();
-    CheckedCommit { id: id(number), signer, vouches }
+    let covered_files = covered_files.iter().map(|(file, state)| (path(file), *state)).collect();
+    CheckedCommit { id: id(number), signer, covered_files }
 }
 
 fn range(

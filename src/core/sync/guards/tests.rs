@@ -118,9 +118,9 @@ fn on_a_restored_hub_a_rewind_is_held_whatever_the_policy() {
         let record = Record { commit: Some(commit(9)), restored, ..Record::default() };
         guards.set_record(stored(record), true);
         let desired = desired(1);
-        let asked = guards.to_ask(&desired, &BTreeSet::new());
-        assert_eq!(asked, [commit(9)].into());
-        guards.learn(commit(1), &asked, &asked.clone());
+        let looked_up = guards.unknown_commits(&desired, &BTreeSet::new());
+        assert_eq!(looked_up, [commit(9)].into());
+        guards.record_ancestry(commit(1), &looked_up, &looked_up.clone());
         let policy = policy(&mut guards, &desired, NOON);
         assert_eq!(policy.held_rewind.is_some(), held, "{rewind:?} {restored}");
         assert_eq!(guards.followed().is_some(), !held && rewind == RewindPolicy::Warn);
@@ -128,16 +128,17 @@ fn on_a_restored_hub_a_rewind_is_held_whatever_the_policy() {
 }
 
 #[test]
-fn a_rewind_is_believed_once_git_was_read_after_what_it_leaves() {
+fn rewind_counts_only_after_a_read_of_git_that_follows_the_abandoned_commit() {
     let mut guards = Guards::new(GuardOptions::default(), 0);
     let (desired, newer) = (desired(1), BTreeSet::from([commit(9)]));
     let record = Record { commit: Some(commit(9)), ..Record::default() };
     guards.set_record(stored(record), true);
-    guards.learn(commit(1), &newer, &newer);
+    guards.record_ancestry(commit(1), &newer, &newer);
     // Another process may have read Git after this one, and applied what it found.
     policy(&mut guards, &desired, NOON);
     assert!(guards.doubts_read());
-    let known = |commits: BTreeSet<_>| AppliedCommits { named: Arc::new(commits), recorded: None };
+    let known =
+        |commits: BTreeSet<_>| AppliedCommits { on_works: Arc::new(commits), recorded: None };
     guards.read_after(known([commit(7)].into()));
     policy(&mut guards, &desired, NOON);
     assert!(guards.doubts_read(), "of another commit that is no news");
@@ -147,9 +148,9 @@ fn a_rewind_is_believed_once_git_was_read_after_what_it_leaves() {
     assert_eq!(guards.followed(), Some(&newer));
     // An approval names both ends: it needs no second look.
     let rewind = Rewind { source: desired.source.clone(), from: newer, to: commit(1) };
-    let mut said = Directives::default();
-    said.approvals.rewinds.insert(rewind);
-    guards.set_directives(Some(said), test_now());
+    let mut directives = Directives::default();
+    directives.approvals.rewinds.insert(rewind);
+    guards.set_directives(Some(directives), test_now());
     guards.read_after(AppliedCommits::default());
     policy(&mut guards, &desired, NOON);
     assert!(!guards.doubts_read());
@@ -157,19 +158,19 @@ fn a_rewind_is_believed_once_git_was_read_after_what_it_leaves() {
 
 #[test]
 fn a_commit_that_cannot_be_read_brings_no_rules_for_the_next() {
-    let free = |frozen: Frozen| {
+    let nothing_is_held = |frozen: Frozen| {
         let desired = Desired { frozen, ..desired(1) };
-        Guards::leaves_nothing_held(&PlanPolicy::default(), &desired, &Plan::default())
+        Guards::is_nothing_held(&PlanPolicy::default(), &desired, &Plan::default())
     };
-    assert!(free(Frozen::default()));
-    assert!(!free(Frozen { source: true, ..Frozen::default() }));
-    assert!(!free(Frozen { deletes: true, ..Frozen::default() }));
+    assert!(nothing_is_held(Frozen::default()));
+    assert!(!nothing_is_held(Frozen { source: true, ..Frozen::default() }));
+    assert!(!nothing_is_held(Frozen { deletes: true, ..Frozen::default() }));
 }
 
 #[test]
-fn a_wish_to_sync_is_heard_once_and_none_of_before_the_start() {
+fn sync_request_counts_once_and_not_if_made_before_the_start() {
     let mut guards = Guards::new(GuardOptions::default(), 0);
-    let said = |text: &str| {
+    let directives = |text: &str| {
         let reconcile = Some(text.to_owned());
         Some(Directives { reconcile, ..Directives::default() })
     };
@@ -184,10 +185,10 @@ fn a_wish_to_sync_is_heard_once_and_none_of_before_the_start() {
     assert_eq!(set(&mut guards, None), (false, false));
     assert!(!guards.wants_directives(now + Duration::from_secs(1)));
     assert!(guards.wants_directives(now + limits::DIRECTIVES_RETRY));
-    assert_eq!(set(&mut guards, said("one")), (true, false));
-    assert_eq!(set(&mut guards, said("one")), (false, false));
-    assert_eq!(set(&mut guards, said("two")), (true, true));
+    assert_eq!(set(&mut guards, directives("one")), (true, false));
+    assert_eq!(set(&mut guards, directives("one")), (false, false));
+    assert_eq!(set(&mut guards, directives("two")), (true, true));
     // What cannot be read changes nothing of what is known.
     assert_eq!(set(&mut guards, None), (false, false));
-    assert_eq!(set(&mut guards, said("two")), (false, false));
+    assert_eq!(set(&mut guards, directives("two")), (false, false));
 }

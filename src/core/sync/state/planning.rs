@@ -31,17 +31,19 @@ impl SyncState {
     /// The inputs of a plan; `None` before both sides are known.
     fn inputs(&self) -> Option<PlanInputs<'_>> {
         let (desired, observed) = (self.desired.as_ref()?, self.hub.observed()?);
-        let removed = self.history.removed_works();
-        Some(PlanInputs { desired, observed, removed, policy: &self.policy })
+        let last_known = self.history.last_known();
+        Some(PlanInputs { desired, observed, last_known, policy: &self.policy })
     }
 
     /// Updates the policy from the guards at this time. `zone` looks up time zones.
     pub fn set_time(&mut self, now: Timestamp, zone: &dyn Fn(&str) -> Option<TimeZone>) {
-        let (Some(desired), Some(named)) = (&self.desired, self.hub.named().cloned()) else {
+        let (Some(desired), Some(commits_on_works)) =
+            (&self.desired, self.hub.commits_on_works().cloned())
+        else {
             return;
         };
         let before = self.policy.closed.is_some();
-        self.guards.apply(&mut self.policy, desired, &named, now, zone);
+        self.guards.apply(&mut self.policy, desired, &commits_on_works, now, zone);
         // A doubtful read is repeated before the plan.
         self.dirty |= before != self.policy.closed.is_some() || self.guards.doubts_read();
     }
@@ -57,14 +59,14 @@ impl SyncState {
         let plan = Arc::new(plan_of(inputs));
         let violations = lint::check(&plan, inputs);
         debug_assert_eq!(violations, [], "the planner keeps the rules");
-        let leaves_nothing_held = Guards::leaves_nothing_held(&self.policy, inputs.desired, &plan);
+        let is_nothing_held = Guards::is_nothing_held(&self.policy, inputs.desired, &plan);
         self.violations = violations;
         self.dirty = false;
         self.guards.reset_changed();
-        if leaves_nothing_held && let Some(desired) = self.desired.clone() {
+        if is_nothing_held && let Some(desired) = self.desired.clone() {
             // The rules of a commit apply to the next commit only.
             self.policy.budgets_before = Some(desired.rules.budgets.clone());
-            self.guards.settle_rules(&desired);
+            self.guards.keep_windows(&desired);
         }
         self.drop_retries(&plan);
         self.planned = Some(plan.clone());
@@ -89,7 +91,7 @@ impl SyncState {
 
     /// A removal needs the final `deleteOption` in Git first.
     fn may_act(&self, step: &PlanStep, effect: &Effect) -> bool {
-        effect.body().is_some() || self.history.has_asked(&step.key)
+        effect.body().is_some() || self.history.has_looked_up(&step.key)
     }
 
     /// The rules that the last plan breaks.
@@ -99,9 +101,9 @@ impl SyncState {
 
     /// The record to write before the plan is executed.
     pub fn record_to_write(&self, plan: &Plan) -> Option<Record> {
-        let (desired, named) = (self.desired.as_ref()?, self.hub.named()?);
-        let free = Guards::leaves_nothing_held(&self.policy, desired, plan);
-        self.guards.record_to_write(desired, named, plan, free)
+        let (desired, commits_on_works) = (self.desired.as_ref()?, self.hub.commits_on_works()?);
+        let nothing_is_held = Guards::is_nothing_held(&self.policy, desired, plan);
+        self.guards.record_to_write(desired, commits_on_works, plan, nothing_is_held)
     }
 
     /// The steps of a plan that are due, without those in backoff.
@@ -155,7 +157,7 @@ impl SyncState {
 }
 
 fn plan_of(inputs: PlanInputs<'_>) -> Plan {
-    plan::plan(inputs.desired, inputs.observed, inputs.removed, inputs.policy)
+    plan::plan(inputs.desired, inputs.observed, inputs.last_known, inputs.policy)
 }
 
 /// Whether the hub has the work of another owner.

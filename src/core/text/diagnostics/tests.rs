@@ -24,7 +24,7 @@ fn duplicate() -> Diagnostic {
         Code::DuplicateKey,
         at("clusters/a/web/x.yaml", 14, 3, 4),
         work("a", "web"),
-        "the key \"name\" stands twice in this mapping",
+        "the key \"name\" occurs twice in this mapping",
     )
     .with_field("metadata")
     .with_related(at("clusters/a/web/x.yaml", 3, 3, 4), "first here");
@@ -34,7 +34,7 @@ fn duplicate() -> Diagnostic {
 
 #[test]
 fn text_names_the_place_and_shows_it() {
-    let expected = r#"error[GW102]: the key "name" stands twice in this mapping
+    let expected = r#"error[GW102]: the key "name" occurs twice in this mapping
   --> clusters/a/web/x.yaml:14:3
    |
 14 |   name: web
@@ -119,7 +119,7 @@ fn json_is_one_object_with_flat_places() {
         serde_json::json!({
             "diagnostics": [{
                 "code": "GW102", "severity": "error", "title": "duplicate key in a mapping",
-                "message": "the key \"name\" stands twice in this mapping",
+                "message": "the key \"name\" occurs twice in this mapping",
                 "help": "Remove one of the two. kubectl would silently use the last one.",
                 "file": "clusters/a/web/x.yaml", "line": 14, "column": 3, "length": 4,
                 "field": "metadata", "cluster": "a", "work": "web", "snippet": "  name: web",

@@ -62,13 +62,13 @@ impl World {
         let mut observed = Observed::default();
         observed.record_list(&self.id, self.hub.works_of(Some(&self.id)));
         let candidates = removed_candidates(&desired, &observed);
-        let found = self.operator.removed_works(&desired, &candidates, &Default::default());
-        let Ok(removed_works) = found else { return Vec::new() };
+        let found = self.operator.last_known_states(&desired, &candidates, &Default::default());
+        let Ok(last_known) = found else { return Vec::new() };
         let budgets = Budgets { works: Some(0), percent: Some(0), cluster: Some(0) };
         let approved = self.hub.lock().approved.clone();
         let closed = (!is_open).then_some(Closed { until: None, unknown_zone: None });
         let policy = PlanPolicy { budgets, approved, closed, ..PlanPolicy::default() };
-        let holds = checked_plan(&desired, &observed, &removed_works, &policy).holds(&self.id);
+        let holds = checked_plan(&desired, &observed, &last_known, &policy).holds(&self.id);
         holds.into_iter().map(|hold| hold.approval).collect()
     }
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use gitwork_core::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
-use gitwork_core::plan::removed_works::FolderRemoval;
-use gitwork_core::plan::{LastKnownState, removed_works};
+use gitwork_core::plan::folder_removal::FolderRemoval;
+use gitwork_core::plan::{LastKnownState, folder_removal};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -261,7 +261,7 @@ impl State {
     }
 
     /// The final state of a work that a commit removed, as gitwork reads it.
-    fn last_stood(
+    fn last_known_state(
         &mut self,
         id: &SourceId,
         key: &WorkKey,
@@ -280,7 +280,7 @@ impl State {
             after: Some(self.commits[removed_by].root),
             objects: &self.objects as &dyn Objects,
         };
-        let last_state = removed_works::last_known_state(id, &removal)?;
+        let last_state = folder_removal::last_known_state(id, &removal)?;
         self.final_states.insert(asked, last_state.clone());
         Ok(last_state)
     }
@@ -303,7 +303,7 @@ impl State {
         if let (true, Some(before)) = (builds_on, at.checked_sub(1)) {
             self.verified = new[before];
         }
-        let refusal = VerificationFailure {
+        let failure = VerificationFailure {
             head: self.commits[head].id,
             commit: self.commits[new[at]].id,
             rule: "signers.verify: commits".into(),
@@ -312,7 +312,7 @@ impl State {
             advice: "sign it".into(),
             is_final: true,
         };
-        (self.verified, Some(Arc::new(refusal)))
+        (self.verified, Some(Arc::new(failure)))
     }
 
     fn render(&mut self, number: usize) -> Result<Arc<Desired>, ObjectError> {

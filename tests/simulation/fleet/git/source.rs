@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use gitwork_core::model::snapshot::ObjectError;
-use gitwork_core::plan::RemovedWorks;
-use gitwork_core::plan::removed_works::AddedWorks;
+use gitwork_core::plan::LastKnownStates;
+use gitwork_core::plan::folder_removal::AddedWorks;
 use gitwork_core::render::desired::Desired;
 use gitwork_daemon::reader::SourceReader;
 use gitwork_source::{SourceReadError, SourceState, Spent};
@@ -48,7 +48,7 @@ impl SimulatedSource {
         if state.away {
             return Err(missing(state.commits[branch].id));
         }
-        let (head, refused) = match self.bug {
+        let (head, verification_failure) = match self.bug {
             Some(Bug::UnverifiedCommitFollowed) => (branch, None),
             _ => state.verify(branch),
         };
@@ -57,7 +57,7 @@ impl SimulatedSource {
             && *last == head
         {
             self.reads.lock().unwrap().push((Instant::now(), head));
-            return Ok(SourceState { refused, ..read.clone() });
+            return Ok(SourceState { verification_failure, ..read.clone() });
         }
         if state.damaged {
             return Err(missing(id));
@@ -71,7 +71,7 @@ impl SimulatedSource {
             name: "main".into(),
             committed_seconds: None,
             spent: Spent::default(),
-            refused,
+            verification_failure,
             root,
         };
         self.last = Some((head, read.clone()));
@@ -89,30 +89,30 @@ impl SourceReader for SimulatedSource {
         self.read_branch()
     }
 
-    fn removed_works(
+    fn last_known_states(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
         _cancel: &AtomicBool,
-    ) -> Result<RemovedWorks, SourceReadError> {
+    ) -> Result<LastKnownStates, SourceReadError> {
         let mut state = self.git.lock();
         let Some(head) = desired.commit.and_then(|id| number(&state.commits, id)) else {
-            return Ok(RemovedWorks::new());
+            return Ok(LastKnownStates::new());
         };
         if self.bug == Some(Bug::HistoryNotRead) {
-            return Ok(RemovedWorks::new());
+            return Ok(LastKnownStates::new());
         }
         if state.damaged {
             return Err(missing(state.commits[head].id));
         }
-        let mut found = RemovedWorks::new();
+        let mut found = LastKnownStates::new();
         let mut brought = AddedWorks::new(desired);
         for (key, path) in candidates {
             if *path != folder(key) {
                 continue;
             }
             let Some(removal) = removal(&state.commits, head, key) else { continue };
-            if let Some(mut last_state) = state.last_stood(&self.id, key, path, removal)? {
+            if let Some(mut last_state) = state.last_known_state(&self.id, key, path, removal)? {
                 let before = state.commits[removal.0].root;
                 last_state.added_since = Some(brought.since(before, &state.objects)?);
                 if let Some(bug) = self.bug {
