@@ -6,7 +6,7 @@ pub fn check(bytes: &[u8]) -> bool {
     let tree = match read_tree(bytes) {
         Ok(tree) => tree,
         Err(why) => {
-            assert!(!why.is_empty());
+            assert!(!why.to_string().is_empty());
             return false;
         }
     };

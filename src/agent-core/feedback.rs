@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::condition::{FEEDBACK_SYNCED, NewCondition};
 use super::object::{Object, group_version, gvk, text};
-use gitwork_rules::jsonpath::JsonPathQuery;
+use gitwork_rules::jsonpath::{EvaluateError, JsonPathError, JsonPathQuery};
 
 /// What may be sent as raw JSON: with the feature gate `RawFeedbackJsonString`, up to a number of
 /// bytes.
@@ -26,6 +26,24 @@ pub struct EvaluatedFeedback {
     pub values: Vec<FeedbackValue>,
     /// `StatusFeedbackSynced`.
     pub synced: NewCondition,
+}
+
+/// Why a path of a rule has no value, in the words of OCM's agent. `name` is the path's name.
+#[derive(Debug, thiserror::Error)]
+enum FeedbackError {
+    #[error("version set in the path {name} is not matched for the related resource")]
+    Version { name: String },
+    #[error("failed to parse json path {path} of {name} with error: {error}")]
+    Path { name: String, path: String, error: JsonPathError },
+    #[error("failed to find value for {name} with error: {error}")]
+    Find { name: String, error: EvaluateError },
+    #[error("the type {go_type} of the value for {name} is not found")]
+    Type { name: String, go_type: &'static str },
+    #[error(
+        "the length of returned json raw string for name {name} \
+         is larger than the maximum length {bytes_max}"
+    )]
+    TooLong { name: String, bytes_max: usize },
 }
 
 /// Evaluates all rules of one object. A path that fails does not stop the others.
@@ -77,7 +95,7 @@ pub fn evaluate_feedback(
 }
 
 fn collect(
-    outcome: Result<Option<FeedbackValue>, String>,
+    outcome: Result<Option<FeedbackValue>, FeedbackError>,
     values: &mut Vec<FeedbackValue>,
     errors: &mut Vec<String>,
 ) {
@@ -88,7 +106,7 @@ fn collect(
             errors.push(format!("the name {} is used by more than one feedback value", value.name));
         }
         Ok(value) => values.extend(value),
-        Err(error) => errors.push(error),
+        Err(error) => errors.push(error.to_string()),
     }
 }
 
@@ -143,20 +161,19 @@ fn evaluate(
     value: &Value,
     rule: &JsonPath,
     raw: RawJsonFeedback,
-) -> Result<Option<FeedbackValue>, String> {
+) -> Result<Option<FeedbackValue>, FeedbackError> {
     let JsonPath { name, version, path, .. } = rule;
     let (_, live_version) = group_version(text(live, &["apiVersion"]));
     if !version.is_empty() && version != live_version {
-        return Err(format!(
-            "version set in the path {name} is not matched for the related resource"
-        ));
+        return Err(FeedbackError::Version { name: name.clone() });
     }
-    let parsed = JsonPathQuery::parse(path).map_err(|error| {
-        format!("failed to parse json path {path} of {name} with error: {error}")
+    let parsed = JsonPathQuery::parse(path).map_err(|error| FeedbackError::Path {
+        name: name.clone(),
+        path: path.clone(),
+        error,
     })?;
-    let matches = parsed
-        .find(value)
-        .map_err(|error| format!("failed to find value for {name} with error: {error}"))?;
+    let matches =
+        parsed.find(value).map_err(|error| FeedbackError::Find { name: name.clone(), error })?;
     let value = match matches.as_slice() {
         [] => return Ok(None),
         [first, ..] if !raw.enabled => (*first).clone(),
@@ -176,7 +193,7 @@ fn field_value(
     name: &str,
     value: &Value,
     raw: RawJsonFeedback,
-) -> Result<Option<FieldValue>, String> {
+) -> Result<Option<FieldValue>, FeedbackError> {
     let go_type = match value {
         Value::Null => return Ok(None),
         Value::String(string) => {
@@ -207,15 +224,11 @@ fn field_value(
         Value::Object(_) => "map[string]interface {}",
     };
     if !raw.enabled {
-        return Err(format!("the type {go_type} of the value for {name} is not found"));
+        return Err(FeedbackError::Type { name: name.to_owned(), go_type });
     }
     let json_raw = go_json(value);
     if json_raw.len() > raw.bytes_max {
-        return Err(format!(
-            "the length of returned json raw string for name {name} \
-             is larger than the maximum length {}",
-            raw.bytes_max
-        ));
+        return Err(FeedbackError::TooLong { name: name.to_owned(), bytes_max: raw.bytes_max });
     }
     Ok(Some(FieldValue {
         type_: ValueType::JsonRaw,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::flag_values::listen;
+use super::flag_values::{FlagValueError, listen};
 
 /// Such a file has a few lines.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -19,7 +19,18 @@ pub enum OperatorConfigError {
     #[error("the file {path} of --config is larger than {FILE_BYTES_MAX} bytes")]
     TooLarge { path: PathBuf },
     #[error("the file {path} of --config is no GenericOperatorConfig: {problem}")]
-    Unfit { path: PathBuf, problem: String },
+    Unfit { path: PathBuf, problem: OperatorConfigProblem },
+}
+
+/// What is wrong with the content of the file.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorConfigProblem {
+    #[error(transparent)]
+    Form(#[from] serde_yaml::Error),
+    #[error("servingInfo.bindAddress: {0}")]
+    BindAddress(FlagValueError),
+    #[error("servingInfo needs both certFile and keyFile, or neither")]
+    HalfCertificate,
 }
 
 /// What the file may say. Flags that are given go before it.
@@ -69,18 +80,18 @@ impl OperatorConfig {
         Self::parse(&text).map_err(|problem| OperatorConfigError::Unfit { path: own(), problem })
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, OperatorConfigProblem> {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let config: Self = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+        let config: Self = serde_yaml::from_str(text)?;
         if !config.serving_info.bind_address.is_empty() {
             listen(&config.serving_info.bind_address)
-                .map_err(|problem| format!("servingInfo.bindAddress: {problem}"))?;
+                .map_err(OperatorConfigProblem::BindAddress)?;
         }
         let serving = &config.serving_info;
         if serving.cert_file.as_os_str().is_empty() != serving.key_file.as_os_str().is_empty() {
-            return Err("servingInfo needs both certFile and keyFile, or neither".into());
+            return Err(OperatorConfigProblem::HalfCertificate);
         }
         Ok(config)
     }
@@ -153,7 +164,8 @@ authorization:
         assert_eq!(config.lease_namespace(), Some("agents"));
         assert_eq!(config.notes().len(), 1);
         for text in ["", "  \n", "kind: GenericOperatorConfig", "{}"] {
-            assert_eq!(OperatorConfig::parse(text), Ok(OperatorConfig::default()), "{text:?}");
+            let config = OperatorConfig::parse(text).unwrap();
+            assert_eq!(config, OperatorConfig::default(), "{text:?}");
         }
     }
 
@@ -165,7 +177,7 @@ authorization:
             ("servingInfo: {certFile: a}", "both certFile and keyFile"),
             ("leaderElection: {name: [1]}", "leaderElection"),
         ] {
-            let found = OperatorConfig::parse(text).unwrap_err();
+            let found = OperatorConfig::parse(text).unwrap_err().to_string();
             assert!(found.contains(problem), "{text}: {found}");
         }
         assert!(matches!(

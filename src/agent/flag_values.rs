@@ -1,25 +1,37 @@
 //! Values of flags as Go's flag package reads them.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+/// Why the value of a flag is invalid. Each variant holds the value as given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FlagValueError {
+    #[error("{0:?} is neither true nor false")]
+    Boolean(String),
+    #[error("{0:?} is no address and port")]
+    Address(String),
+    #[error("{0:?} is no duration; write for example 10s, 5m or 1h30m")]
+    Duration(String),
+}
+
 /// A boolean as Go reads it.
-pub fn go_bool(text: &str) -> Result<bool, String> {
+pub fn go_bool(text: &str) -> Result<bool, FlagValueError> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(format!("{text:?} is neither true nor false")),
+        _ => Err(FlagValueError::Boolean(text.to_owned())),
     }
 }
 
 /// Go's `host:port`, where the host may be missing.
-pub fn listen(text: &str) -> Result<std::net::SocketAddr, String> {
+pub fn listen(text: &str) -> Result<SocketAddr, FlagValueError> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
-    full.parse().map_err(|_| format!("{text:?} is no address and port"))
+    full.parse().map_err(|_| FlagValueError::Address(text.to_owned()))
 }
 
 /// A duration as Go writes it: `1h30m`, `10s`, `1.5m`, `300ms`.
-pub fn go_duration(text: &str) -> Result<Duration, String> {
-    let error = || format!("{text:?} is no duration; write for example 10s, 5m or 1h30m");
+pub fn go_duration(text: &str) -> Result<Duration, FlagValueError> {
+    let error = || FlagValueError::Duration(text.to_owned());
     if text == "0" {
         return Ok(Duration::ZERO);
     }

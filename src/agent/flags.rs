@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::flag_values::{go_bool, go_duration, listen};
+use super::flag_values::{FlagValueError, go_bool, go_duration, listen};
 
 /// `gitwork-agent`
 #[derive(Debug, Parser)]
@@ -208,10 +208,21 @@ const GATES_OF_OTHERS: &[&str] = &[
     "MultipleHubs",
 ];
 
-fn gate(text: &str) -> Result<(String, bool), String> {
-    let (name, value) = text.split_once('=').ok_or("it must be Name=true or Name=false")?;
+/// Why a value of `--feature-gates` is invalid.
+#[derive(Debug, thiserror::Error)]
+enum GateError {
+    #[error("it must be Name=true or Name=false")]
+    Form,
+    #[error("there is no feature gate {name}; there are {}", GATES.join(", "))]
+    Unknown { name: String },
+    #[error(transparent)]
+    Value(#[from] FlagValueError),
+}
+
+fn gate(text: &str) -> Result<(String, bool), GateError> {
+    let (name, value) = text.split_once('=').ok_or(GateError::Form)?;
     if !GATES.contains(&name) && !GATES_OF_OTHERS.contains(&name) {
-        return Err(format!("there is no feature gate {name}; there are {}", GATES.join(", ")));
+        return Err(GateError::Unknown { name: name.to_owned() });
     }
     Ok((name.to_owned(), go_bool(value)?))
 }

@@ -69,26 +69,25 @@ mod tests {
 
     use super::*;
 
-    /// Set to anything but empty, it makes the test write the files that it else compares.
-    const UPDATE: &str = "GITWORK_UPDATE_CRDS";
-
     #[test]
-    fn the_committed_crds_are_up_to_date() {
+    fn committed_crds_are_up_to_date() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
-        let expected: Vec<(String, String)> = all()
+        let mut expected: Vec<(String, String)> = all()
             .iter()
             .map(|crd| {
                 let name = crd.metadata.name.clone().unwrap();
                 (format!("{name}.yaml"), document(crd).unwrap())
             })
             .collect();
-        if env::var(UPDATE).is_ok_and(|value| !value.is_empty()) {
-            if folder.exists() {
-                fs::remove_dir_all(&folder).unwrap();
-            }
-            fs::create_dir_all(&folder).unwrap();
-            for (name, text) in &expected {
-                fs::write(folder.join(name), text).unwrap();
+        expected.sort();
+        let is_update = env::var_os("GITWORK_UPDATE").is_some();
+        for (name, text) in &expected {
+            let path = folder.join(name);
+            let is_equal = fs::read_to_string(&path).is_ok_and(|committed| committed == *text);
+            if is_update && !is_equal {
+                fs::write(&path, text).unwrap();
+            } else {
+                assert!(is_equal, "deploy/crds/{name} is out of date: run with GITWORK_UPDATE=1");
             }
         }
         let mut names: Vec<String> = fs::read_dir(&folder)
@@ -96,12 +95,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        let wanted: Vec<&String> = expected.iter().map(|(name, _)| name).collect();
-        assert_eq!(names.iter().collect::<Vec<_>>(), wanted, "run with {UPDATE}=1 to write them");
-        for (name, text) in &expected {
-            let committed = fs::read_to_string(folder.join(name)).unwrap();
-            assert!(committed == *text, "deploy/crds/{name} is out of date: run with {UPDATE}=1");
-        }
+        assert!(names.iter().eq(expected.iter().map(|(name, _)| name)), "{names:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use git2::{ErrorCode, ObjectType, Oid};
 use super::error::RepositoryError;
 use crate::limits;
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
-use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree, read_tree};
+use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree, TreeError, read_tree};
 use gitwork_core::signature::{SignatureError, Signed};
 use gitwork_signatures::commit;
 
@@ -256,7 +256,7 @@ impl GitSnapshot {
         id: ObjectId,
         kind: ObjectType,
         limit: usize,
-        take: impl FnOnce(&[u8]) -> Result<T, String>,
+        take: impl FnOnce(&[u8]) -> Result<T, TreeError>,
     ) -> Result<T, ObjectError> {
         let failed = |e: git2::Error| {
             if e.code() == ErrorCode::NotFound {
@@ -275,7 +275,7 @@ impl GitSnapshot {
                 return Err(ObjectError::TooLarge { id, size: size as u64, limit });
             }
             let object = odb.read(oid(id)).map_err(failed)?;
-            take(object.data()).map_err(|problem| ObjectError::Corrupt(id, problem))
+            take(object.data()).map_err(|error| ObjectError::Corrupt(id, error.to_string()))
         };
         read().inspect_err(|error| {
             if !matches!(error, ObjectError::TooLarge { .. }) {

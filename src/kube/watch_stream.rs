@@ -57,7 +57,7 @@ pub enum WatchEnd {
 
 /// The events of one watch request.
 pub struct WatchStream {
-    body: BoxStream<'static, Result<Bytes, String>>,
+    body: BoxStream<'static, Result<Bytes, WatchEnd>>,
     /// The begin of a line whose end has not arrived.
     line: Vec<u8>,
     deadline: Instant,
@@ -74,7 +74,8 @@ impl WatchStream {
     where
         E: std::error::Error + Send + 'static,
     {
-        let body = body.map(|chunk| chunk.map_err(|error| connection_error::describe(&error)));
+        let broken = |error: E| WatchEnd::Broken(connection_error::describe(&error));
+        let body = body.map(move |chunk| chunk.map_err(broken));
         Self { body: body.boxed(), line: Vec::new(), deadline, event_bytes_max }
     }
 
@@ -88,8 +89,7 @@ impl WatchStream {
         let chunk = match timeout_at(self.deadline, self.body.next()).await {
             Err(_) => return Err(WatchEnd::Silent),
             Ok(None) => return Err(WatchEnd::Closed),
-            Ok(Some(Err(error))) => return Err(WatchEnd::Broken(error)),
-            Ok(Some(Ok(chunk))) => chunk,
+            Ok(Some(chunk)) => chunk?,
         };
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);

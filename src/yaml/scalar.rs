@@ -1,5 +1,8 @@
 //! Resolves scalars as go-yaml v2 does (YAML 1.1 with deviations), then Go's JSON.
 
+use std::error::Error;
+use std::fmt;
+
 use serde_json::{Number, Value};
 
 /// The meaning of a scalar.
@@ -18,6 +21,29 @@ pub enum AmbiguousReading {
     /// `0644`, `1_000`, `08`: a number whose value differs from its digits, or between readers.
     Digits,
 }
+
+/// Why a tag does not fit its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TagError {
+    /// The text is not a value of this tag, which has no `!!` here.
+    Mismatch(String),
+    /// The text with the tag `!!binary` is not base64 of UTF-8.
+    Base64,
+    /// Kubernetes does not know the tag; its spelling in the file.
+    Unknown(String),
+}
+
+impl fmt::Display for TagError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mismatch(tag) => write!(f, "this is no {tag}"),
+            Self::Base64 => f.write_str("this is not base64 of UTF-8 text"),
+            Self::Unknown(tag) => write!(f, "the tag {tag} is not known to Kubernetes"),
+        }
+    }
+}
+
+impl Error for TagError {}
 
 /// Resolves a plain scalar.
 pub fn plain(text: &str) -> (Scalar, Option<AmbiguousReading>) {
@@ -150,13 +176,13 @@ fn is_timestamp(text: &str) -> bool {
 }
 
 /// Resolves a scalar with one of YAML's own tags (`!!str` without the `!!`).
-pub fn tagged(tag: &str, text: &str) -> Result<Scalar, String> {
-    let refuse = || Err(format!("this is no {tag}"));
+pub fn tagged(tag: &str, text: &str) -> Result<Scalar, TagError> {
+    let refuse = || Err(TagError::Mismatch(tag.to_owned()));
     match tag {
         "str" => Ok(Scalar::Value(text.into())),
         "binary" => match decode_base64(text) {
             Some(text) => Ok(Scalar::Value(text.into())),
-            None => Err("this is not base64 of UTF-8 text".into()),
+            None => Err(TagError::Base64),
         },
         "timestamp" if is_timestamp(text) => Ok(Scalar::Value(text.into())),
         "null" | "bool" | "int" | "float" => match plain(text).0 {

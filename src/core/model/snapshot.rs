@@ -107,20 +107,41 @@ impl Snapshot<'_> {
     }
 }
 
+/// What is wrong with a tree object: a clause whose subject is the tree or one of its entries.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// No space ends the mode of an entry.
+    #[error("an entry has no mode")]
+    NoMode,
+    /// No NUL byte ends the name of an entry.
+    #[error("an entry has no end of its name")]
+    UnendedName,
+    /// The tree ends within the 20 bytes of an id.
+    #[error("an id is cut")]
+    CutId,
+    /// The name is empty, `.` or `..`, or has a slash.
+    #[error("it has an entry named {0:?}")]
+    InvalidName(String),
+    /// Two entries have this name.
+    #[error("it names {0:?} twice")]
+    DuplicateName(String),
+}
+
 /// Reads a tree object: `<mode in octal> <name>\0<20 bytes of id>`, again and again.
 ///
 /// # Errors
-/// What is wrong with it; reads after "the tree is corrupt: ".
-pub fn read_tree(mut bytes: &[u8]) -> Result<Tree, String> {
+/// Fails at the first malformed entry, and at the second entry of one name.
+pub fn read_tree(mut bytes: &[u8]) -> Result<Tree, TreeError> {
+    let lossy = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let (mut tree, mut names) = (Tree::new(), BTreeSet::new());
     while !bytes.is_empty() {
-        let space = bytes.iter().position(|b| *b == b' ').ok_or("an entry has no mode")?;
+        let space = bytes.iter().position(|b| *b == b' ').ok_or(TreeError::NoMode)?;
         let (mode, rest) = bytes.split_at(space);
         let rest = rest.get(1..).unwrap_or_default();
-        let end = rest.iter().position(|b| *b == 0).ok_or("an entry has no end of its name")?;
+        let end = rest.iter().position(|b| *b == 0).ok_or(TreeError::UnendedName)?;
         let (name, rest) = rest.split_at(end);
         let (id, rest) =
-            rest.get(1..).and_then(|r| r.split_first_chunk::<20>()).ok_or("an id is cut")?;
+            rest.get(1..).and_then(|r| r.split_first_chunk::<20>()).ok_or(TreeError::CutId)?;
         bytes = rest;
         let kind = match mode {
             b"40000" | b"040000" => EntryKind::Tree,
@@ -129,10 +150,10 @@ pub fn read_tree(mut bytes: &[u8]) -> Result<Tree, String> {
             _ => EntryKind::Blob,
         };
         if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
-            return Err(format!("it has an entry named {:?}", String::from_utf8_lossy(name)));
+            return Err(TreeError::InvalidName(lossy(name)));
         }
         if !names.insert(name) {
-            return Err(format!("it names {:?} twice", String::from_utf8_lossy(name)));
+            return Err(TreeError::DuplicateName(lossy(name)));
         }
         insert(&mut tree, name, Entry { kind, id: ObjectId(*id) });
     }

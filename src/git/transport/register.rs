@@ -39,14 +39,14 @@ pub fn with_attempt<T>(
 #[expect(unsafe_code, reason = "git2 has no safe way to register a transport")]
 fn registered() -> Result<(), git2::Error> {
     // `git2::Error` is not `Clone`; its message is all that a later caller needs.
-    static ONCE: OnceLock<Result<(), String>> = OnceLock::new();
+    static ONCE: OnceLock<Result<(), git2::Error>> = OnceLock::new();
     let outcome = ONCE.get_or_init(|| {
         // SAFETY: git2 requires that no transport is created while the list of transports changes.
         // This is the only change in the process, `OnceLock` makes it happen once, and every fetch
         // waits here for it before it creates its transport.
-        unsafe { git2::transport::register("gitwork", make) }.map_err(|e| e.message().to_owned())
+        unsafe { git2::transport::register("gitwork", make) }
     });
-    outcome.clone().map_err(|message| git2::Error::from_str(&message))
+    outcome.as_ref().copied().map_err(|error| git2::Error::from_str(error.message()))
 }
 
 fn make(remote: &git2::Remote<'_>) -> Result<Transport, git2::Error> {

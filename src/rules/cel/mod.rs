@@ -91,7 +91,10 @@ impl CelEvaluator {
     pub fn test(&self, expression: &str) -> Result<bool, CelEvaluationError> {
         self.evaluate(expression, None, |value| match value.downcast_ref::<CelBool>() {
             Some(result) => Ok(*result.inner()),
-            None => Err(format!("expected bool result, got {}", value.get_type().name())),
+            None => Err(CelEvaluationError::Run(format!(
+                "expected bool result, got {}",
+                value.get_type().name()
+            ))),
         })
     }
 
@@ -103,10 +106,10 @@ impl CelEvaluator {
         let message = self.evaluate(expression, Some(result), |value| {
             match value.downcast_ref::<CelString<'_>>() {
                 Some(message) => Ok(message.inner().to_owned()),
-                None => Err(format!(
+                None => Err(CelEvaluationError::Run(format!(
                     "expected message expression to have a string result, got {}",
                     value.get_type().name()
-                )),
+                ))),
             }
         });
         message.map_err(|error| match error {
@@ -121,7 +124,7 @@ impl CelEvaluator {
         &self,
         expression: &str,
         result: Option<bool>,
-        read: impl Fn(&dyn Val) -> Result<T, String>,
+        read: impl Fn(&dyn Val) -> Result<T, CelEvaluationError>,
     ) -> Result<T, CelEvaluationError> {
         let names: &[&str] = if result.is_some() { &["object", "result"] } else { &["object"] };
         check(expression, names)
@@ -153,7 +156,7 @@ impl CelEvaluator {
         match outcome {
             Err(_) if meter.is_empty() => Err(CelEvaluationError::Budget),
             Err(error) => Err(CelEvaluationError::Run(run_error(&error))),
-            Ok(outcome) => outcome.map_err(CelEvaluationError::Run),
+            Ok(outcome) => outcome,
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Composer, yaml_tag};
 use crate::problem::ProblemKind;
-use crate::scalar::{self, AmbiguousReading, Scalar};
+use crate::scalar::{self, AmbiguousReading, Scalar, TagError};
 use crate::span::Span;
 
 impl Composer<'_> {
@@ -28,8 +28,8 @@ impl Composer<'_> {
                 self.report(ProblemKind::Number, span, message);
                 Value::Null
             }
-            Err(message) => {
-                self.report(ProblemKind::Tag, span, message);
+            Err(error) => {
+                self.report(ProblemKind::Tag, span, error.to_string());
                 Value::Null
             }
         }
@@ -51,20 +51,16 @@ impl Composer<'_> {
         if let Some(tag) = tag
             && yaml_tag(tag).as_deref() != Some(expected)
         {
-            self.report(ProblemKind::Tag, span, unknown_tag(tag));
+            self.report(ProblemKind::Tag, span, TagError::Unknown(tag.original()).to_string());
         }
     }
 }
 
-fn tagged(tag: &Tag, text: &str) -> Result<Scalar, String> {
+fn tagged(tag: &Tag, text: &str) -> Result<Scalar, TagError> {
     match yaml_tag(tag).as_deref() {
         Some(name) => scalar::tagged(name, text),
         // `!` alone means: text.
         None if tag.suffix().is_empty() || tag.original() == "!" => Ok(Scalar::Value(text.into())),
-        None => Err(unknown_tag(tag)),
+        None => Err(TagError::Unknown(tag.original())),
     }
-}
-
-fn unknown_tag(tag: &Tag) -> String {
-    format!("the tag {} is not known to Kubernetes", tag.original())
 }
