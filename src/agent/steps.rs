@@ -186,12 +186,14 @@ impl Steps<'_> {
     }
 
     fn may_exist(&self) -> bool {
-        let is_recorded = self.context.recorded.iter().any(|one| {
-            one.name == self.meta.name
-                && one.namespace == self.meta.namespace
-                && one.resource == self.meta.resource
-                && one.group == self.meta.group
-        });
+        let is_recorded = || {
+            self.context.recorded.iter().any(|one| {
+                one.name == self.meta.name
+                    && one.namespace == self.meta.namespace
+                    && one.resource == self.meta.resource
+                    && one.group == self.meta.group
+            })
+        };
         may_exist(self.last_observed().map(|last| last.state), is_recorded)
     }
 
@@ -372,9 +374,10 @@ impl Decision<'_> {
 }
 
 /// Whether an object may exist, so that it is read before it is created. `last`: its tracked state,
-/// if it is tracked. `is_recorded`: the AppliedManifestWork lists it.
-fn may_exist(last: Option<ObservedState>, is_recorded: bool) -> bool {
-    last.map_or(is_recorded, |state| state != ObservedState::Absent)
+/// if it is tracked. `is_recorded`: the AppliedManifestWork lists it; asked only if it decides,
+/// because it reads the whole list.
+fn may_exist(last: Option<ObservedState>, is_recorded: impl FnOnce() -> bool) -> bool {
+    last.map_or_else(is_recorded, |state| state != ObservedState::Absent)
 }
 
 #[cfg(test)]
@@ -384,9 +387,9 @@ mod tests {
     #[test]
     fn object_is_read_before_it_is_created_after_a_failed_read() {
         for is_recorded in [false, true] {
-            assert!(may_exist(Some(ObservedState::Unknown), is_recorded));
-            assert!(!may_exist(Some(ObservedState::Absent), is_recorded));
-            assert_eq!(may_exist(None, is_recorded), is_recorded);
+            assert!(may_exist(Some(ObservedState::Unknown), || is_recorded));
+            assert!(!may_exist(Some(ObservedState::Absent), || is_recorded));
+            assert_eq!(may_exist(None, || is_recorded), is_recorded);
         }
     }
 }
