@@ -32,7 +32,7 @@ fn canonical(text: &str) -> String {
     let mut lines = lines(text).peekable();
     let first = lines.next_if(|line| {
         let word = line.split(' ').next().unwrap_or_default();
-        matches!(word, "rewind" | "changes" | "restored")
+        matches!(word, "rewind" | "changes" | "restored" | "origin")
     });
     let sorted: BTreeSet<&str> = lines.collect();
     first.into_iter().chain(sorted).map(|line| format!("{line}\n")).collect()

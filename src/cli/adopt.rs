@@ -18,7 +18,8 @@ use super::read_args::ReadArgs;
 use super::signer_args::SignerArgs;
 use super::source_args::HubArgs;
 use super::suspend::work_key;
-use gitwork_core::model::name::WorkKey;
+use gitwork_core::model::name::{SourceId, WorkKey};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::work::{ANNOTATION_ADOPT, MANAGER};
 use gitwork_core::plan::Reason;
 use gitwork_core::text::style::ColorMode;
@@ -39,33 +40,70 @@ pub struct AdoptArgs {
     yes: bool,
 }
 
+/// Why a ManifestWork is not adopted.
+#[derive(Debug, thiserror::Error)]
+enum AdoptionError {
+    /// Git does not want the work.
+    #[error("Git has no valid work {key}; `gitwork validate` shows the errors")]
+    NotInGit { key: WorkKey },
+    /// There is nothing to adopt.
+    #[error("the hub has no ManifestWork {key} to adopt; gitwork creates it")]
+    NotOnHub { key: WorkKey },
+    /// The work is the source's already.
+    #[error("{key} already belongs to the source {owner}")]
+    AlreadyOwned { key: WorkKey, owner: SourceId },
+    /// The source belongs to another repository.
+    #[error("{key} is not adopted: {reason}")]
+    OtherOrigin { key: WorkKey, reason: Reason },
+    /// The hub rejects the request, or does not respond.
+    #[error(transparent)]
+    Hub(kube::Error),
+}
+
+impl OperationError for AdoptionError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NotInGit { .. } => "NotInGit",
+            Self::NotOnHub { .. } => "NotOnHub",
+            Self::AlreadyOwned { .. } => "AlreadyOwned",
+            Self::OtherOrigin { .. } => "OtherOrigin",
+            Self::Hub(_) => "Hub",
+        }
+    }
+}
+
 /// Runs `gitwork adopt`.
 pub fn adopt(args: &AdoptArgs) -> Result<Exit, CommandError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let configured = args.source.with_signers(&args.signers)?;
     let planned = plan_against_hub(configured, &args.hub, Timestamp::now(), &cancel)?;
     let (key, source) = (&args.work, &planned.desired.source);
-    let wanted = planned.desired.works.get(key).ok_or_else(|| {
-        CommandError::new(format!(
-            "Git has no valid work {key}; `gitwork validate` shows the errors"
-        ))
-    })?;
+    planned.id_from.check_write(source)?;
+    let wanted = planned.desired.works.get(key);
+    let wanted = wanted.ok_or_else(|| AdoptionError::NotInGit { key: key.clone() })?;
     let step = planned.plan.steps.iter().find(|step| step.key == *key);
     match step.map(|step| &step.reason) {
         Some(Reason::Conflict { .. } | Reason::AdoptionAllowed { .. } | Reason::AdoptedUnowned) => {
         }
+        Some(reason @ Reason::HeldByOrigin { .. }) => {
+            let (key, reason) = (key.clone(), reason.clone());
+            return Err(AdoptionError::OtherOrigin { key, reason }.into());
+        }
         Some(Reason::NewInGit) => {
-            return Err(CommandError::new(format!(
-                "the hub has no ManifestWork {key} to adopt; gitwork creates it"
-            )));
+            return Err(AdoptionError::NotOnHub { key: key.clone() }.into());
         }
         _ => {
-            return Err(CommandError::new(format!("{key} already belongs to the source {source}")));
+            let (key, owner) = (key.clone(), source.clone());
+            return Err(AdoptionError::AlreadyOwned { key, owner }.into());
         }
     }
     runtime()?.block_on(async {
         let client = super::hub::connect(&args.hub).await?;
-        let (api, live_work) = live(client, key).await.map_err(CommandError::new)?;
+        let (api, live_work) = live(client, key).await.map_err(AdoptionError::Hub)?;
         output::print(&changes(&live_work, wanted, ColorMode::Colored))?;
         if !args.yes {
             output::note(&format!(
@@ -82,7 +120,7 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, CommandError> {
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         api.patch(key.work.as_str(), &params, &Patch::Merge(consent))
             .await
-            .map_err(CommandError::new)?;
+            .map_err(AdoptionError::Hub)?;
         output::note(&format!("the source {source} adopts {key} with its next sync"));
         Ok(Exit::Done)
     })

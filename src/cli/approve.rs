@@ -19,7 +19,9 @@ use gitwork_core::config::Budgets;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window::{ChangeWindow, ChangeWindows};
 use gitwork_core::model::digest::Digest;
-use gitwork_core::plan::{Hold, PlanPolicy};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::model::source_origin::SourceOrigin;
+use gitwork_core::plan::{Guard, Hold, PlanPolicy};
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_hub::directives::{Operator, object_name};
 
@@ -44,14 +46,15 @@ fn hash(text: &str) -> Result<Digest, ArgumentError> {
 }
 
 /// Guard options that together hold every change that any configuration of the daemon may hold.
-fn strictest_options() -> [GuardOptions; 2] {
+fn strictest_options(origin: Option<SourceOrigin>) -> [GuardOptions; 2] {
     let budgets = Budgets { works: Some(0), percent: Some(0), cluster: Some(0) };
     let policy = PlanPolicy { budgets, ..PlanPolicy::default() };
     let always = vec![ChangeWindow::default()];
     let windows = ChangeWindows { deny: always, ..ChangeWindows::default() };
+    let default = GuardOptions { origin, ..GuardOptions::default() };
     [
-        GuardOptions { policy, rewind: RewindPolicy::Hold, ..GuardOptions::default() },
-        GuardOptions { windows, rewind: RewindPolicy::Follow, ..GuardOptions::default() },
+        GuardOptions { policy, rewind: RewindPolicy::Hold, ..default.clone() },
+        GuardOptions { windows, rewind: RewindPolicy::Follow, ..default },
     ]
 }
 
@@ -59,23 +62,30 @@ fn strictest_options() -> [GuardOptions; 2] {
 pub fn approve(args: &ApproveArgs) -> Result<Exit, CommandError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (configured, now) = (args.source.with_signers(&args.signers)?, Timestamp::now());
-    let HubPlan { plan, desired, mut state, .. } =
+    let origin = configured.guards.origin.clone();
+    let HubPlan { plan, desired, id_from, mut state, .. } =
         plan_against_hub(configured, &args.hub, now, &cancel)?;
+    id_from.check_write(&desired.source)?;
     let mut holds: Vec<Hold> = plan.holds(&desired.source);
-    for options in strictest_options() {
+    for options in strictest_options(origin) {
         state.set_options(options);
         let plan = super::compare::plan_at(&mut state, now);
         holds.extend(plan.holds(&desired.source));
     }
     let Some(hold) = holds.iter().find(|hold| hold.approval.hash() == args.hash) else {
-        return Err(CommandError::new(hash_not_found(&holds)));
+        return Err(hash_not_found(&holds).into());
     };
     let text = hold.approval.text();
+    if args.print && hold.guard == Guard::Origin {
+        return Err(CommandError::usage(
+            "another origin is approved on the hub only; repeat the command without --print",
+        ));
+    }
     if args.print {
         output::print(&text)?;
         return Ok(Exit::Done);
     }
-    let is_there = |uid: &str| state.hub().has_uid(uid);
+    let is_there = |uid: &str| state.facts().hub.has_uid(uid);
     let namespace = args.hub.namespace();
     let source = &desired.source;
     let who = runtime()?.block_on(async {
@@ -93,8 +103,32 @@ pub fn approve(args: &ApproveArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// The message for a hash that no held change has, with the hashes that there are.
-fn hash_not_found(holds: &[Hold]) -> String {
+/// Why no change is approved.
+#[derive(Debug, thiserror::Error)]
+enum HashNotFoundError {
+    /// Nothing waits for an approval.
+    #[error("no change is held, or all held changes are already approved")]
+    NothingHeld,
+    /// No held change has the hash. `held` lists those that there are, one per line.
+    #[error(
+        "no held change has this hash, so the plan has changed; run `gitwork plan` and approve one \
+         of these:{held}"
+    )]
+    PlanChanged { held: String },
+}
+
+impl OperationError for HashNotFoundError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "HashNotFound"
+    }
+}
+
+/// The error for a hash that no held change has.
+fn hash_not_found(holds: &[Hold]) -> HashNotFoundError {
     let mut lines: Vec<String> = Vec::new();
     for hold in holds {
         let (hash, guard) = (hold.approval.hash(), hold.guard.as_str());
@@ -104,11 +138,7 @@ fn hash_not_found(holds: &[Hold]) -> String {
         }
     }
     if lines.is_empty() {
-        return "no change is held, or all held changes are already approved".into();
+        return HashNotFoundError::NothingHeld;
     }
-    format!(
-        "no held change has this hash, so the plan has changed; run `gitwork plan` and approve one \
-         of these:{}",
-        lines.concat()
-    )
+    HashNotFoundError::PlanChanged { held: lines.concat() }
 }

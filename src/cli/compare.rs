@@ -16,6 +16,8 @@ use super::output;
 use super::read_args::{ConfiguredSource, ReadArgs};
 use super::signer_args::SignerArgs;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
+use super::source_id::IdFrom;
+use super::sources::sources;
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
@@ -25,13 +27,14 @@ use gitwork_core::plan;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::{Observed, ObservedWork};
 use gitwork_core::plan::rewind;
-use gitwork_core::plan::{Action, Guard, Plan, PlanStep, Reason, Remarks};
+use gitwork_core::plan::{Action, ForeignObject, Guard, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
 use gitwork_core::signature::verification::VerificationFailure;
+use gitwork_core::sync::git_history::AncestryLookup;
 use gitwork_core::sync::guards::GuardOptions;
-use gitwork_core::sync::state::{AncestryLookup, SyncState};
+use gitwork_core::sync::state::SyncState;
 use gitwork_core::text::style::ColorMode;
 use gitwork_hub::{Hub, HubEvent, KubeHub, StoredRecord};
 use gitwork_source::Source;
@@ -137,24 +140,29 @@ fn between_revisions(
     base: &str,
     filter: &Filter,
 ) -> Result<PrintedPlan, CommandError> {
-    let ConfiguredSource { config, guards, verification } = args.configured()?;
+    let ConfiguredSource { config, guards, verification, .. } = args.configured()?;
     let path = config.path.clone();
-    let mut source = Source::open(config)?;
+    let mut source = sources().open(config)?;
     let cancel = Arc::new(AtomicBool::new(false));
-    let head = match &args.head {
-        Some(head) => source.read_revision(head, &cancel)?,
+    let head_commit = match &args.head {
+        Some(head) => Some(source.snapshots().resolve(head, &cancel)?),
+        None => None,
+    };
+    let head = match head_commit {
+        Some(commit) => source.snapshots().render(commit)?,
         None => Arc::unwrap_or_clone(source.read(&cancel)?.desired),
     };
+    let base = source.snapshots().resolve(base, &cancel)?;
     let mut verification = verification.unwrap_or_else(Verification::without_operator);
-    let signatures =
-        source.check_signatures(&mut verification, base, args.head.as_deref(), &cancel);
-    let signatures = signatures.map_err(CommandError::new)?;
-    let base = source.read_revision(base, &cancel)?;
+    let range = (base, head_commit);
+    let signatures = source.signatures().check_range(&mut verification, range, &cancel)?;
+    let base = source.snapshots().render(base)?;
     let windows = [&guards.windows, &base.rules.windows, &head.rules.windows];
     let closed = window::closed(&windows, &|name| TimeZone::get(name).ok(), args.time());
     let holds = review::would_hold(&base, &head, &guards.policy, closed.as_ref());
-    let [base, head] = [base, head].map(|desired| narrowed(desired, &path, filter));
-    let review = Review { signatures, holds, ..Review::new(&base, &head) };
+    let [base, head] = [base, head].map(|desired| located(desired, &path));
+    let review = Review::of(&base, &head, |key| filter.matches(key));
+    let review = Review { signatures, holds, ..review };
     if args.output == PlanFormat::Text {
         output::diagnostics(&review.new_diagnostics);
     }
@@ -171,10 +179,8 @@ fn between_revisions(
     })
 }
 
-/// The works that match the filter, with locations relative to the repository's root.
-fn narrowed(mut desired: Desired, path: &RepoPath, filter: &Filter) -> Desired {
-    desired.works.retain(|key, _| filter.matches(key));
-    desired.frozen.works.retain(|key| filter.matches(key));
+/// With locations relative to the repository's root.
+fn located(mut desired: Desired, path: &RepoPath) -> Desired {
     desired.locate_from_root(path);
     desired
 }
@@ -183,57 +189,64 @@ fn narrowed(mut desired: Desired, path: &RepoPath, filter: &Filter) -> Desired {
 pub(super) struct HubPlan {
     pub plan: Plan,
     pub desired: Arc<Desired>,
+    pub id_from: IdFrom,
     pub state: SyncState,
     /// Why the plan is for the last verified commit instead of the newest one.
     pub verification_failure: Option<Arc<VerificationFailure>>,
+    /// Objects that Git newly has, and that works of other owners have on the hub.
+    pub foreign_objects: Vec<ForeignObject>,
 }
 
 /// Reads the source and the hub, and plans. Nothing is written.
 pub(super) fn plan_against_hub(
-    configured: ConfiguredSource,
+    mut configured: ConfiguredSource,
     hub: &HubArgs,
     at: Timestamp,
     cancel: &Arc<AtomicBool>,
 ) -> Result<HubPlan, CommandError> {
-    let ConfiguredSource { config, guards, verification } = configured;
-    let id = config.id.clone();
-    let is_verified = verification.is_some();
-    let mut source = Source::open(config)?;
-    let ask_hub = || -> Result<HubState, CommandError> {
-        runtime()?.block_on(async {
-            let hub = KubeHub::new(super::hub::connect(hub).await?).in_namespace(hub.namespace());
-            // All works: one without this source's label may have a name that Git wants.
-            let works = hub.list(None).await?;
-            Ok(HubState::read(&hub, &id, works).await)
-        })
-    };
-    // Verification starts from the applied commits, so it needs the hub first. Without it Git comes
-    // first, to report its errors even without a hub.
+    // Verification starts from the applied commits, so it needs the hub first, as an id from the
+    // hub does. Without them Git comes first, to report its errors even without a hub.
+    let is_verified = configured.verification.is_some();
     let mut on_hub = None;
-    if let Some(verification) = verification {
-        let there: HubState = ask_hub()?;
+    if is_verified || configured.id_from != IdFrom::Name {
+        match HubState::ask(hub, &mut configured) {
+            Ok(there) => on_hub = Some(there),
+            Err(why) if is_verified => return Err(why),
+            Err(why) => {
+                let read = sources().open(configured.config)?.read(cancel)?;
+                output::diagnostics(&read.desired.diagnostics);
+                return Err(why);
+            }
+        }
+    }
+    let mut source = sources().open(configured.config.clone())?;
+    if let (Some(verification), Some(there)) = (configured.verification.take(), &on_hub) {
         source = source.with_trial_verification(verification);
-        source.set_applied_commits(there.applied(&id));
-        on_hub = Some(there);
+        source.set_applied_commits(there.applied(&configured.config.id));
     }
     let read = source.read(cancel)?;
     let desired = read.desired.clone();
     output::diagnostics(&desired.diagnostics);
     if let Some(commit) = desired.commit.filter(|_| !is_verified)
-        && source.requires_signatures(commit)?
+        && source.signatures().are_required(commit)?
     {
         output::note(
             "gitwork.yaml requires signatures, which this plan does not check: name the keys with \
              --config, --allowed-signers or --openpgp-keys",
         );
     }
-    let on_hub = on_hub.map_or_else(ask_hub, Ok)?;
-    let (plan, state) = plan_of(&source, &desired, on_hub, guards, at, cancel)?;
-    Ok(HubPlan { plan, desired, state, verification_failure: read.verification_failure })
+    let on_hub = on_hub.map_or_else(|| HubState::ask(hub, &mut configured), Ok)?;
+    let ConfiguredSource { guards, id_from, .. } = configured;
+    let foreign_objects = plan::foreign_objects(&desired, &on_hub.works);
+    let planned = plan_of(&source, &desired, on_hub, guards, at, cancel);
+    let (plan, state) = runtime()?.block_on(planned)?;
+    let verification_failure = read.verification_failure;
+    Ok(HubPlan { plan, desired, id_from, state, verification_failure, foreign_objects })
 }
 
 /// The hub's part of the inputs of a plan.
 pub(super) struct HubState {
+    hub: KubeHub,
     works: Vec<ObservedWork>,
     /// The operators' directives; `None` if they could not be read.
     directives: Option<Directives>,
@@ -242,6 +255,17 @@ pub(super) struct HubState {
 }
 
 impl HubState {
+    /// Reads the hub, and takes the id of the source from it if the arguments do not name it.
+    fn ask(args: &HubArgs, configured: &mut ConfiguredSource) -> Result<Self, CommandError> {
+        runtime()?.block_on(async {
+            let hub = KubeHub::new(super::hub::connect(args).await?).in_namespace(args.namespace());
+            // All works: one without this source's label may have a name that Git wants.
+            let works = hub.list(None).await?;
+            configured.take_id_from_hub(&works, None);
+            Ok(Self::read(&hub, &configured.config.id, works).await)
+        })
+    }
+
     pub(super) async fn read(hub: &KubeHub, source: &SourceId, works: Vec<ObservedWork>) -> Self {
         let directives = hub.directives(source).await.inspect_err(|why| {
             output::note(&format!("cannot read suspensions and approvals on the hub: {why}"));
@@ -249,7 +273,7 @@ impl HubState {
         let record = hub.record(source).await.inspect_err(|why| {
             output::note(&format!("cannot read the source's record on the hub: {why}"));
         });
-        Self { works, directives: directives.ok(), record: record.ok() }
+        Self { hub: hub.clone(), works, directives: directives.ok(), record: record.ok() }
     }
 
     /// The applied commits, as the hub reports them.
@@ -262,7 +286,7 @@ impl HubState {
 }
 
 /// The plan from Git's works, the hub's state, and the last state in Git of removed works.
-pub(super) fn plan_of(
+pub(super) async fn plan_of(
     source: &Source,
     desired: &Arc<Desired>,
     on_hub: HubState,
@@ -272,31 +296,39 @@ pub(super) fn plan_of(
 ) -> Result<(Plan, SyncState), CommandError> {
     let (id, now) = (desired.source.clone(), Instant::now());
     let mut state = SyncState::new(id, options, source.known_record_generation(), now);
-    state.set_desired(desired);
+    state.facts_mut().set_desired(desired);
     let (ours, others): (Vec<_>, Vec<_>) =
         on_hub.works.into_iter().partition(|work| work.is_ours(&desired.source));
-    state.set_event(HubEvent::Listed(ours));
+    state.facts_mut().set_event(HubEvent::Listed(ours));
     for work in others.into_iter().filter(|work| desired.works.contains_key(&work.key)) {
         let key = work.key.clone();
         state.set_looked_up(&key, Ok(Some(work)), now, 0);
     }
     if on_hub.directives.is_some() {
-        state.guards_mut().set_directives(on_hub.directives, now);
+        state.facts_mut().directives.set(on_hub.directives, now);
     }
     on_hub.record.into_iter().for_each(|record| state.set_record(record));
     // One round for the applied commits, one for the commits that approvals name.
     for _ in 0..2 {
         let (Some(head), AncestryLookup::Due(commits)) =
-            (desired.commit, state.ancestry_lookup(now))
+            (desired.commit, state.facts_mut().ancestry_lookup(now))
         else {
             break;
         };
         let unreached = source.history().unreached(head, &commits, cancel)?;
-        state.set_ancestry(head, &commits, &unreached);
+        state.facts_mut().history.set_ancestry(head, &commits, &unreached);
     }
-    let candidates = state.removals_to_look_up(now);
+    let candidates = state.facts_mut().removals_to_look_up(now);
     let last_known = source.history().last_known_states(desired, &candidates, cancel)?;
-    state.history_mut().set_last_known(&candidates, last_known);
+    state.facts_mut().history.set_last_known(&candidates, last_known);
+    let keys = state.facts_mut().contents_to_read(now);
+    let contents = gitwork_hub::read_contents(&on_hub.hub, keys).await;
+    for (key, result) in &contents {
+        if let Err(why) = result {
+            output::note(&format!("cannot read {key}, from which objects move: {why}"));
+        }
+    }
+    state.facts_mut().set_contents(contents, now);
     Ok((plan_at(&mut state, at), state))
 }
 
@@ -316,7 +348,8 @@ fn is_waiting(step: &PlanStep) -> bool {
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let planned = plan_against_hub(args.configured()?, &args.hub, args.time(), &cancel)?;
-    let HubPlan { mut plan, desired, verification_failure, .. } = planned;
+    let HubPlan { mut plan, desired, verification_failure, mut foreign_objects, .. } = planned;
+    foreign_objects.retain(|object| filter.matches(&object.key));
     let has_errors = desired.diagnostics.iter().any(Diagnostic::is_error);
     let mut shown = plan.steps.iter().filter(|step| filter.matches(&step.key));
     let has_changes = shown.clone().any(|step| step.effect.is_some());
@@ -330,6 +363,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         let mut summary = plan.summary(&desired.source);
         summary.verification_failure = verification_failure.as_deref().cloned();
         summary.steps.retain(|step| filter.matches(&step.key));
+        summary.foreign_objects = foreign_objects;
         plan.steps.retain(|step| filter.matches(&step.key));
         let adoptions = adoptions(&plan)?;
         for step in &mut summary.steps {
@@ -342,6 +376,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
     let remarks = Remarks {
         verification_failure: verification_failure.as_deref(),
         adoptions: adoptions(&plan)?,
+        foreign_objects,
     };
     let text = match args.output {
         PlanFormat::Markdown => plan::markdown(&plan, &remarks),

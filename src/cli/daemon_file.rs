@@ -1,5 +1,6 @@
 //! The daemon's file, for `run` and for the commands that predict what the daemon does.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
@@ -7,12 +8,13 @@ use jiff::tz::TimeZone;
 use super::error::CommandError;
 use super::output;
 use super::source_args::{Credentials, SourceArgs};
+use super::source_id::IdFrom;
 use gitwork_core::config::file;
 use gitwork_core::config::signers::SignerKeys;
 use gitwork_core::config::window::ChangeWindows;
 use gitwork_core::config::{DaemonFile, DaemonSource, FileKind};
 use gitwork_core::model::diagnostic::{Diagnostic, Scope};
-use gitwork_core::model::name::RepoPath;
+use gitwork_core::model::name::{RepoPath, SourceId};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
@@ -33,7 +35,40 @@ pub fn source_config(
     Ok(config)
 }
 
-/// The guards of an entry: policy, rewinds and change windows.
+/// Checks that an entry has an id if its repository is a folder: its works need a lasting one.
+pub fn check_write(path: &Path, index: usize, source: &DaemonSource) -> Result<(), CommandError> {
+    let args = source_args(source, None);
+    if args.id_from() != IdFrom::Folder {
+        return Ok(());
+    }
+    let message = format!(
+        "is missing, and the repository is a folder, so nothing is written to the hub; name an \
+         id, the same one each time, such as {}",
+        args.id()?
+    );
+    Err(in_file(path, &format!("sources[{index}].id"), &message))
+}
+
+/// Checks that there are sources, each with an id of its own.
+pub fn check_ids<'a>(
+    path: &Path,
+    ids: impl Iterator<Item = &'a SourceId>,
+) -> Result<(), CommandError> {
+    let mut seen: Vec<&SourceId> = Vec::new();
+    for (index, id) in ids.enumerate() {
+        if seen.contains(&id) {
+            let message = format!("the id {:?} is used twice", id.as_str());
+            return Err(in_file(path, &format!("sources[{index}].id"), &message));
+        }
+        seen.push(id);
+    }
+    if seen.is_empty() {
+        return Err(in_file(path, "sources", "the list is empty; name at least one repository"));
+    }
+    Ok(())
+}
+
+/// The guards of an entry: origin, policy, rewinds and change windows.
 pub fn guards(
     path: &Path,
     index: usize,
@@ -46,7 +81,11 @@ pub fn guards(
         adoption: source.adopt,
         ..PlanPolicy::default()
     };
-    Ok(GuardOptions { policy, rewind: source.rewind, windows: source.windows.clone() })
+    let origin = source_args(source, None).origin();
+    let field = format!("sources[{index}]");
+    let origin = origin.map_err(|error| in_file(path, &field, &error.message()))?;
+    let windows = source.windows.clone();
+    Ok(GuardOptions { origin: Some(origin), policy, rewind: source.rewind, windows })
 }
 
 /// The verification of an entry's signatures, with these keys.
@@ -81,14 +120,18 @@ fn check_windows(path: &Path, index: usize, windows: &ChangeWindows) -> Result<(
     }
 }
 
-/// An invalid field of the file.
+/// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {field}: {message}", .path.display())]
-struct DaemonFileError {
-    path: PathBuf,
-    /// As in `sources[0].windows`.
-    field: String,
-    message: String,
+enum DaemonFileError {
+    /// The file cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// The file has errors, which went to stderr.
+    #[error("{} cannot be used", .path.display())]
+    Invalid { path: PathBuf },
+    /// A field is invalid; `field` is as in `sources[0].windows`.
+    #[error("{}: {field}: {message}", .path.display())]
+    Field { path: PathBuf, field: String, message: String },
 }
 
 impl OperationError for DaemonFileError {
@@ -104,20 +147,20 @@ impl OperationError for DaemonFileError {
 /// An error at a field of the file.
 pub fn in_file(path: &Path, field: &str, message: &str) -> CommandError {
     let (path, field, message) = (path.to_owned(), field.to_owned(), message.to_owned());
-    DaemonFileError { path, field, message }.into()
+    DaemonFileError::Field { path, field, message }.into()
 }
 
 /// Reads the file. Its problems go to stderr.
 pub fn read(path: &Path) -> Result<DaemonFile, CommandError> {
     let bytes = std::fs::read(path)
-        .map_err(|why| CommandError::new(format!("cannot read {}: {why}", path.display())))?;
+        .map_err(|source| DaemonFileError::Read { path: path.to_owned(), source })?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("config");
     let shown = RepoPath::root().join(name);
     let (config, found) =
         file::read_one::<DaemonFile>(&shown, &bytes, FileKind::Daemon, &Scope::Source);
     output::diagnostics(&found);
     if found.iter().any(Diagnostic::is_error) {
-        return Err(CommandError::new(format!("{} cannot be used", path.display())));
+        return Err(DaemonFileError::Invalid { path: path.to_owned() }.into());
     }
     Ok(config.map(|config| config.value).unwrap_or_default())
 }

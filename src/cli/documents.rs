@@ -8,6 +8,7 @@ use super::exit::Exit;
 use super::output;
 use gitwork_api::crds;
 use gitwork_core::config::FileKind;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
@@ -50,9 +51,24 @@ pub fn schema(args: &SchemaArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
+/// The CRDs cannot be written as YAML.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct CrdError(serde_yaml::Error);
+
+impl OperationError for CrdError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Bug
+    }
+
+    fn reason(&self) -> &'static str {
+        "Crds"
+    }
+}
+
 /// Runs `gitwork crds`.
 pub fn crds() -> Result<Exit, CommandError> {
-    output::print(&crds::to_yaml().map_err(CommandError::new)?)?;
+    output::print(&crds::to_yaml().map_err(CrdError)?)?;
     Ok(Exit::Done)
 }
 

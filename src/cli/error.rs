@@ -1,9 +1,7 @@
 //! The error of a command, its exit code and its text: the only place where the command line
 //! renders errors.
 
-use std::error::Error;
-
-use gitwork_core::model::operation_error::{OperationError, describe, with_causes};
+use gitwork_core::model::operation_error::{OperationError, describe};
 
 use super::exit::Exit;
 
@@ -12,18 +10,11 @@ use super::exit::Exit;
 pub(crate) enum CommandError {
     /// The arguments contradict each other or name nothing that exists.
     Usage(String),
-    /// An operation failed: a fetch, a verification, a call to the hub.
+    /// An operation failed: a fetch, a call to the hub, a write of a file.
     Operation(Box<dyn OperationError + Send + Sync>),
-    /// Anything else on this machine, as a file that cannot be written.
-    Local(Box<dyn Error + Send + Sync>),
 }
 
 impl CommandError {
-    /// A local error, or a message.
-    pub(crate) fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Local(error.into())
-    }
-
     /// A wrong use of the command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::Usage(message.into())
@@ -33,7 +24,7 @@ impl CommandError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) => Exit::Usage,
-            Self::Operation(_) | Self::Local(_) => Exit::Failed,
+            Self::Operation(_) => Exit::Failed,
         }
     }
 
@@ -42,7 +33,6 @@ impl CommandError {
         match self {
             Self::Usage(message) => message.clone(),
             Self::Operation(error) => describe(&**error),
-            Self::Local(error) => with_causes(&**error),
         }
     }
 }

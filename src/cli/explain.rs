@@ -14,13 +14,16 @@ use super::hub::runtime;
 use super::output;
 use super::read_args::{ConfiguredSource, ReadArgs};
 use super::source_args::HubArgs;
+use super::sources::sources;
 use super::view_args::ViewFormat;
 use gitwork_core::config::schema::closest;
 use gitwork_core::model::diagnostic::{Diagnostic, Scope, Severity};
-use gitwork_core::model::name::{ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::name::{ObjectId, RepoPath, WorkKey};
+use gitwork_core::model::object_digest::ObjectDigest;
 use gitwork_core::model::operation_error::describe;
-use gitwork_core::plan::PlanStep;
+use gitwork_core::plan::moves::ObjectMove;
 use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::{Plan, Reason};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::explain;
 use gitwork_core::report::explain::conclusion::HubInputs;
@@ -73,28 +76,28 @@ const PROBLEMS_MAX: usize = 20;
 pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
     let target =
         ExplainTarget::parse(&args.what).map_err(|why| CommandError::usage(describe(&why)))?;
-    let ConfiguredSource { mut config, guards, .. } = args.source.configured_source()?;
+    let mut configured = args.source.configured_source()?;
     let runtime = runtime()?;
     let observed = runtime.block_on(observe(&args.hub, &target.key));
-    // A local clone has another default id than the daemon's source: take the id from the hub.
-    if !args.source.names_source()
-        && let Some(id) = observed.as_ref().ok().and_then(|hub| hub.source_of(&target.key))
-    {
-        config.id = id;
+    if let Some(works) = observed.as_ref().ok().and_then(|hub| hub.works.as_ref()) {
+        configured.take_id_from_hub(works, Some(&target.key));
     }
+    let ConfiguredSource { config, guards, .. } = configured;
     let path = config.path.clone();
-    let mut git = GitState::read(Source::open(config)?, &target.key)?;
-    let step = match &observed {
-        Ok(hub) => runtime.block_on(hub.step(&mut git, &target.key, guards))?,
-        Err(_) => None,
+    let mut git = GitState::read(sources().open(config)?, &target.key)?;
+    let plan = match &observed {
+        Ok(hub) => runtime.block_on(hub.plan(&mut git, guards))?,
+        Err(_) => Plan::default(),
     };
+    let step = plan.steps.iter().find(|step| step.key == target.key);
     let tree = observed.as_ref().ok().and_then(|hub| hub.tree(&target.key));
     let selected = match (&target.object, git.origins.is_some() || tree.is_some()) {
         (Some(query), true) => Some(select(query, &target.key, git.origins.as_ref(), tree)?),
         _ => None,
     };
+    let moving = selected.as_ref().and_then(|object| moving(&plan, &target.key, object));
     let reach = observed.as_ref().map_or(ClusterReachability::Unknown, |hub| hub.reachability);
-    let facts = HubInputs { step: step.as_ref(), work: tree, object: None, reach };
+    let facts = HubInputs { step, work: tree, object: None, moving, reach };
     let hub = observed.as_ref().ok().map(|_| facts);
     let mut explanation = assemble(&target.key, &mut git, selected.as_ref(), hub)?;
     explanation.hub_unknown = observed.as_ref().err().map(CommandError::message);
@@ -123,6 +126,7 @@ fn print(args: &ExplainArgs, explanation: &Explanation) -> Result<(), CommandErr
 /// The object that the query selects.
 struct SelectedObject {
     name: String,
+    digest: Option<ObjectDigest>,
     /// Its index among those of Git.
     in_git: Option<usize>,
     on_hub: Option<ObjectStatus>,
@@ -165,9 +169,26 @@ fn select(
                 == (object.kind.as_str(), object.namespace.as_str(), object.name.as_str())
         })
     });
-    let git_name = in_git.and_then(|index| of_git.get(index)).map(origin::name);
-    let name = git_name.or_else(|| on_hub.map(ToString::to_string)).unwrap_or_default();
-    Ok(SelectedObject { name, in_git, on_hub: on_hub.cloned() })
+    let manifest = in_git.and_then(|index| of_git.get(index));
+    let name = manifest.map(origin::name).or_else(|| on_hub.map(ToString::to_string));
+    let digest = match (manifest, on_hub) {
+        (Some(manifest), _) => ObjectDigest::of_manifest(&manifest.object),
+        (None, Some(object)) => Some(object.digest()),
+        (None, None) => None,
+    };
+    let on_hub = on_hub.cloned();
+    Ok(SelectedObject { name: name.unwrap_or_default(), digest, in_git, on_hub })
+}
+
+/// The move of the object, if it is between two works of the cluster.
+fn moving<'a>(plan: &'a Plan, key: &WorkKey, object: &SelectedObject) -> Option<&'a ObjectMove> {
+    let steps = plan.steps.iter().filter(|step| step.key.cluster == key.cluster);
+    let moves = steps.filter_map(|step| match &step.reason {
+        Reason::MovesObjects { moves } => Some(moves.iter()),
+        _ => None,
+    });
+    let mut of_work = moves.flatten().filter(|one| one.from == *key || one.to == *key);
+    of_work.find(|one| Some(one.digest) == object.digest)
 }
 
 /// The source, and Git's side of one work.
@@ -181,15 +202,15 @@ impl GitState {
     fn read(mut source: Source, key: &WorkKey) -> Result<Self, CommandError> {
         let read = source.read(&Arc::new(AtomicBool::new(false)))?;
         let origins = source
-            .with_snapshot(&read, |snapshot, kinds| explain::origins(snapshot, kinds, key))
-            .map_err(CommandError::new)?;
+            .snapshots()
+            .with_files(&read, |snapshot, kinds| explain::origins(snapshot, kinds, key))?;
         Ok(Self { source, read, origins })
     }
 
     /// The tree or blob at a path in the last read.
     fn entry(&mut self, path: &RepoPath) -> Result<Option<ObjectId>, CommandError> {
-        let entry = self.source.with_snapshot(&self.read, |snapshot, _| snapshot.entry(path));
-        entry.map_err(CommandError::new)
+        let mut snapshots = self.source.snapshots();
+        Ok(snapshots.with_files(&self.read, |snapshot, _| snapshot.entry(path))?)
     }
 }
 
@@ -319,37 +340,18 @@ async fn observe(args: &HubArgs, key: &WorkKey) -> Result<ObservedHub, CommandEr
 }
 
 impl ObservedHub {
-    /// The source of the work; if the hub does not have the work, the only source on the hub.
-    fn source_of(&self, key: &WorkKey) -> Option<SourceId> {
-        let works = self.works.as_ref()?;
-        let of_work =
-            works.iter().find(|work| work.key == *key).and_then(|work| work.source.as_ref());
-        let mut all: Vec<&String> = works.iter().filter_map(|work| work.source.as_ref()).collect();
-        all.sort();
-        all.dedup();
-        let only = match all.as_slice() {
-            [only] => Some(*only),
-            _ => None,
-        };
-        SourceId::parse(of_work.or(only)?).ok()
-    }
-
     fn tree(&self, key: &WorkKey) -> Option<&WorkTree> {
         self.trees.iter().find(|tree| tree.work.work == key.work.as_str())
     }
 
-    /// The planned step of the work.
-    async fn step(
-        &self,
-        git: &mut GitState,
-        key: &WorkKey,
-        guards: GuardOptions,
-    ) -> Result<Option<PlanStep>, CommandError> {
-        let Some(works) = &self.works else { return Ok(None) };
+    /// The plan; empty if the user may not list all works.
+    async fn plan(&self, git: &mut GitState, guards: GuardOptions) -> Result<Plan, CommandError> {
+        let Some(works) = &self.works else { return Ok(Plan::default()) };
         let desired = git.read.desired.clone();
         let on_hub = HubState::read(&self.hub, &desired.source, works.clone()).await;
         let (now, cancel) = (Timestamp::now(), AtomicBool::new(false));
-        let (plan, _) = plan_of(&git.source, &desired, on_hub, guards, now, &cancel)?;
-        Ok(plan.steps.into_iter().find(|step| step.key == *key))
+        let planned = plan_of(&git.source, &desired, on_hub, guards, now, &cancel);
+        let (plan, _) = planned.await?;
+        Ok(plan)
     }
 }

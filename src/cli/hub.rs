@@ -1,7 +1,10 @@
 //! The connection to the hub, and the async runtime for it.
 
+use std::io;
+
 use super::error::CommandError;
 use super::source_args::HubArgs;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_hub::client as hub_client;
 use gitwork_hub::client::ClientError;
 
@@ -16,7 +19,23 @@ pub async fn client(args: &HubArgs) -> Result<kube::Client, ClientError> {
     hub_client::client(config)
 }
 
+/// The async runtime did not start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the async runtime")]
+struct RuntimeError(#[source] io::Error);
+
+impl OperationError for RuntimeError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "Runtime"
+    }
+}
+
 /// The async runtime for commands that use a hub.
 pub fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::new)
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    Ok(runtime.map_err(RuntimeError)?)
 }

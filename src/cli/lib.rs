@@ -36,6 +36,8 @@ mod serve;
 mod signals;
 mod signer_args;
 mod source_args;
+mod source_id;
+mod sources;
 mod status;
 mod suspend;
 mod view;

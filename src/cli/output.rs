@@ -1,7 +1,9 @@
 //! Output to stdout and stderr. A reader that closes its pipe early (`gitwork render | head`) is no
 //! error. The streams remove colour if the target is no terminal or `NO_COLOR` is set.
 
+use std::io;
 use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 
 use anstyle::AnsiColor;
 use serde_json::Value;
@@ -9,9 +11,34 @@ use terminal_size::{Height, Width, terminal_size_of};
 
 use super::error::CommandError;
 use gitwork_core::model::diagnostic::Diagnostic;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::text::diagnostics::text;
 use gitwork_core::text::escape::escape_untrusted_json;
 use gitwork_core::text::style::ColorMode;
+
+/// Why the output of a command was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// A write to stdout failed.
+    #[error("cannot write to stdout")]
+    Stdout(#[source] io::Error),
+    /// A control sequence was not written.
+    #[error("cannot write to the terminal")]
+    Terminal(#[source] io::Error),
+    /// A file or its folder was not written.
+    #[error("cannot write {}", .path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+impl OperationError for OutputError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "Output"
+    }
+}
 
 /// Writes data to stdout.
 pub fn print(text: &str) -> Result<(), CommandError> {
@@ -24,7 +51,7 @@ pub fn write(text: &str) -> Result<bool, CommandError> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(CommandError::new(format!("cannot write to stdout: {error}"))),
+        Err(error) => Err(OutputError::Stdout(error).into()),
     }
 }
 
@@ -40,12 +67,12 @@ pub fn json_line(value: &Value) -> String {
 
 /// The terminal's width in columns; `None` if stdout is not a terminal.
 pub fn width() -> Option<usize> {
-    terminal_size_of(std::io::stdout()).map(|(Width(width), _)| width.into())
+    terminal_size_of(io::stdout()).map(|(Width(width), _)| width.into())
 }
 
 /// The terminal's size in columns and lines; 80 x 24 if unknown.
 pub fn size() -> (usize, usize) {
-    let known = terminal_size_of(std::io::stdout());
+    let known = terminal_size_of(io::stdout());
     known.map_or((80, 24), |(Width(width), Height(height))| (width.into(), height.into()))
 }
 

@@ -9,9 +9,12 @@ use super::daemon_file;
 use super::error::CommandError;
 use super::signer_args::SignerArgs;
 use super::source_args::SourceArgs;
-use gitwork_core::config::DaemonSource;
+use super::source_id::{IdFrom, source_on_hub};
 use gitwork_core::config::schema::closest;
 use gitwork_core::config::signers::SignerKeys;
+use gitwork_core::config::{DaemonFile, DaemonSource};
+use gitwork_core::model::name::WorkKey;
+use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_source::SourceConfig;
 use gitwork_source::verification::Verification;
@@ -19,7 +22,8 @@ use gitwork_source::verification::Verification;
 #[derive(Debug, Clone, Args)]
 pub struct ReadArgs {
     /// Read a source with its settings from this file of `gitwork run --config`. --source-id
-    /// selects one of several sources; --repo reads a clone instead, as of a pull request
+    /// selects one of several sources (`validate` reads all without it); --repo reads a clone
+    /// instead, as of a pull request
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -30,9 +34,24 @@ pub struct ReadArgs {
 #[derive(Debug)]
 pub struct ConfiguredSource {
     pub config: SourceConfig,
+    pub id_from: IdFrom,
     pub guards: GuardOptions,
     /// `None` without keys of signers.
     pub verification: Option<Verification>,
+}
+
+impl ConfiguredSource {
+    /// Takes the id from the hub, unless the arguments name it. `works`: all works on the hub.
+    /// `work`: the work in question, if there is one.
+    pub fn take_id_from_hub(&mut self, works: &[ObservedWork], work: Option<&WorkKey>) {
+        if self.id_from == IdFrom::Name {
+            return;
+        }
+        if let Some(id) = source_on_hub(works, work, &self.config.id) {
+            self.config.id = id;
+            self.id_from = IdFrom::Name;
+        }
+    }
 }
 
 impl ReadArgs {
@@ -42,10 +61,31 @@ impl ReadArgs {
             Some(file) => self.in_file(file, None),
             None => Ok(ConfiguredSource {
                 config: self.source.config()?,
-                guards: GuardOptions::default(),
+                id_from: self.source.id_from(),
+                guards: GuardOptions {
+                    origin: Some(self.source.origin()?),
+                    ..GuardOptions::default()
+                },
                 verification: None,
             }),
         }
+    }
+
+    /// The sources that the arguments name: all of the file, unless something selects one.
+    pub fn configured_sources(&self) -> Result<Vec<SourceConfig>, CommandError> {
+        let SourceArgs { source_id, repo, path, .. } = &self.source;
+        let selects_one =
+            [source_id, repo, path].into_iter().any(Option::is_some) || self.source.has_reference();
+        let Some(path) = self.config.as_ref().filter(|_| !selects_one) else {
+            return Ok(vec![self.configured_source()?.config]);
+        };
+        let file = daemon_file::read(path)?;
+        let mut configs = Vec::new();
+        for entry in file.sources.iter().enumerate() {
+            configs.push(self.entry(path, &file, entry, None)?.config);
+        }
+        daemon_file::check_ids(path, configs.iter().map(|config| &config.id))?;
+        Ok(configs)
     }
 
     /// As [`Self::configured_source`], with the verification that the arguments name.
@@ -59,26 +99,37 @@ impl ReadArgs {
         }
     }
 
-    /// Whether the arguments name the source's id on the hub.
-    pub fn names_source(&self) -> bool {
-        self.config.is_some() || self.source.source_id.is_some()
-    }
-
-    /// Reads the entry of the file. `keys` replace the file's keys.
+    /// Reads the selected entry of the file. `keys` replace the file's keys.
     fn in_file(
         &self,
         path: &Path,
         keys: Option<SignerKeys>,
     ) -> Result<ConfiguredSource, CommandError> {
         let file = daemon_file::read(path)?;
-        let (index, source) = self.choose(path, &file.sources)?;
+        let entry = self.choose(path, &file.sources)?;
+        self.entry(path, &file, entry, keys)
+    }
+
+    /// One entry of the file, given with its index.
+    fn entry(
+        &self,
+        path: &Path,
+        file: &DaemonFile,
+        (index, source): (usize, &DaemonSource),
+        keys: Option<SignerKeys>,
+    ) -> Result<ConfiguredSource, CommandError> {
         let theirs = daemon_file::source_args(source, file.cache.as_deref());
         let mut config = self.merged_with(&theirs)?.config()?;
         config.tenancy = source.policy.clone().into();
         let keys = keys.unwrap_or_else(|| source.signer_keys.clone());
         let verification = daemon_file::verification(path, index, source, keys)?;
         let guards = daemon_file::guards(path, index, source)?;
-        Ok(ConfiguredSource { config, guards, verification: Some(verification) })
+        // The daemon uses the default id of a URL, too.
+        let id_from = match theirs.id_from() {
+            IdFrom::Folder => IdFrom::Folder,
+            IdFrom::Name | IdFrom::Url => IdFrom::Name,
+        };
+        Ok(ConfiguredSource { config, id_from, guards, verification: Some(verification) })
     }
 
     /// The selected entry of the file, and its index.

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -11,15 +12,19 @@ use serde_json::Value;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::output;
+use super::output::OutputError;
 use super::read_args::ReadArgs;
 use super::source_args::FilterArgs;
+use super::sources::sources;
+use gitwork_core::model::diagnostic::Diagnostic;
+use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::text::diagnostics;
 use gitwork_core::text::sarif;
 use gitwork_core::text::style::ColorMode;
 use gitwork_core::text::yaml;
-use gitwork_source::{Source, SourceConfig};
+use gitwork_source::{Source, SourceConfig, SourceLocation, Sources};
 
 #[derive(Debug, Args)]
 pub struct RenderArgs {
@@ -58,16 +63,19 @@ enum ReportFormat {
     Sarif,
 }
 
-/// Reads a source once. Locations are relative to the repository's root.
-pub fn read(config: SourceConfig) -> Result<Desired, CommandError> {
-    if std::io::stderr().is_terminal()
-        && matches!(config.repository, gitwork_source::SourceLocation::Git { .. })
-    {
+/// Opens a source to read it once.
+fn open(sources: &Sources, config: SourceConfig) -> Result<Source, CommandError> {
+    if std::io::stderr().is_terminal() && matches!(config.repository, SourceLocation::Git { .. }) {
         output::note("fetching …");
     }
-    let path = config.path.clone();
-    let mut source = Source::open(config)?;
-    let read = source.read(&Arc::new(AtomicBool::new(false)))?;
+    Ok(sources.open(config)?)
+}
+
+/// Reads a source once. Locations are relative to the repository's root. A fetch for another source
+/// counts too if it began after `began`.
+fn read(mut source: Source, began: Instant) -> Result<Desired, CommandError> {
+    let path = source.config().path.clone();
+    let read = source.read_within(began.elapsed(), &Arc::new(AtomicBool::new(false)))?;
     drop(source);
     // The source shared it; after the drop nothing has to be copied.
     let mut desired = Arc::unwrap_or_clone(read.desired);
@@ -78,7 +86,8 @@ pub fn read(config: SourceConfig) -> Result<Desired, CommandError> {
 /// Runs `gitwork render`.
 pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     let filter = args.filter.filter()?;
-    let desired = read(args.source.configured_source()?.config)?;
+    let config = args.source.configured_source()?.config;
+    let desired = read(open(&sources(), config)?, Instant::now())?;
     output::diagnostics(&desired.diagnostics);
     let works: Vec<&DesiredWork> =
         desired.works.values().filter(|work| filter.matches(&work.key)).collect();
@@ -86,29 +95,49 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
         Some(folder) => write_out(folder, &works, &desired, args.output)?,
         None => print_out(&works, &desired, args.output)?,
     }
-    Ok(exit(&desired))
+    Ok(exit(&desired.diagnostics))
 }
 
 /// Runs `gitwork validate`.
 pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
-    let desired = read(args.source.configured_source()?.config)?;
+    let (found, is_complete) = match <[_; 1]>::try_from(args.source.configured_sources()?) {
+        Ok([config]) => (read(open(&sources(), config)?, Instant::now())?.diagnostics, true),
+        Err(configs) => validate_all(configs),
+    };
     let text = match args.output {
-        ReportFormat::Text => diagnostics::text(&desired.diagnostics, ColorMode::Colored),
-        ReportFormat::Json => diagnostics::json(&desired.diagnostics),
-        ReportFormat::Sarif => {
-            format!("{:#}\n", sarif::sarif(&desired.diagnostics))
-        }
+        ReportFormat::Text => diagnostics::text(&found, ColorMode::Colored),
+        ReportFormat::Json => diagnostics::json(&found),
+        ReportFormat::Sarif => format!("{:#}\n", sarif::sarif(&found)),
     };
     output::print(&text)?;
-    Ok(exit(&desired))
+    Ok(if is_complete { exit(&found) } else { Exit::Failed })
 }
 
-fn exit(desired: &Desired) -> Exit {
-    if desired.diagnostics.iter().any(gitwork_core::model::diagnostic::Diagnostic::is_error) {
-        Exit::Failed
-    } else {
-        Exit::Done
+/// The diagnostics of several sources, and whether all sources could be read. Each message begins
+/// with the id of its source. Errors of reading go to stderr.
+fn validate_all(configs: Vec<SourceConfig>) -> (Vec<Diagnostic>, bool) {
+    let (began, sources) = (Instant::now(), sources());
+    // Sources of one repository share a fetch if all are open before the first one is read.
+    let opened: Vec<(SourceId, Result<Source, CommandError>)> =
+        configs.into_iter().map(|config| (config.id.clone(), open(&sources, config))).collect();
+    let (mut found, mut is_complete) = (Vec::new(), true);
+    for (id, source) in opened {
+        match source.and_then(|source| read(source, began)) {
+            Ok(desired) => found.extend(desired.diagnostics.into_iter().map(|one| {
+                let message = format!("source {id}: {}", one.message);
+                Diagnostic { message, ..one }
+            })),
+            Err(error) => {
+                output::error(&format!("source {id}: {}", error.message()));
+                is_complete = false;
+            }
+        }
     }
+    (found, is_complete)
+}
+
+fn exit(diagnostics: &[Diagnostic]) -> Exit {
+    if diagnostics.iter().any(Diagnostic::is_error) { Exit::Failed } else { Exit::Done }
 }
 
 fn manifest_work(work: &DesiredWork, desired: &Desired) -> Value {
@@ -137,9 +166,7 @@ fn write_out(
     desired: &Desired,
     format: RenderFormat,
 ) -> Result<(), CommandError> {
-    let failed = |path: &Path, why: std::io::Error| {
-        CommandError::new(format!("cannot write {}: {why}", path.display()))
-    };
+    let failed = |path: &Path, source| OutputError::File { path: path.to_owned(), source };
     for work in works {
         let cluster = folder.join(work.key.cluster.as_str());
         std::fs::create_dir_all(&cluster).map_err(|why| failed(&cluster, why))?;

@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::hub::runtime;
 use super::output;
 use super::run_args::{LogFormat, RunArgs};
-use super::run_setup::{Setup, from_file, from_flags, open};
+use super::run_setup::{OpenedSource, Setup, from_file, from_flags, open_all};
 use super::serve::serve;
 use gitwork_daemon::engine::Engine;
 use gitwork_daemon::metrics::Metrics;
@@ -66,9 +66,8 @@ async fn once(
     metrics: Arc<Metrics>,
 ) -> Result<Exit, CommandError> {
     let mut exit = Exit::Done;
-    for source in setup.sources {
-        let opened = open(source.config, source.verification, &source.reporting)?;
-        let engine = Engine::new(hub.clone(), opened, source.options, metrics.clone());
+    for OpenedSource { source, options, .. } in open_all(setup.sources)? {
+        let engine = Engine::new(hub.clone(), source, options, metrics.clone());
         let (plan, desired) = engine.once().await?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
         if !plan.is_settled() || errors > 0 {

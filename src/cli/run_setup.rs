@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::daemon_file::{self, in_file};
 use super::error::CommandError;
 use super::run_args::RunArgs;
@@ -14,9 +16,10 @@ use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_daemon::engine::EngineOptions;
 use gitwork_daemon::reporters::Reporting;
+use gitwork_git::Mirrors;
 use gitwork_hub::execute::ExecuteOptions;
 use gitwork_source::verification::Verification;
-use gitwork_source::{Source, SourceConfig};
+use gitwork_source::{Source, SourceConfig, Sources};
 
 /// What the daemon has to run.
 pub(super) struct Setup {
@@ -49,17 +52,28 @@ pub(super) struct WebhookSetup {
     pub secret_file: PathBuf,
 }
 
+/// A source, opened to sync it.
+pub(super) struct OpenedSource {
+    pub source: Source,
+    pub options: EngineOptions,
+    pub reporting: Reporting,
+}
+
+/// Opens all sources. Those of one repository share its mirror, and a fetch that begins later.
+pub(super) fn open_all(setups: Vec<SourceSetup>) -> Result<Vec<OpenedSource>, CommandError> {
+    let sources = Sources::new(Mirrors::default(), Timestamp::now);
+    setups.into_iter().map(|setup| open(&sources, setup)).collect()
+}
+
 /// Opens a source, with its verification and the checkpoint on its status branch.
-pub(super) fn open(
-    config: SourceConfig,
-    verification: Verification,
-    reporting: &Reporting,
-) -> Result<Source, CommandError> {
-    let source = Source::open(config)?.with_verification(verification)?;
-    Ok(match &reporting.status_branch {
+fn open(sources: &Sources, setup: SourceSetup) -> Result<OpenedSource, CommandError> {
+    let SourceSetup { config, verification, options, reporting } = setup;
+    let source = sources.open_to_sync(config)?.with_verification(verification)?;
+    let source = match &reporting.status_branch {
         Some(status) => source.with_checkpoint(&status.branch),
         None => source,
-    })
+    };
+    Ok(OpenedSource { source, options, reporting })
 }
 
 fn engine_options(
@@ -76,9 +90,13 @@ pub(super) fn from_flags(args: &RunArgs) -> Result<Setup, CommandError> {
     let concurrency = ExecuteOptions::default().concurrency;
     let (adoption, allow_delete_all) = (args.adopt, args.allow_delete_all);
     let policy = PlanPolicy { allow_delete_all, adoption, ..PlanPolicy::default() };
-    let guards = GuardOptions { policy, rewind: args.rewind, ..GuardOptions::default() };
+    let origin = Some(args.source.origin()?);
+    let rewind = args.rewind;
+    let guards = GuardOptions { origin, policy, rewind, ..GuardOptions::default() };
+    let config = args.source.config()?;
+    args.source.id_from().check_write(&config.id)?;
     let source = SourceSetup {
-        config: args.source.config()?,
+        config,
         verification: args.signers.verification()?.unwrap_or_else(Verification::without_operator),
         options: engine_options(args.interval, guards, concurrency),
         reporting: args.report.reporting(),
@@ -132,6 +150,7 @@ fn sources_of(path: &Path, file: &DaemonFile) -> Result<Vec<SourceSetup>, Comman
     let mut sources: Vec<SourceSetup> = Vec::new();
     for (index, source) in file.sources.iter().enumerate() {
         let config = daemon_file::source_config(path, index, source, file.cache.as_deref())?;
+        daemon_file::check_write(path, index, source)?;
         let guards = daemon_file::guards(path, index, source)?;
         let keys = source.signer_keys.clone();
         let verification = daemon_file::verification(path, index, source, keys)?;
@@ -142,15 +161,6 @@ fn sources_of(path: &Path, file: &DaemonFile) -> Result<Vec<SourceSetup>, Comman
         };
         sources.push(SourceSetup { config, verification, options, reporting });
     }
-    if sources.is_empty() {
-        return Err(in_file(path, "sources", "the list is empty; name at least one repository"));
-    }
-    for (index, source) in sources.iter().enumerate() {
-        let id = &source.config.id;
-        if sources.iter().take(index).any(|other| other.config.id == *id) {
-            let message = format!("the id {:?} is used twice", id.as_str());
-            return Err(in_file(path, &format!("sources[{index}].id"), &message));
-        }
-    }
+    daemon_file::check_ids(path, sources.iter().map(|source| &source.config.id))?;
     Ok(sources)
 }

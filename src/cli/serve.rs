@@ -1,6 +1,7 @@
 //! The daemon: one engine for each source, leader election, status reporting and the listeners.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +15,11 @@ use tokio::task::JoinSet;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub;
-use super::run_setup::{PageSetup, Setup, SourceSetup, open};
+use super::run_setup::{OpenedSource, PageSetup, Setup, open_all};
 use super::signals::Signals;
 use gitwork_core::model::name::SourceId;
-use gitwork_core::model::operation_error::{OperationError as _, describe};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_core::report::page::SourceInfo;
-use gitwork_daemon::clock::WallClock;
 use gitwork_daemon::engine::{Engine, EngineError};
 use gitwork_daemon::http;
 use gitwork_daemon::http::Health;
@@ -35,11 +35,13 @@ use gitwork_daemon::status_publisher::{Reachability, SourceError};
 use gitwork_daemon::transitions::TransitionReporter;
 use gitwork_daemon::webhook::Webhooks;
 use gitwork_forge::reporter::StatusFeed;
-use gitwork_git::watch::Watch;
+use gitwork_git::watch::{Watch, WatchError};
 use gitwork_hub::KubeHub;
 use gitwork_hub::fleet;
 use gitwork_hub::fleet::FleetError;
 use gitwork_hub::lease::SourceLease;
+use gitwork_hub::source_report::ReportStore;
+use gitwork_runtime::clock::WallClock;
 use gitwork_runtime::heap;
 use gitwork_runtime::limits;
 use gitwork_source::{SourceConfig, SourceLocation};
@@ -47,6 +49,37 @@ use gitwork_source::{SourceConfig, SourceLocation};
 /// A folder is read after it has been unchanged for this time: an editor or `git checkout` writes
 /// many files.
 const QUIET: Duration = Duration::from_millis(200);
+
+/// Why the daemon did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+enum DaemonError {
+    /// The changes of a source's folder cannot be watched.
+    #[error(transparent)]
+    Watch(WatchError),
+    /// A port is taken, or the address is not one of this machine.
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
+    /// An engine ended, without an error and before the daemon was stopped.
+    #[error("an engine ended on its own; this is a bug in gitwork")]
+    EngineEnded,
+}
+
+impl OperationError for DaemonError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Watch(_) | Self::Listen { .. } => ErrorClass::NeedsAction,
+            Self::EngineEnded => ErrorClass::Bug,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Watch(_) => "FolderWatch",
+            Self::Listen { .. } => "Listen",
+            Self::EngineEnded => "EngineEnded",
+        }
+    }
+}
 
 /// Everything that runs for the sources.
 struct Running {
@@ -75,17 +108,17 @@ impl Running {
     fn start(
         &mut self,
         index: usize,
-        setup: SourceSetup,
+        opened: OpenedSource,
         page: Option<&Page>,
     ) -> Result<(), CommandError> {
-        let SourceSetup { config, verification, options, reporting } = setup;
+        let OpenedSource { source, options, reporting } = opened;
+        let config = source.config().clone();
         let (hint, hints) = mpsc::channel(1);
         if let SourceLocation::Directory(folder) = &config.repository {
             self.watches.push(watch_folder(&folder.join(config.path.as_str()), hint.clone())?);
         }
-        let source = open(config.clone(), verification, &reporting)?;
         let identity = source.state_files().holder(&instance());
-        let candidate = SourceLease::new(self.kube.clone(), &config.id);
+        let candidate = SourceLease::new(self.kube.leases(), &config.id);
         let (led_sources, metrics) = (self.led_sources.clone(), self.metrics.clone());
         let clock = WallClock::system();
         let elector = LeaderElector::new(
@@ -155,7 +188,7 @@ pub(super) async fn serve(
     metrics: Arc<Metrics>,
 ) -> Result<Exit, CommandError> {
     // First of all: a signal without a handler ends the program at once.
-    let signals = Signals::install().map_err(CommandError::new)?;
+    let signals = Signals::install()?;
     let (stop_sender, stop) = watch::channel(false);
     let (release_sender, release) = watch::channel(false);
     let mut reporters = JoinSet::new();
@@ -176,7 +209,8 @@ pub(super) async fn serve(
         fetch_requests: BTreeMap::new(),
     };
     let page = new_page(&setup);
-    for (index, source) in std::mem::take(&mut setup.sources).into_iter().enumerate() {
+    let opened = open_all(std::mem::take(&mut setup.sources))?;
+    for (index, source) in opened.into_iter().enumerate() {
         running.start(index, source, page.as_ref().map(|(_, page)| page))?;
     }
     if let Some((address, page)) = page {
@@ -207,7 +241,7 @@ pub(super) async fn serve(
         // failed (`Err`).
         Some(Some(Ok(Err(error)))) => Err(error.into()),
         // No engine was running, its task panicked, or it ended without an error before `stop`.
-        Some(_) => Err(CommandError::new("an engine ended on its own; this is a bug in gitwork")),
+        Some(_) => Err(DaemonError::EngineEnded.into()),
     }
 }
 
@@ -217,7 +251,7 @@ fn watch_folder(folder: &Path, hint: mpsc::Sender<()>) -> Result<Watch, CommandE
     let hint = move || {
         let _sent = hint.try_send(());
     };
-    Watch::start(folder, QUIET, hint).map_err(CommandError::new)
+    Ok(Watch::start(folder, QUIET, hint).map_err(DaemonError::Watch)?)
 }
 
 /// The status reports of one source: to its forge, its status branch and the hub.
@@ -240,9 +274,9 @@ impl StatusReports {
         self,
         metrics: Arc<Metrics>,
     ) -> Result<impl FnMut(&watch::Receiver<bool>, &mut JoinSet<()>), CommandError> {
-        let mut first = Some(self.reporting.prepare(&self.config, &metrics)?);
+        let mut first = Some(self.reporting.prepare(&self.config, &metrics, &self.clock)?);
         Ok(move |ended: &watch::Receiver<bool>, tasks: &mut JoinSet<()>| {
-            let prepare = || self.reporting.prepare(&self.config, &metrics);
+            let prepare = || self.reporting.prepare(&self.config, &metrics, &self.clock);
             match first.take().map_or_else(prepare, Ok) {
                 Ok(reporters) => reporters.start(&self.feed, ended, tasks),
                 Err(error) => tracing::error!(
@@ -253,9 +287,10 @@ impl StatusReports {
                 ),
             }
             let (kube, clock) = (&self.kube, &self.clock);
-            let report = SourceReporter::new(kube.clone(), self.info.clone(), clock.clone());
+            let reports = ReportStore::new(kube.leases());
+            let report = SourceReporter::new(reports, self.info.clone(), clock.clone());
             tasks.spawn(report.run(self.feed.clone(), self.source_error.clone(), ended.clone()));
-            let transitions = TransitionReporter::new(kube.clone(), instance(), clock.clone());
+            let transitions = TransitionReporter::new(kube.events(), instance(), clock.clone());
             tasks.spawn(transitions.run(self.feed.clone(), ended.clone()));
         })
     }
@@ -263,10 +298,9 @@ impl StatusReports {
 
 /// Listens on an address, and logs it with `message`.
 async fn listen(address: SocketAddr, message: &'static str) -> Result<TcpListener, CommandError> {
-    let listener = http::bind(address)
-        .await
-        .map_err(|why| CommandError::new(format!("cannot listen on {address}: {why}")))?;
-    tracing::info!(address = %listener.local_addr().map_err(CommandError::new)?, "{message}");
+    let failed = |source| DaemonError::Listen { address, source };
+    let listener = http::bind(address).await.map_err(failed)?;
+    tracing::info!(address = %listener.local_addr().map_err(failed)?, "{message}");
     Ok(listener)
 }
 

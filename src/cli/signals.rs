@@ -1,11 +1,28 @@
 //! The signals that the daemon handles.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use gitwork_core::model::name::SourceId;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+
+/// The handler of a signal was not installed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot handle signals")]
+pub struct SignalError(#[source] pub io::Error);
+
+impl OperationError for SignalError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "Signals"
+    }
+}
 
 /// Handlers of SIGTERM, SIGINT and SIGHUP.
 pub(super) struct Signals {
@@ -16,7 +33,8 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Installs the handlers.
-    pub fn install() -> std::io::Result<Self> {
+    pub fn install() -> Result<Self, SignalError> {
+        let signal = |kind| signal(kind).map_err(SignalError);
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -1,5 +1,6 @@
 //! The arguments that name a repository and a hub, shared by the commands.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -7,13 +8,16 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::argument_error::ArgumentError;
 use super::error::CommandError;
-use gitwork_api::names::check_label;
+use super::source_id::IdFrom;
+use gitwork_api::names::{NameError, check_label};
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::tenancy::Tenancy;
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::model::source_origin::SourceOrigin;
 use gitwork_git::{Auth, ClientCertificate, Reference, Remote};
-use gitwork_source::{SourceConfig, SourceLocation, default_id};
+use gitwork_source::{SourceConfig, SourceLocation, default_id, origin_of_folder, origin_of_url};
 
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
@@ -36,7 +40,8 @@ pub struct SourceArgs {
     /// Folder inside the repository that holds `clusters/` [default: .]
     #[arg(long, value_name = "DIR")]
     pub path: Option<String>,
-    /// Id of this source on the hub [default: from repository, reference and path]
+    /// Id of this source on the hub. A folder needs one before anything is written [default: from
+    /// repository, reference and path; commands that read use the hub's only source]
     #[arg(long, value_name = "ID")]
     pub source_id: Option<String>,
     #[command(flatten)]
@@ -167,6 +172,32 @@ impl Filter {
     }
 }
 
+/// Why the arguments name no source.
+#[derive(Debug, thiserror::Error)]
+enum SourceArgsError {
+    /// The repository is neither a folder nor a URL.
+    #[error(
+        "--repo {repo:?} is neither a folder nor a URL (https://, ssh://, file://, user@host:path)"
+    )]
+    Repo { repo: String },
+    /// The folder has no absolute path.
+    #[error("cannot resolve the folder {}", .path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    /// The default id of the source is invalid.
+    #[error("the default source id {0}")]
+    Id(NameError),
+}
+
+impl OperationError for SourceArgsError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "SourceArguments"
+    }
+}
+
 impl SourceArgs {
     /// The repository's URL or folder.
     pub fn repo(&self) -> &str {
@@ -185,9 +216,30 @@ impl SourceArgs {
         match &self.source_id {
             Some(id) => SourceId::parse(id)
                 .map_err(|why| CommandError::usage(format!("the source id {id:?} {why}"))),
-            None => default_id(self.repo(), &self.reference_name(), &self.path()?)
-                .map_err(CommandError::new),
+            None => {
+                Ok(default_id(&self.origin()?, &self.reference_name())
+                    .map_err(SourceArgsError::Id)?)
+            }
         }
+    }
+
+    /// Where the source's id comes from.
+    pub fn id_from(&self) -> IdFrom {
+        match &self.source_id {
+            Some(_) => IdFrom::Name,
+            None if is_url(self.repo()) => IdFrom::Url,
+            None => IdFrom::Folder,
+        }
+    }
+
+    /// The origin of the source's files.
+    pub fn origin(&self) -> Result<SourceOrigin, CommandError> {
+        let (repo, path) = (self.repo(), self.path()?);
+        Ok(if is_url(repo) {
+            origin_of_url(repo, &path)
+        } else {
+            origin_of_folder(Path::new(repo), &path)
+        })
     }
 
     /// Whether a branch, tag, range or commit is named.
@@ -205,12 +257,11 @@ impl SourceArgs {
         let repository = if is_url(repo) {
             self.git(repo.to_owned(), reference.unwrap_or(Reference::Head))?
         } else if !folder.is_dir() {
-            return Err(CommandError::new(format!(
-                "--repo {repo:?} is neither a folder nor a URL \
-                 (https://, ssh://, file://, user@host:path)"
-            )));
+            return Err(SourceArgsError::Repo { repo: repo.to_owned() }.into());
         } else if reference.is_some() || is_bare(folder) {
-            let folder = folder.canonicalize().map_err(CommandError::new)?;
+            let folder = folder
+                .canonicalize()
+                .map_err(|source| SourceArgsError::Folder { path: folder.to_owned(), source })?;
             self.git(folder.display().to_string(), reference.unwrap_or(Reference::Head))?
         } else {
             SourceLocation::Directory(folder.to_owned())

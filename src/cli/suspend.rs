@@ -12,6 +12,7 @@ use super::source_args::{self, HubArgs};
 use crate::limits;
 use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_hub::directives::{DirectiveError, Operator};
 
@@ -111,6 +112,26 @@ pub fn suspend(args: &SuspendArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
+/// There is no suspension to end.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{scope} is not suspended on the hub; end a suspension of its cluster, of the source or in Git \
+     with the scope or file that set it"
+)]
+struct NotSuspendedError {
+    scope: String,
+}
+
+impl OperationError for NotSuspendedError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "NotSuspended"
+    }
+}
+
 /// Runs `gitwork resume`.
 pub fn resume(args: &ResumeArgs) -> Result<Exit, CommandError> {
     let TargetArgs { target, source_id, hub } = &args.target;
@@ -120,10 +141,7 @@ pub fn resume(args: &ResumeArgs) -> Result<Exit, CommandError> {
     })?;
     let described = describe_scope(&scope, source_id);
     if !was {
-        return Err(CommandError::new(format!(
-            "{described} is not suspended on the hub; end a suspension of its cluster, of the \
-             source or in Git with the scope or file that set it"
-        )));
+        return Err(NotSuspendedError { scope: described }.into());
     }
     output::note(&format!("{described} is resumed"));
     Ok(Exit::Done)

@@ -41,9 +41,12 @@ fn one_cluster(args: &ViewArgs) -> Option<ClusterName> {
     args.filter.cluster.as_deref().and_then(|name| ClusterName::parse(name).ok())
 }
 
-/// Whether a change waits for a person or for a window. Suspended works are left alone on purpose.
+/// Whether a change waits for a person or for a window. Suspended works are left alone on purpose,
+/// and works are pending while objects move between them.
 fn is_held(works: &[&WorkTree], reports: &[ReportedSource]) -> bool {
-    let waits = |tree: &&WorkTree| tree.work.reported && tree.work.state != State::Suspended;
+    let waits = |tree: &&WorkTree| {
+        tree.work.reported && !matches!(tree.work.state, State::Suspended | State::Pending)
+    };
     works.iter().any(waits)
         || reports
             .iter()

@@ -19,8 +19,10 @@ use tokio::time::{Instant, interval, sleep_until};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::output;
+use super::output::OutputError;
+use super::signals::SignalError;
 use super::view_args::{View, ViewFormat, ViewOptions};
-use gitwork_core::model::operation_error::OperationError as _;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::report::status::live::{LiveWorks, ViewEvent, ViewTransition};
 use gitwork_core::report::status::print;
 use gitwork_core::report::status::tree::WorkTree;
@@ -64,10 +66,25 @@ fn is_screen() -> bool {
 
 type Changes = BoxStream<'static, Result<ViewEvent, FleetError>>;
 
+/// The watch of the hub ended, although it reconnects by itself.
+#[derive(Debug, thiserror::Error)]
+#[error("the watch of the hub has ended; this is a bug in gitwork")]
+struct WatchEndedError;
+
+impl OperationError for WatchEndedError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Bug
+    }
+
+    fn reason(&self) -> &'static str {
+        "WatchEnded"
+    }
+}
+
 /// Ends with a signal, or when the reader is gone.
 async fn end_of_watch() -> Result<(), CommandError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::new)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::new)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(SignalError)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(SignalError)?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -179,9 +196,7 @@ impl WatchErrors {
                 self.noted = Some(error);
                 Ok(None)
             }
-            None => {
-                Err(CommandError::new("the watch of the hub has ended; this is a bug in gitwork"))
-            }
+            None => Err(WatchEndedError.into()),
         }
     }
 }
@@ -207,7 +222,7 @@ impl Drop for Screen {
 fn write_raw(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    written.map_err(|error| CommandError::new(format!("cannot write to the terminal: {error}")))
+    Ok(written.map_err(OutputError::Terminal)?)
 }
 
 /// Draws the view in place. Its last state stays on the terminal.
@@ -216,7 +231,7 @@ async fn draw(
     mut live: LiveWorks,
     options: &ViewOptions,
 ) -> Result<Exit, CommandError> {
-    let mut resized = signal(SignalKind::window_change()).map_err(CommandError::new)?;
+    let mut resized = signal(SignalKind::window_change()).map_err(SignalError)?;
     let mut end = std::pin::pin!(end_of_watch());
     let mut redraw = interval(REDRAW);
     let mut errors = WatchErrors::default();

@@ -33,6 +33,8 @@ pub const RECORD_BYTES_MAX: usize = 200 * 1024;
 /// Bytes of a source's report on the hub: some hundred works with their reasons. Each change writes
 /// all of it.
 pub const REPORT_BYTES_MAX: usize = 64 * 1024;
+/// The text of a source's origin: a URL or a folder, and a path. It is in messages, too.
+pub const ORIGIN_BYTES_MAX: usize = 1_024;
 /// Abandoned commits in one record: 43 bytes each.
 pub const ABANDONED_MAX: usize = 4_000;
 /// Change windows of one file. A calendar that needs more is better kept as a list of days.

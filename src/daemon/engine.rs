@@ -1,39 +1,47 @@
 //! The engine of one source: fetch, plan, execute, in a loop. It wakes for the fetch timer, for
 //! hints (a changed folder, SIGHUP, a webhook), for events of the hub and for retries.
+//!
+//! - here: the loop, which decides when to act.
+//! - `reconciler`: each step of it, which decides what to do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use futures::stream::StreamExt;
 use tokio::sync::{mpsc, watch};
 
-use super::clock::{WallClock, monotonic};
-use super::leader_guarded_hub::LeaderGuardedHub;
+use super::clock::monotonic;
 use super::leadership::{Leadership, LeadershipChange, LeadershipState};
 use super::metrics::Metrics;
 use super::reader::SourceReader;
 use super::status_publisher::{Reachability, SourceError, StatusPublisher};
-use gitwork_core::model::name::SourceId;
-use gitwork_core::plan::rewind::AppliedCommits;
+use gitwork_core::plan::Plan;
+use gitwork_core::render::desired::Desired;
 use gitwork_core::sync::guards::GuardOptions;
-use gitwork_core::sync::state::SyncState;
 use gitwork_forge::reporter::StatusFeed;
+use gitwork_hub::Hub;
 use gitwork_hub::execute::ExecuteOptions;
-use gitwork_hub::{Hub, HubEvent};
+use gitwork_runtime::clock::WallClock;
 use gitwork_runtime::limits;
 
 mod error;
-mod fetch;
+mod fetch_schedule;
+mod git_history;
+mod hub_queries;
 mod log;
 mod pass;
-mod queries;
-mod report;
+mod reconciler;
+mod record_keeper;
+mod reports;
+mod source_access;
 mod tasks;
 
 pub use error::EngineError;
-use log::SourceLog;
-use tasks::{Fetch, Pass, PassEvent, finished, next_event};
+use fetch_schedule::FetchSchedule;
+use pass::{Pass, next_event};
+use reconciler::Reconciler;
+use source_access::Fetched;
 
 /// The settings of an engine.
 #[derive(Debug, Clone)]
@@ -48,43 +56,13 @@ pub struct EngineOptions {
 
 /// Keeps the hub in step with one source.
 pub struct Engine {
-    id: SourceId,
-    hub: Arc<dyn Hub>,
-    /// `None` while a thread uses it.
-    source: Option<Box<dyn SourceReader>>,
-    /// A plan needed the source while a thread used it: plan again once it is back.
-    source_missed: bool,
-    state: SyncState,
-    options: EngineOptions,
-    metrics: Arc<Metrics>,
-    cancel: Arc<AtomicBool>,
-    log: SourceLog,
-    /// Failed writes of the record in a row because its namespace is missing or forbidden, and when
-    /// the next one is due.
-    record_failures: Option<(u32, Instant)>,
-    /// The applied commits that were known when the running fetch began.
-    known_before: AppliedCommits,
+    reconciler: Reconciler,
     leadership: LeadershipState,
-    /// The time of the commit that was read, in seconds since 1970.
-    committed_seconds: Option<i64>,
-    /// Publishes the status, if it has subscribers.
-    publisher: Option<StatusPublisher>,
-    /// Why the source cannot be read.
-    source_error: watch::Sender<Option<String>>,
+    schedule: FetchSchedule,
+    /// The running pass.
+    pass: Option<Pass>,
     /// Called once the source was read and its works are known.
     on_ready: Option<Box<dyn FnOnce() + Send>>,
-    wall_clock: WallClock,
-}
-
-/// What the loop runs and waits for.
-struct LoopState {
-    fetch: Option<Fetch>,
-    pass: Option<Pass>,
-    next_fetch: Instant,
-    failed_fetches: u32,
-    /// A hint came during the running fetch, which may have missed its cause: fetch again.
-    hinted: bool,
-    reach: Option<Reachability>,
 }
 
 impl Engine {
@@ -96,43 +74,24 @@ impl Engine {
         options: EngineOptions,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let id = source.id().clone();
-        let (guards, generation) = (options.guards.clone(), source.known_record_generation());
-        let state = SyncState::new(id.clone(), guards, generation, monotonic());
-        let cancel = Arc::new(AtomicBool::new(false));
-        let source: Option<Box<dyn SourceReader>> = Some(Box::new(source));
-        let log = SourceLog::new(id.clone());
-        let (publisher, on_ready) = (None, None);
-        let source_error = watch::Sender::new(None);
+        let EngineOptions { interval, guards, execute } = options;
         Self {
-            id,
-            hub,
-            source,
-            source_missed: false,
-            state,
-            options,
-            metrics,
-            cancel,
-            log,
-            record_failures: None,
-            known_before: AppliedCommits::default(),
+            reconciler: Reconciler::new(hub, Box::new(source), guards, execute, metrics),
             leadership: LeadershipState::default(),
-            committed_seconds: None,
-            publisher,
-            source_error,
-            on_ready,
-            wall_clock: WallClock::system(),
+            schedule: FetchSchedule::new(interval, monotonic()),
+            pass: None,
+            on_ready: None,
         }
     }
 
     /// Replaces the clock of the time of day, as a simulation needs it.
     pub fn set_wall_clock(&mut self, clock: WallClock) {
-        self.wall_clock = clock;
+        self.reconciler.wall_clock = clock;
     }
 
     /// A channel with the error that keeps the source from being read.
     pub fn source_error(&self) -> SourceError {
-        self.source_error.subscribe()
+        self.reconciler.reports.source_error()
     }
 
     /// Calls `call` once the source was read and its works on the hub are known.
@@ -144,14 +103,17 @@ impl Engine {
     /// does.
     pub fn set_leadership(&mut self, leadership: Leadership) {
         self.leadership = LeadershipState::by(leadership.watch());
-        self.hub = Arc::new(LeaderGuardedHub::new(self.hub.clone(), leadership));
+        self.reconciler.guard_writes(leadership);
     }
 
     /// Publishes the status of the source, and gives the channel.
     pub fn publish_status(&mut self, reach: Reachability) -> StatusFeed {
-        let (publisher, feed) = StatusPublisher::new(reach, monotonic());
-        self.publisher = Some(publisher);
-        feed
+        self.reconciler.reports.publish_status(reach, monotonic())
+    }
+
+    /// Makes one pass without waiting, and gives the plan that is left after it.
+    pub async fn once(self) -> Result<(Plan, Arc<Desired>), EngineError> {
+        self.reconciler.once().await
     }
 
     /// Runs until `stop` is true. Requests in flight are then finished or abandoned.
@@ -160,157 +122,130 @@ impl Engine {
         mut hints: mpsc::Receiver<()>,
         mut stop: watch::Receiver<bool>,
     ) -> Result<(), EngineError> {
-        let mut events = self.hub.watch(&self.id);
-        let mut loop_state = LoopState {
-            fetch: None,
-            pass: None,
-            next_fetch: monotonic(),
-            failed_fetches: 0,
-            hinted: false,
-            reach: self.publisher.as_ref().map(StatusPublisher::reach),
-        };
+        let mut events = self.reconciler.watch_hub();
+        let mut reach = self.reconciler.reports.reach();
         while !*stop.borrow() {
-            let now = monotonic();
-            if self.state.is_ready()
-                && let Some(call) = self.on_ready.take()
-            {
-                call();
-            }
-            self.apply_leadership(&mut loop_state);
-            self.ask_hub(&mut loop_state).await;
-            if loop_state.fetch.is_none() && loop_state.next_fetch <= now && self.may_fetch() {
-                loop_state.hinted = false;
-                loop_state.fetch = self.begin_fetch();
-            }
-            if loop_state.pass.is_none() && self.leadership.may_plan() && self.state.wants_plan(now)
-            {
-                loop_state.pass = self.begin_pass(now).await?;
-                // The branch may only seem rewound because it was read too early: read it again.
-                // After a failed fetch, its backoff decides when.
-                if self.state.guards().doubts_read() && loop_state.failed_fetches == 0 {
-                    loop_state.next_fetch = now;
-                }
-            }
-            self.publish_due_status();
-            let wake = self.next_wake(&loop_state);
+            self.begin_due(monotonic()).await?;
+            self.reconciler.publish_due_status(self.leadership.leads());
+            let wake = self.next_wake();
             tokio::select! {
                 // The order is fixed, so that a simulation can be replayed. No branch starves
                 // another: a pass ends, and a burst of events is handled at once.
                 biased;
                 _ = stop.changed() => break,
                 () = self.leadership.changed() => {}
-                fetched = finished(&mut loop_state.fetch) => {
-                    self.end_fetch(fetched?, &mut loop_state);
-                }
-                event = next_event(&mut loop_state.pass) => {
-                    self.on_pass_event(event, &mut loop_state);
-                }
+                fetched = self.reconciler.source.fetched() => self.end_fetch(fetched?),
+                event = next_event(&mut self.pass) => match event {
+                    Some(event) => self.reconciler.apply_pass_event(event),
+                    None => self.reconciler.reports.pass_ended(self.pass.take().as_ref()),
+                },
                 Some(event) = events.next() => {
-                    self.on_hub_event(event);
+                    self.reconciler.apply_hub_event(event);
                     // Events come in bursts: make one plan for all of them.
-                    while let Some(Some(event)) = futures::FutureExt::now_or_never(events.next()) {
-                        self.on_hub_event(event);
+                    while let Some(Some(event)) = events.next().now_or_never() {
+                        self.reconciler.apply_hub_event(event);
                     }
                 }
-                Some(()) = hints.recv() => {
-                    loop_state.next_fetch = monotonic();
-                    loop_state.hinted = true;
-                }
-                () = reach_changed(&mut loop_state.reach) => {}
+                Some(()) = hints.recv() => self.schedule.hint(monotonic()),
+                () = reach_changed(&mut reach) => {}
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
-        self.shut_down(loop_state).await;
+        self.shut_down().await;
         Ok(())
     }
 
-    fn next_wake(&self, loop_state: &LoopState) -> Instant {
-        let far = monotonic() + Duration::from_secs(3_600);
-        // The end of a running fetch wakes the loop.
-        let waits = loop_state.fetch.is_none() && self.may_fetch();
-        let fetch = if waits { loop_state.next_fetch } else { far };
-        let plans = loop_state.pass.is_none() && self.leadership.may_plan();
-        let retry = if plans { self.state.next_due() } else { None };
-        let guards = if loop_state.pass.is_none() { self.state.guards().next_due() } else { None };
-        let publisher = self.publisher.as_ref().and_then(StatusPublisher::due);
-        [retry, guards, publisher].into_iter().flatten().fold(fetch, Instant::min)
+    /// Begins what is due at `now`: queries of the hub, a fetch, a pass.
+    async fn begin_due(&mut self, now: Instant) -> Result<(), EngineError> {
+        if self.reconciler.state.facts().is_ready()
+            && let Some(call) = self.on_ready.take()
+        {
+            call();
+        }
+        self.apply_leadership(now);
+        if self.pass.is_none() && self.reconciler.ask_hub(now).await {
+            self.schedule.hint(now);
+        }
+        if self.schedule.is_due(now) && self.may_fetch() {
+            self.schedule.begin();
+            self.leadership.fetching();
+            self.reconciler.begin_fetch();
+        }
+        if self.may_plan() && self.reconciler.state.wants_plan(now) {
+            self.pass = self.reconciler.begin_pass(now).await?;
+            // The branch may only seem rewound because it was read too early: read it again.
+            if self.reconciler.state.guards().rewind().doubts_read() {
+                self.schedule.repeat(now);
+            }
+        }
+        Ok(())
     }
 
     /// Applies a change of leadership.
-    fn apply_leadership(&mut self, loop_state: &mut LoopState) {
+    fn apply_leadership(&mut self, now: Instant) {
+        let Reconciler { state, reports, .. } = &mut self.reconciler;
         match self.leadership.observe() {
             Some(LeadershipChange::Gained) => {
                 // Another process may have written works and the record since.
-                self.state.guards_mut().ask_again();
-                (loop_state.next_fetch, loop_state.hinted) = (monotonic(), true);
-                self.set_leader_metrics();
+                state.facts_mut().ask_again();
+                self.schedule.hint(now);
+                reports.set_leader_metrics(state.facts().desired().map(Arc::as_ref));
             }
             Some(LeadershipChange::Lost) => {
                 // Requests in flight are abandoned, as at a crash: another process may write now.
-                loop_state.pass = None;
-                self.state.mark_changed();
-                self.metrics.standby(&self.id);
+                self.pass = None;
+                state.facts_mut().mark_changed();
+                reports.remove_leader_metrics();
             }
             None => {}
         }
     }
 
-    /// Ends within `limits::SHUTDOWN`.
-    async fn shut_down(&mut self, loop_state: LoopState) {
-        self.cancel.store(true, Ordering::Relaxed);
-        if let Some(mut pass) = loop_state.pass {
+    /// Whether a fetch may begin once it is due.
+    fn may_fetch(&self) -> bool {
+        self.leadership.may_fetch() && self.reconciler.can_fetch()
+    }
+
+    /// Whether a pass may begin once it is due.
+    fn may_plan(&self) -> bool {
+        self.pass.is_none() && self.leadership.may_plan()
+    }
+
+    /// When the next step is due, if nothing happens before.
+    fn next_wake(&self) -> Instant {
+        let Reconciler { state, reports, .. } = &self.reconciler;
+        let far = monotonic() + Duration::from_secs(3_600);
+        // The end of a running fetch wakes the loop.
+        let fetch = if self.may_fetch() { self.schedule.next() } else { far };
+        let retry = if self.may_plan() { state.next_due() } else { None };
+        let guards = if self.pass.is_none() { state.facts().next_read() } else { None };
+        [retry, guards, reports.status_due()].into_iter().flatten().fold(fetch, Instant::min)
+    }
+
+    /// Applies the result of a fetch, and sets when the next one is due.
+    fn end_fetch(&mut self, fetched: Fetched) {
+        let succeeded = fetched.read.is_ok();
+        if succeeded {
+            self.leadership.fetched();
+        }
+        let changed = self.reconciler.apply_fetch(fetched, self.leadership.leads());
+        if changed && let Some(pass) = &self.pass {
+            // The running pass belongs to an older commit: tasks that have not begun are planned
+            // again.
             pass.stop();
-            let drained = async {
-                while let Some(event) = pass.next().await {
-                    self.apply_pass_event(event);
-                }
-            };
-            if tokio::time::timeout(limits::SHUTDOWN, drained).await.is_err() {
-                tracing::warn!(source = %self.id, "abandoned writes to the hub; the next start \
-                    reads it again");
-            }
         }
+        self.schedule.end(succeeded, monotonic(), fastrand::u64(..));
     }
 
-    fn on_hub_event(&mut self, event: HubEvent) {
-        if let HubEvent::Interrupted(error) = &event {
-            tracing::warn!(source = %self.id, %error, "the watch of the hub broke; restarting it");
-        }
-        self.state.set_event(event);
-        if let Some(publisher) = &mut self.publisher {
-            publisher.touch();
-        }
-    }
-
-    fn on_pass_event(&mut self, event: Option<PassEvent>, loop_state: &mut LoopState) {
-        let Some(event) = event else {
-            for (stage, time) in loop_state.pass.take().iter().flat_map(Pass::spent) {
-                self.metrics.spent(&self.id, stage, time);
-            }
-            return;
-        };
-        if let Some(pass) = &mut loop_state.pass {
-            pass.note(&event);
-        }
-        self.apply_pass_event(event);
-    }
-
-    fn apply_pass_event(&mut self, event: PassEvent) {
-        let (now, seed) = (monotonic(), fastrand::u64(..));
-        match event {
-            PassEvent::LookedUp(key, found) => {
-                self.state.set_looked_up(&key, *found, now, seed);
-                if let Some(publisher) = &mut self.publisher {
-                    publisher.touch();
-                }
-            }
-            PassEvent::Outcome(outcome) => {
-                self.report_outcome(&outcome);
-                if let Some(publisher) = &mut self.publisher {
-                    publisher.observe(&outcome);
-                }
-                self.state.set_outcome(&outcome, now, seed);
-            }
+    /// Ends within `limits::SHUTDOWN`.
+    async fn shut_down(&mut self) {
+        self.reconciler.source.cancel();
+        let Some(pass) = self.pass.take() else { return };
+        pass.stop();
+        let finished = self.reconciler.finish(pass);
+        if tokio::time::timeout(limits::SHUTDOWN, finished).await.is_err() {
+            tracing::warn!(source = %self.reconciler.source.id(), "abandoned writes to the hub; \
+                the next start reads it again");
         }
     }
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::clock::WallClock;
 use super::leadership::{Leadership, TermEnd};
 use super::metrics::Metrics;
 use crate::limits;
@@ -16,6 +15,7 @@ use gitwork_hub::lease::{FETCH, SourceLease};
 use gitwork_kube::leader_election::{Election, ElectionCandidate, ElectionResult};
 use gitwork_kube::lease::{LeaderTerm, LeaseObservation, acquire_delay};
 use gitwork_retry::RetryClass;
+use gitwork_runtime::clock::WallClock;
 
 /// How many of its sources this daemon is the leader of.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::leadership::Leadership;
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
-use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::observed::{ObservedWork, WorkContent};
 use gitwork_core::plan::record::Record;
 use gitwork_hub::{Hub, HubError, HubEvent, StoredRecord};
 
@@ -53,6 +53,12 @@ impl Hub for LeaderGuardedHub {
         key: &'a WorkKey,
     ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
         self.hub.get(key)
+    }
+    fn content<'a>(
+        &'a self,
+        key: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Option<WorkContent>, HubError>> {
+        self.hub.content(key)
     }
     fn directives<'a>(
         &'a self,

@@ -23,7 +23,7 @@
 //! # }
 //! ```
 
-pub mod clock;
+mod clock;
 pub mod engine;
 pub mod http;
 pub mod leader_elector;

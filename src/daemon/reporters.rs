@@ -18,6 +18,7 @@ use gitwork_forge::reporter::StatusFeed;
 use gitwork_forge::{CommitStatusReporter, Contexts, ForgeClient, StatusBranchReporter};
 use gitwork_git::{PushError, Reference, StatusBranch};
 use gitwork_hub::fleet::FleetError;
+use gitwork_runtime::clock::WallClock;
 use gitwork_source::{SourceConfig, SourceLocation};
 
 /// Where the status of a source is reported.
@@ -97,11 +98,12 @@ impl Reporting {
         *self == Self::default()
     }
 
-    /// Makes the configured reporters without starting them.
+    /// Makes the configured reporters without starting them. They read the time from `clock`.
     pub fn prepare(
         &self,
         source: &SourceConfig,
         metrics: &Arc<Metrics>,
+        clock: &WallClock,
     ) -> Result<Reporters, ReportingError> {
         let SourceLocation::Git { remote, reference, cache } = &source.repository else {
             let field = if self.commit_status.is_some() { "commitStatus" } else { "statusBranch" };
@@ -113,7 +115,8 @@ impl Reporting {
         };
         let mut reporters = Reporters::default();
         if let Some(config) = &self.commit_status {
-            let client = ForgeClient::new(config.target(&remote.url)?, config, &source.path)?;
+            let target = config.target(&remote.url)?;
+            let client = ForgeClient::new(target, config, &source.path, clock.clone())?;
             let contexts = Contexts::new(&config.contexts)?;
             let (metrics, id, provider) = (metrics.clone(), source.id.clone(), config.provider);
             let count =
@@ -130,7 +133,8 @@ impl Reporting {
             let interval = Duration::from_secs(config.interval_seconds);
             let (metrics, id) = (metrics.clone(), source.id.clone());
             let count = Box::new(move |result| metrics.branch_commit(&id, result));
-            let reporter = StatusBranchReporter::new(branch, interval).counted(count);
+            let reporter =
+                StatusBranchReporter::new(branch, interval, clock.clone()).counted(count);
             reporters.status_branch = Some(reporter);
         }
         Ok(reporters)

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::clock::WallClock;
 use super::status_publisher::SourceError;
 use crate::limits;
 use gitwork_core::report::page::SourceInfo;
 use gitwork_core::report::status::source::SourceStatus;
 use gitwork_core::report::status::source_report::SourceReport;
 use gitwork_forge::reporter::StatusFeed;
-use gitwork_hub::{HubError, KubeHub};
+use gitwork_hub::HubError;
+use gitwork_hub::source_report::ReportStore;
+use gitwork_runtime::clock::WallClock;
 
 /// Reports one source.
 pub struct SourceReporter {
-    hub: KubeHub,
+    reports: ReportStore,
     info: SourceInfo,
     clock: WallClock,
     /// The report on the hub; `None` before it was read.
@@ -26,8 +27,8 @@ pub struct SourceReporter {
 
 impl SourceReporter {
     /// A reporter of the source of `info`. Reports have the time of `clock`.
-    pub fn new(hub: KubeHub, info: SourceInfo, clock: WallClock) -> Self {
-        Self { hub, info, clock, stored: None, is_failing: false }
+    pub fn new(reports: ReportStore, info: SourceInfo, clock: WallClock) -> Self {
+        Self { reports, info, clock, stored: None, is_failing: false }
     }
 
     /// Runs until `stop` is true, or the feed ends.
@@ -75,7 +76,7 @@ impl SourceReporter {
         source_error: Option<&str>,
     ) -> Duration {
         if self.stored.is_none() {
-            match self.hub.source_report(&self.info.id).await {
+            match self.reports.get(&self.info.id).await {
                 Ok(found) => self.stored = Some(found.unwrap_or_default()),
                 Err(error) => return self.failed(&error),
             }
@@ -91,7 +92,7 @@ impl SourceReporter {
             self.is_failing = false;
             return Duration::ZERO;
         }
-        match self.hub.set_source_report(&self.info.id, &report).await {
+        match self.reports.set(&self.info.id, &report).await {
             Ok(()) => {
                 (self.stored, self.is_failing) = (Some(report), false);
                 limits::REPORT_INTERVAL

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::clock::WallClock;
 use gitwork_core::model::name::{CommitId, SourceId};
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
@@ -16,15 +15,15 @@ use gitwork_core::report::status::transition::{
 };
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_forge::reporter::StatusFeed;
-use gitwork_hub::KubeHub;
-use gitwork_hub::events::About;
+use gitwork_hub::events::{About, EventRecorder};
+use gitwork_runtime::clock::WallClock;
 
 /// Wait after a failed Event. The log has the transitions, too.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Reports the state transitions of one source.
 pub struct TransitionReporter {
-    hub: KubeHub,
+    events: EventRecorder,
     /// The pod's name.
     instance: String,
     clock: WallClock,
@@ -38,9 +37,9 @@ pub struct TransitionReporter {
 
 impl TransitionReporter {
     /// `instance` is the name of the reporting pod. Events have the time of `clock`.
-    pub fn new(hub: KubeHub, instance: String, clock: WallClock) -> Self {
+    pub fn new(events: EventRecorder, instance: String, clock: WallClock) -> Self {
         let (rate, started, paused_until) = (EventRate::default(), Instant::now(), None);
-        Self { hub, instance, clock, rate, started, paused_until, skipped: 0, is_failing: false }
+        Self { events, instance, clock, rate, started, paused_until, skipped: 0, is_failing: false }
     }
 
     /// Runs until `stop` is true, or the feed ends. The first status has no transitions, so that a
@@ -91,7 +90,7 @@ impl TransitionReporter {
         }
         let about =
             About { key: transition.key, uid, at: self.clock.now(), instance: &self.instance };
-        match self.hub.record_event(&about, note).await {
+        match self.events.record(&about, note).await {
             Ok(()) => (self.paused_until, self.is_failing) = (None, false),
             Err(error) => {
                 if !std::mem::replace(&mut self.is_failing, true) {

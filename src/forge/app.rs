@@ -53,9 +53,14 @@ impl App {
         }
     }
 
-    /// The installation token. Requests a new one shortly before the last one expires.
-    pub async fn token(&self, http: &Http, target: &ForgeTarget) -> Result<String, Rejection> {
-        let now = Timestamp::now();
+    /// The installation token at the time `now`. Requests a new one shortly before the last one
+    /// expires.
+    pub async fn token(
+        &self,
+        http: &Http,
+        target: &ForgeTarget,
+        now: Timestamp,
+    ) -> Result<String, Rejection> {
         if let Some(text) = self.kept(now) {
             return Ok(text);
         }

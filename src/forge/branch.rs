@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -14,6 +13,7 @@ use gitwork_core::model::operation_error::{OperationError, describe};
 use gitwork_core::report::status::source::SourceStatus;
 use gitwork_git::{Published, PushError, StatusBranch};
 use gitwork_retry::RetryClass;
+use gitwork_runtime::clock::WallClock;
 
 /// Retry interval of an error that the operator must fix, for example by granting more rights.
 const NEEDS_SOMEBODY: Duration = Duration::from_secs(300);
@@ -23,6 +23,7 @@ pub struct StatusBranchReporter {
     /// `None` while a thread uses it.
     branch: Option<StatusBranch>,
     interval: Duration,
+    clock: WallClock,
     failures: u32,
     /// The last logged error. Each error is logged once.
     logged: Option<String>,
@@ -31,9 +32,9 @@ pub struct StatusBranchReporter {
 }
 
 impl StatusBranchReporter {
-    /// `interval` is the minimum time between two commits.
-    pub fn new(branch: StatusBranch, interval: Duration) -> Self {
-        Self { branch: Some(branch), interval, failures: 0, logged: None, count: None }
+    /// `interval` is the minimum time between two commits. Commits have the time of `clock`.
+    pub fn new(branch: StatusBranch, interval: Duration, clock: WallClock) -> Self {
+        Self { branch: Some(branch), interval, clock, failures: 0, logged: None, count: None }
     }
 
     /// Sets the function that counts the outcome of each publication.
@@ -74,8 +75,9 @@ impl StatusBranchReporter {
         let Some(mut branch) = self.branch.take() else { return NEEDS_SOMEBODY };
         let name = branch.branch().to_owned();
         let (task_status, cancel) = (Arc::clone(status), Arc::clone(cancel));
+        let clock = self.clock.clone();
         let task = tokio::task::spawn_blocking(move || {
-            let now = Timestamp::now().as_second();
+            let now = clock.now().as_second();
             let published = branch.publish(&task_status, now, &cancel);
             (branch, published)
         });

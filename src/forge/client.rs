@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::Timestamp;
-
 use super::app::App;
 use super::file::{FileError, read_secret};
 use super::http::{ForgeError, Http, Received, authorization_header};
@@ -20,6 +18,7 @@ use gitwork_core::report::forge::{
     AddressError, CommitState, CommitStatus, ForgeTarget, HttpRequest, request,
 };
 use gitwork_core::report::status::source::SourceStatus;
+use gitwork_runtime::clock::WallClock;
 
 /// Check runs in memory, for updates. Past the limit the oldest ones are dropped.
 const RUNS_MAX: usize = 1_000;
@@ -30,6 +29,7 @@ pub struct ForgeClient {
     target: ForgeTarget,
     http: Http,
     how: How,
+    clock: WallClock,
 }
 
 #[derive(Debug, Clone)]
@@ -54,11 +54,13 @@ struct Run {
 }
 
 impl ForgeClient {
-    /// `root` is the source's folder in the repository. Fails if the login settings are invalid.
+    /// `root` is the source's folder in the repository. `clock` gives the time for logins and for
+    /// rate limits. Fails if the login settings are invalid.
     pub fn new(
         target: ForgeTarget,
         config: &CommitStatusConfig,
         root: &RepoPath,
+        clock: WallClock,
     ) -> Result<Self, AddressError> {
         let http = Http {
             ca_file: config.ca_file.as_ref().map(PathBuf::from),
@@ -72,7 +74,7 @@ impl ForgeClient {
                 root: root.clone(),
             },
         };
-        Ok(Self { target, http, how })
+        Ok(Self { target, http, how, clock })
     }
 
     /// The repository and its forge.
@@ -94,7 +96,7 @@ impl ForgeClient {
                 self.send(&request(&self.target, status), &token, login).await.map(drop)
             }
             How::Checks { app, runs, root } => {
-                let token = app.token(&self.http, &self.target).await?;
+                let token = app.token(&self.http, &self.target, self.clock.now()).await?;
                 let details = details.filter(|details| details.commit == Some(status.commit));
                 let written = self.write_check(&token, runs, status, details, root).await;
                 if let Err(Rejection::Blocked { .. }) = &written {
@@ -116,7 +118,7 @@ impl ForgeClient {
             ForgeError::from(unusable("it has characters that a header must not have"))
         })?;
         let received = self.http.exchange(request, login).await?;
-        response::read(&self.target, &received.response(token), Timestamp::now())?;
+        response::read(&self.target, &received.response(token), self.clock.now())?;
         Ok(received)
     }
 

@@ -12,13 +12,14 @@
 //! use gitwork_core::model::name::{CommitId, RepoPath};
 //! use gitwork_core::report::forge::{CommitState, CommitStatus};
 //! use gitwork_forge::ForgeClient;
+//! use gitwork_runtime::clock::WallClock;
 //!
 //! # async fn write(
 //! #     config: CommitStatusConfig,
 //! #     commit: CommitId,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let target = config.target("https://github.com/acme/fleet.git")?;
-//! let client = ForgeClient::new(target, &config, &RepoPath::root())?;
+//! let client = ForgeClient::new(target, &config, &RepoPath::root(), WallClock::system())?;
 //! let status = CommitStatus {
 //!     part: None,
 //!     commit,

@@ -66,7 +66,7 @@ impl HttpAddress {
         if authority.contains('@') {
             return Err(UrlError::Credentials { shown: shown.to_owned() });
         }
-        let (host, port) = host_and_port(authority).map_err(malformed)?;
+        let (host, port) = host_and_port(authority).map_err(|error| malformed(error.problem()))?;
         let port = port.unwrap_or(if tls { 443 } else { 80 });
         Ok(Self { tls, host, port, path: path.trim_end_matches('/').to_owned() })
     }
@@ -140,7 +140,7 @@ impl ProxyAddress {
             Some((credentials, host)) => (Some(percent_decode(credentials)), host),
             None => (None, authority),
         };
-        let (host, port) = host_and_port(host).map_err(problem)?;
+        let (host, port) = host_and_port(host).map_err(|error| problem(error.problem()))?;
         Ok(Self { host, port: port.unwrap_or(80), credentials })
     }
 
@@ -156,7 +156,7 @@ fn ssh(authority: &str, path: &str, shown: &str) -> Result<Address, UrlError> {
         return Err(UrlError::Credentials { shown: shown.to_owned() });
     }
     let malformed = |problem| UrlError::Malformed { shown: shown.to_owned(), problem };
-    let (host, port) = host_and_port(host).map_err(malformed)?;
+    let (host, port) = host_and_port(host).map_err(|error| malformed(error.problem()))?;
     Ok(Address::Ssh {
         user: percent_decode(user),
         host,
@@ -169,9 +169,31 @@ fn split_authority(text: &str) -> (&str, &str) {
     text.find('/').and_then(|at| text.split_at_checked(at)).unwrap_or((text, ""))
 }
 
-fn host_and_port(text: &str) -> Result<(String, Option<u16>), &'static str> {
+/// What is wrong with a host and its port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AuthorityError {
+    /// `[` of an IPv6 address without `]`.
+    OpenBracket,
+    /// The host is empty or has an invalid character.
+    Host,
+    /// The port is no number below 65,536.
+    Port,
+}
+
+impl AuthorityError {
+    /// The problem, as it follows the URL in a message.
+    fn problem(self) -> &'static str {
+        match self {
+            Self::OpenBracket => "has `[` without `]`",
+            Self::Host => "has no valid host name",
+            Self::Port => "has no valid port",
+        }
+    }
+}
+
+fn host_and_port(text: &str) -> Result<(String, Option<u16>), AuthorityError> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or("has `[` without `]`")?;
+        let (host, after) = rest.split_once(']').ok_or(AuthorityError::OpenBracket)?;
         (host, after.strip_prefix(':'))
     } else {
         match text.split_once(':') {
@@ -181,11 +203,11 @@ fn host_and_port(text: &str) -> Result<(String, Option<u16>), &'static str> {
     };
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%');
     if host.is_empty() || host.starts_with('-') || !host.chars().all(allowed) {
-        return Err("has no valid host name");
+        return Err(AuthorityError::Host);
     }
     let port = match port {
         None | Some("") => None,
-        Some(text) => Some(text.parse::<u16>().map_err(|_| "has no valid port")?),
+        Some(text) => Some(text.parse::<u16>().map_err(|_| AuthorityError::Port)?),
     };
     Ok((host.to_owned(), port))
 }

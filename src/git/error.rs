@@ -3,49 +3,16 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 
+pub use crate::mirror_error::{MirrorError, UrlError};
+
 /// Advice for a repository of another user.
 const OWNER_HINT: &str = "run as its owner, or add it to `safe.directory` of the Git configuration";
-
-/// Why a mirror could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
-pub enum MirrorError {
-    /// Another process holds the lock of the folder.
-    #[error("the mirror folder {folder} is used by another process")]
-    Locked { folder: PathBuf },
-    /// A file operation failed; `action` is a verb, as in "open".
-    #[error("cannot {action} {path}")]
-    Io { action: &'static str, path: PathBuf, source: io::Error },
-    /// libgit2 could not create or open the mirror.
-    #[error("cannot create the mirror in {folder}")]
-    Git { folder: PathBuf, source: git2::Error },
-    /// The repository's or the proxy's URL is invalid.
-    #[error(transparent)]
-    Url(#[from] UrlError),
-}
-
-/// Why a repository's URL was refused. `shown` is the URL without possible secrets.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages show the meaning of the fields")]
-pub enum UrlError {
-    /// The URL has a user or a password in it.
-    #[error("the repository URL {shown} holds credentials")]
-    Credentials { shown: String },
-    /// The scheme is not supported.
-    #[error("the repository URL {shown} has the scheme `{scheme}`; use https, http, ssh or file")]
-    Scheme { shown: String, scheme: String },
-    /// Any other problem, which follows the URL in the message.
-    #[error("the repository URL {shown} {problem}")]
-    Malformed { shown: String, problem: &'static str },
-    /// The proxy's URL is invalid.
-    #[error("the proxy URL {shown} {problem}")]
-    Proxy { shown: String, problem: &'static str },
-}
 
 /// A host key that the server offered and gitwork refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +127,9 @@ pub enum FetchError {
     /// The mirror on disk cannot be used.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    /// The fetch was one for several sources.
+    #[error(transparent)]
+    Shared(Arc<FetchError>),
 }
 
 /// Advice for a TLS error.
@@ -181,27 +151,6 @@ fn tls_hint(error: &rustls::Error) -> Option<&'static str> {
     }
 }
 
-impl OperationError for MirrorError {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::TRANSIENT
-    }
-
-    fn reason(&self) -> &'static str {
-        "Mirror"
-    }
-
-    fn hints(&self) -> Vec<String> {
-        let hint = match self {
-            Self::Locked { .. } => "give each gitwork a cache folder of its own",
-            Self::Url(UrlError::Credentials { .. }) => {
-                "remove them and name a file in `credentials`"
-            }
-            Self::Io { .. } | Self::Git { .. } | Self::Url(_) => return Vec::new(),
-        };
-        vec![hint.to_owned()]
-    }
-}
-
 impl OperationError for FetchError {
     fn class(&self) -> ErrorClass {
         match self {
@@ -216,6 +165,7 @@ impl OperationError for FetchError {
             | Self::Refused { .. }
             | Self::Git { .. } => ErrorClass::TRANSIENT,
             Self::Mirror(error) => error.class(),
+            Self::Shared(error) => error.class(),
             Self::Proxy { status, .. } | Self::Status { status, .. } => {
                 // 4xx is the client's fault, except for "later" (408, 425, 429).
                 let is_later = *status >= 500 || matches!(status, 408 | 425 | 429);
@@ -264,6 +214,7 @@ impl OperationError for FetchError {
             | Self::Git { .. } => "Server",
             Self::ForeignOwner { .. } => "ForeignOwner",
             Self::Mirror(error) => error.reason(),
+            Self::Shared(error) => error.reason(),
         }
     }
 
@@ -297,6 +248,7 @@ impl OperationError for FetchError {
             }
             Self::ForeignOwner { .. } => OWNER_HINT,
             Self::Mirror(error) => return error.hints(),
+            Self::Shared(error) => return error.hints(),
             _ => "",
         };
         if hint.is_empty() { Vec::new() } else { vec![hint.to_owned()] }

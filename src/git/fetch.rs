@@ -1,4 +1,8 @@
-//! One fetch into a bare repository: list the references, choose one, download it.
+//! One fetch into a bare repository: list the remote's references, choose, download.
+//!
+//! The mirror keeps what it fetched below `refs/gitwork/`: `heads/` and `tags/` as the remote has
+//! them, and `commits/` for a detached HEAD and for commits fetched by id. So plain names, as in
+//! `main`, never resolve to a branch that somebody else fetched earlier.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,9 +18,8 @@ use super::transport::{Bounds, RemoteAttempt, SCHEME_URL, with_attempt};
 use crate::limits;
 use gitwork_core::model::name::CommitId;
 
-/// The reference that keeps a detached HEAD or a commit fetched by id, so that it is not fetched
-/// twice.
-const PIN: &str = "refs/gitwork/pin";
+/// The namespace of the mirror's references.
+const NAMESPACE: &str = "refs/gitwork/";
 
 /// The commit that a reference names now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,19 +37,23 @@ struct RemoteRef {
     id: git2::Oid,
 }
 
-/// Fetches a reference into `git`. A pinned commit that is there already needs no connection.
+/// The result of one fetch for several sources.
+pub(super) struct GroupFetched {
+    /// Of the first reference.
+    pub own: Result<Fetched, FetchError>,
+    /// Of the others, those that were fetched.
+    pub others: Vec<(Reference, Fetched)>,
+}
+
+/// Fetches a reference and others into `git`, over one connection. The outer error is of the whole
+/// fetch, the inner one of the first reference.
 pub(super) fn fetch_into(
     git: &git2::Repository,
     remote: &Remote,
     bounds: Bounds,
-    reference: &Reference,
+    (own, others): (&Reference, &[Reference]),
     cancel: &Arc<AtomicBool>,
-) -> Result<Fetched, FetchError> {
-    if let Reference::Commit(id) = reference
-        && git.find_commit(oid(*id)).and_then(|c| c.tree()).is_ok()
-    {
-        return Ok(Fetched { commit: *id, name: id.to_string() });
-    }
+) -> Result<GroupFetched, FetchError> {
     let attempt = RemoteAttempt::new(remote, bounds, cancel)?;
     attempt.check()?;
     with_attempt(&attempt, || {
@@ -67,10 +74,17 @@ pub(super) fn fetch_into(
             .collect();
         let default = connection.default_branch().ok();
         let default = default.as_ref().and_then(|name| name.as_str().ok());
-        let fetching = Fetching { git, attempt: &attempt, listed: &listed, reference };
+        let fetching = Fetching { git, attempt: &attempt, listed: &listed, default };
         fetching.prune().map_err(explain)?;
-        fetching.run(connection.remote(), default)
+        fetching.run(connection.remote(), own, others)
     })
+}
+
+/// The commit of a [`Reference::Commit`] that was fetched before.
+pub(super) fn local_commit(git: &git2::Repository, reference: &Reference) -> Option<Fetched> {
+    let Reference::Commit(id) = reference else { return None };
+    git.find_commit(oid(*id)).and_then(|commit| commit.tree()).ok()?;
+    Some(Fetched { commit: *id, name: id.to_string() })
 }
 
 /// One fetch after the connection is made.
@@ -78,66 +92,122 @@ struct Fetching<'a> {
     git: &'a git2::Repository,
     attempt: &'a Arc<RemoteAttempt>,
     listed: &'a [RemoteRef],
-    reference: &'a Reference,
+    /// The remote's default branch, if it says which.
+    default: Option<&'a str>,
+}
+
+/// What a reference needs from the remote.
+enum Wanted<'a> {
+    /// A listed reference.
+    Listed(&'a RemoteRef),
+    /// A commit, which any branch or tag may have.
+    Commit(CommitId),
 }
 
 impl Fetching<'_> {
     fn run(
         &self,
         remote: &mut git2::Remote<'_>,
-        default: Option<&str>,
-    ) -> Result<Fetched, FetchError> {
-        let wanted = match self.reference {
-            Reference::Commit(id) => return self.fetch_commit(remote, *id),
-            Reference::Head => self.head(default)?,
-            Reference::Branch(name) => self.named(&format!("refs/heads/{name}"))?,
-            Reference::Tag(name) => self.named(&format!("refs/tags/{name}"))?,
-            Reference::Semver(range) => self.highest(range)?,
-        };
-        let local = if wanted.name == "HEAD" { PIN } else { &wanted.name };
-        let is_local = self.git.refname_to_id(local).is_ok_and(|id| id == wanted.id)
-            && self.git.find_object(wanted.id, None).is_ok();
-        if !is_local {
-            self.download(remote, &[format!("+{}:{local}", wanted.name)])?;
-            self.set(local, wanted.id)?;
+        own: &Reference,
+        others: &[Reference],
+    ) -> Result<GroupFetched, FetchError> {
+        let own_wanted = self.choose(own);
+        // The sources of the others learn their errors from fetches of their own.
+        let wanted: Vec<(&Reference, Wanted<'_>)> =
+            others.iter().filter_map(|of| Some((of, self.choose(of).ok()?))).collect();
+        let mut refspecs = BTreeSet::new();
+        for wanted in own_wanted.iter().chain(wanted.iter().map(|(_, wanted)| wanted)) {
+            match wanted {
+                Wanted::Listed(listed) if self.is_local(listed) => {}
+                Wanted::Listed(listed) => {
+                    refspecs.insert(format!("+{}:{}", listed.name, local_name(listed)));
+                }
+                Wanted::Commit(id) if self.git.find_commit(oid(*id)).is_ok() => {}
+                Wanted::Commit(_) => refspecs.extend(["heads", "tags"].map(all_of)),
+            }
         }
-        let commit = self.peel(wanted.id, &wanted.name)?;
-        Ok(Fetched { commit, name: wanted.name.clone() })
+        if !refspecs.is_empty() {
+            let has_all = refspecs.contains(&all_of("heads"));
+            self.download(remote, &refspecs.into_iter().collect::<Vec<_>>())?;
+            // The next fetch asks only for what these do not have.
+            for listed in self.listed.iter().filter(|l| has_all && is_branch_or_tag(&l.name)) {
+                self.set(&local_name(listed), listed.id)?;
+            }
+        }
+        let own = own_wanted.and_then(|wanted| self.take(remote, own, &wanted));
+        let taken = wanted
+            .iter()
+            .filter_map(|(of, wanted)| Some(((*of).clone(), self.take(remote, of, wanted).ok()?)));
+        Ok(GroupFetched { own, others: taken.collect() })
     }
 
-    /// Fetches a commit by its id: with all branches and tags, or else by the id alone.
-    fn fetch_commit(
+    fn choose(&self, reference: &Reference) -> Result<Wanted<'_>, FetchError> {
+        Ok(match reference {
+            Reference::Commit(id) => Wanted::Commit(*id),
+            Reference::Head => Wanted::Listed(self.head(reference)?),
+            Reference::Branch(name) => {
+                Wanted::Listed(self.named(&format!("refs/heads/{name}"), reference)?)
+            }
+            Reference::Tag(name) => {
+                Wanted::Listed(self.named(&format!("refs/tags/{name}"), reference)?)
+            }
+            Reference::Semver(range) => Wanted::Listed(self.highest(range, reference)?),
+        })
+    }
+
+    fn is_local(&self, listed: &RemoteRef) -> bool {
+        self.git.refname_to_id(&local_name(listed)).is_ok_and(|id| id == listed.id)
+            && self.git.find_object(listed.id, None).is_ok()
+    }
+
+    /// Keeps what was downloaded for a reference, and gives its commit.
+    fn take(
         &self,
         remote: &mut git2::Remote<'_>,
+        reference: &Reference,
+        wanted: &Wanted<'_>,
+    ) -> Result<Fetched, FetchError> {
+        match wanted {
+            Wanted::Listed(listed) => {
+                self.set(&local_name(listed), listed.id)?;
+                let commit = self.peel(listed.id, &listed.name)?;
+                Ok(Fetched { commit, name: listed.name.clone() })
+            }
+            Wanted::Commit(id) => self.take_commit(remote, reference, *id),
+        }
+    }
+
+    /// Gives a commit that came with the branches and tags, or else fetches it by its id alone.
+    fn take_commit(
+        &self,
+        remote: &mut git2::Remote<'_>,
+        reference: &Reference,
         id: CommitId,
     ) -> Result<Fetched, FetchError> {
-        let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
-        self.download(remote, &all.map(str::to_owned))?;
-        for listed in self.listed.iter().filter(|l| is_branch_or_tag(&l.name)) {
-            self.set(&listed.name, listed.id)?;
+        let pin = format!("{NAMESPACE}commits/{id}");
+        if self.git.find_commit(oid(id)).is_err() {
+            // Servers may refuse commits that no reference reaches; the error is the same in any
+            // case.
+            let direct = self.download(remote, &[format!("{id}:{pin}")]);
+            if direct.is_err() || self.git.find_commit(oid(id)).is_err() {
+                self.attempt.check()?;
+                return Err(self.missing(reference, "no branch or tag reaches it"));
+            }
         }
-        let fetched = Fetched { commit: id, name: id.to_string() };
-        if self.git.find_commit(oid(id)).is_ok() {
-            return Ok(fetched);
-        }
-        // Servers may refuse commits that no reference reaches; the error is the same in any case.
-        let direct = self.download(remote, &[format!("{id}:{PIN}")]);
-        if direct.is_ok() && self.git.find_commit(oid(id)).is_ok() {
-            self.set(PIN, oid(id))?;
-            return Ok(fetched);
-        }
-        self.attempt.check()?;
-        Err(self.missing("no branch or tag reaches it"))
+        self.set(&pin, oid(id))?;
+        Ok(Fetched { commit: id, name: id.to_string() })
     }
 
-    fn head(&self, default: Option<&str>) -> Result<&RemoteRef, FetchError> {
+    fn head(&self, reference: &Reference) -> Result<&RemoteRef, FetchError> {
         let head = self.listed.iter().find(|l| l.name == "HEAD");
-        let branch = default.and_then(|name| self.listed.iter().find(|l| l.name == name));
+        let branch = self.default.and_then(|name| self.listed.iter().find(|l| l.name == name));
         // A detached HEAD may be equal to a branch; the branch is as good then.
-        branch.or(head).ok_or_else(|| self.missing("is it empty? Push a commit, or name a branch"))
+        branch
+            .or(head)
+            .ok_or_else(|| self.missing(reference, "is it empty? Push a commit, or name a branch"))
     }
 
-    fn named(&self, name: &str) -> Result<&RemoteRef, FetchError> {
+    fn named(&self, name: &str, reference: &Reference) -> Result<&RemoteRef, FetchError> {
         self.listed.iter().find(|l| l.name == name).ok_or_else(|| {
             let kind = if name.starts_with("refs/heads/") { "refs/heads/" } else { "refs/tags/" };
             let mut others: Vec<&str> =
@@ -145,26 +215,30 @@ impl Fetching<'_> {
             others.retain(|other| !other.ends_with("^{}"));
             others.truncate(5);
             if others.is_empty() {
-                return self.missing("");
+                return self.missing(reference, "");
             }
-            self.missing(&format!("it has, for example, {}", others.join(", ")))
+            self.missing(reference, &format!("it has, for example, {}", others.join(", ")))
         })
     }
 
-    fn highest(&self, range: &semver::VersionReq) -> Result<&RemoteRef, FetchError> {
+    fn highest(
+        &self,
+        range: &semver::VersionReq,
+        reference: &Reference,
+    ) -> Result<&RemoteRef, FetchError> {
         let versions = self.listed.iter().filter_map(|listed| {
             let tag = listed.name.strip_prefix("refs/tags/")?;
             let version = semver::Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()?;
             range.matches(&version).then_some((version, listed))
         });
         let best = versions.max_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.name.cmp(&b.1.name)));
-        best.map(|(_, listed)| listed).ok_or_else(|| self.missing(""))
+        best.map(|(_, listed)| listed).ok_or_else(|| self.missing(reference, ""))
     }
 
-    fn missing(&self, hint: &str) -> FetchError {
+    fn missing(&self, reference: &Reference, hint: &str) -> FetchError {
         FetchError::ReferenceMissing {
             url: self.attempt.url(),
-            reference: self.reference.to_string(),
+            reference: reference.to_string(),
             hint: hint.chars().filter(|c| !c.is_control()).collect(),
         }
     }
@@ -194,8 +268,11 @@ impl Fetching<'_> {
         let listed: BTreeSet<&str> = self.listed.iter().map(|l| l.name.as_str()).collect();
         for reference in self.git.references()? {
             let mut reference = reference?;
-            let gone = reference.name().is_ok_and(|n| is_branch_or_tag(n) && !listed.contains(n));
-            if gone {
+            let kept = match reference.name() {
+                Ok(name) => remote_name(name).is_none_or(|name| listed.contains(&*name)),
+                Err(_) => true,
+            };
+            if !kept {
                 reference.delete()?;
             }
         }
@@ -221,8 +298,27 @@ impl Fetching<'_> {
     }
 }
 
+/// The refspec of all branches (`heads`) or tags.
+fn all_of(kind: &str) -> String {
+    format!("+refs/{kind}/*:{NAMESPACE}{kind}/*")
+}
+
 fn is_branch_or_tag(name: &str) -> bool {
     (name.starts_with("refs/heads/") || name.starts_with("refs/tags/")) && !name.ends_with("^{}")
+}
+
+/// The name of a listed reference in the mirror.
+fn local_name(listed: &RemoteRef) -> String {
+    match listed.name.strip_prefix("refs/") {
+        Some(name) => format!("{NAMESPACE}{name}"),
+        None => format!("{NAMESPACE}commits/{}", listed.id),
+    }
+}
+
+/// The name that a branch or tag of the mirror has on the remote.
+fn remote_name(local: &str) -> Option<String> {
+    let name = local.strip_prefix(NAMESPACE)?;
+    (name.starts_with("heads/") || name.starts_with("tags/")).then(|| format!("refs/{name}"))
 }
 
 /// Callbacks that count received bytes and end the transfer when the attempt has to end.

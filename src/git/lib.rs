@@ -1,6 +1,8 @@
 //! Repositories and folders, read into snapshots.
 //!
 //! - [`mirror`]: one bare mirror for each repository, fetched over https, ssh or from a path.
+//! - [`Mirrors`]: the mirrors that the sources of a process share.
+//! - [`FolderLock`]: the lock of a folder that one process uses at a time.
 //! - [`repository`]: questions about a repository on disk: snapshots, ancestry, revisions.
 //! - [`history`]: the commit that changed or removed a work folder.
 //! - [`directory`]: a folder as it is on disk, with uncommitted changes.
@@ -37,15 +39,21 @@
 //! ```
 
 mod address;
+mod canonical_url;
 pub mod credential_file;
 pub mod directory;
 pub mod error;
 mod fetch;
+mod fetch_group;
+mod folder_lock;
 pub mod history;
 pub mod limits;
 pub mod local;
+mod lock_holder;
 pub mod mirror;
+mod mirror_error;
 mod mirror_folder;
+mod mirrors;
 mod push_error;
 mod push_outcome;
 pub mod range;
@@ -61,14 +69,18 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+pub use canonical_url::{canonical_path, canonical_repository};
 pub use directory::Directory;
 pub use error::{FetchError, MirrorError, RepositoryError};
 pub use fetch::Fetched;
+pub use folder_lock::{FolderLock, LongWait};
 pub use local::LocalRepository;
+pub use lock_holder::LockHolder;
 pub use mirror::{Mirror, MirrorLimits};
+pub use mirrors::Mirrors;
 pub use push_error::PushError;
 pub use remote::{Auth, ClientCertificate, Reference, Remote};
-pub use repository::{AncestorCheck, CommitFacts, GitSnapshot, Repository};
+pub use repository::{AncestorCheck, CommitFacts, GitSnapshot, Repository, split_revision};
 pub use status_branch::{Published, StatusBranch};
 pub use status_branch_checkpoint::StatusBranchCheckpoint;
 

@@ -20,6 +20,8 @@ pub const HTTP_REDIRECTS_MAX: usize = 5;
 pub const REFERENCES_MAX: usize = 500_000;
 /// Packs of a mirror before it is rebuilt as one pack: every look-up searches all of them.
 pub const MIRROR_PACKS_MAX: usize = 100;
+/// Time to wait for a fetch of another process before a message says so.
+pub const LOCK_WAIT_ANNOUNCED: Duration = Duration::from_secs(3);
 /// Time for one push of the status branch, or for the fetch before it.
 pub const STATUS_PUSH: Duration = Duration::from_secs(120);
 /// Bytes fetched of a status branch: with 10,000 works its files have some 20 MB before packing.

@@ -1,8 +1,8 @@
 //! An existing clone on disk, read only: its commits, regardless of its working tree.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use super::canonical_url::canonical_repository;
 use super::error::RepositoryError;
 use super::repository::{Repository, open_error};
 use gitwork_core::model::name::RepoPath;
@@ -24,7 +24,7 @@ impl LocalRepository {
             Some(root) => path_in(root, folder)?,
             None => RepoPath::root(),
         };
-        let repository = Repository::new(git, Arc::default());
+        let repository = Repository::new(git);
         Ok(Self { repository, path, working_tree })
     }
 
@@ -36,6 +36,23 @@ impl LocalRepository {
     /// The folder's path in the repository; the root for a bare repository.
     pub fn path(&self) -> &RepoPath {
         &self.path
+    }
+
+    /// The repository that this one is a clone of, as [`canonical_repository`] names it: its remote
+    /// `origin`, or its only remote.
+    pub fn upstream(&self) -> Option<String> {
+        let git = self.repository.git();
+        let config = git.config().and_then(|mut config| config.snapshot()).ok()?;
+        let names = git.remotes().ok()?;
+        let mut names = names.iter().flatten().flatten();
+        let name = match (names.next(), names.next()) {
+            (Some(only), None) => only,
+            _ => "origin",
+        };
+        // Without the replacements of `url.*.insteadOf`, which differ between users.
+        let url = config.get_string(&format!("remote.{name}.url")).ok()?;
+        let base = self.working_tree().unwrap_or_else(|| git.path());
+        Some(canonical_repository(&url, base))
     }
 
     /// The top folder of the working tree, if there is one.

@@ -1,24 +1,23 @@
-//! One bare mirror for each repository, with its whole history, because removed folders are looked
-//! up there. A mirror that is damaged, too large or of another user is rebuilt.
+//! One bare mirror for each repository and credentials, with its whole history, because removed
+//! folders are looked up there. Sources and processes share it.
 //!
-//! The mirror's folder has `lock`, held as long as a [`Mirror`] lives, `mirror-<number>.git`, and,
-//! during a rebuild, `new.git`, which then gets the next number. Numbers are not reused, because
-//! libgit2 keeps packs open by path for the whole process.
+//! Only a fetch locks the mirror. It adds objects, which does not disturb readers. A mirror that is
+//! damaged, too large or of another user is rebuilt: as a new repository beside the old one, which
+//! stays until nobody reads it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use git2::ErrorClass;
 
 use super::address::{Address, ProxyAddress};
 use super::error::{FetchError, MirrorError, RepositoryError};
-use super::fetch::{Fetched, fetch_into};
-use super::mirror_folder::{
-    FolderLock, NEW, create, create_private, folder_size, install, lock, numbered, numbers, remove,
-    usable,
-};
+use super::fetch::{Fetched, GroupFetched, fetch_into, local_commit};
+use super::fetch_group::{FetchGroup, FetchRequest, OwnTurn, Turn};
+use super::folder_lock::{FolderLock, LongWait};
+use super::mirror_folder::{MirrorFolder, PinnedRepository, size};
 use super::remote::{Reference, Remote};
 use super::repository::{AncestorCheck, GitSnapshot, Repository};
 use super::transport::Bounds;
@@ -32,6 +31,8 @@ pub struct MirrorLimits {
     pub fetch_time_max: Duration,
     /// Time without a byte from the server during a fetch.
     pub stall_time_max: Duration,
+    /// Time to wait until another process has fetched.
+    pub lock_time_max: Duration,
     /// Bytes that one fetch may receive.
     pub fetch_bytes_max: u64,
     /// Bytes that the mirror may use on disk. A larger mirror is rebuilt without unreachable
@@ -45,58 +46,78 @@ impl Default for MirrorLimits {
         Self {
             fetch_time_max: Duration::from_secs(300),
             stall_time_max: Duration::from_secs(30),
+            lock_time_max: Duration::from_secs(330),
             fetch_bytes_max: 1 << 30,
             mirror_bytes_max: 2 << 30,
         }
     }
 }
 
-/// A bare mirror of one repository, used by this process alone.
+/// How a process uses a mirror together with others.
+pub(super) struct Sharing {
+    /// The sources of this process that share the mirror.
+    pub group: Arc<FetchGroup>,
+    /// Called if another process fetches for a long time.
+    pub announce: Arc<dyn Fn(&LongWait) + Send + Sync>,
+}
+
+/// A bare mirror of one repository, as one source uses it.
 pub struct Mirror {
-    folder: PathBuf,
+    folder: MirrorFolder,
     remote: Remote,
     limits: MirrorLimits,
-    repository: Repository,
-    is_damaged: Arc<AtomicBool>,
+    sharing: Sharing,
+    /// The reference that each fetch of the group includes.
+    followed: Option<Reference>,
     number: u64,
-    /// Held, never read.
-    _lock: FolderLock,
+    repository: Repository,
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        if let Some(reference) = &self.followed {
+            self.sharing.group.unfollow(reference);
+        }
+    }
 }
 
 impl Mirror {
     /// Opens the mirror in a folder. Creates an empty one if there is none, or only one that is
-    /// damaged, of another user or of another repository.
+    /// damaged, of another user or of another repository. [`super::Mirrors`] opens mirrors that
+    /// share their fetches.
     pub fn open(folder: &Path, remote: Remote, limits: MirrorLimits) -> Result<Self, MirrorError> {
+        let announce = Arc::new(|wait: &LongWait| tracing::info!("{wait}"));
+        Self::shared(folder, remote, limits, Sharing { group: Arc::default(), announce })
+    }
+
+    pub(super) fn shared(
+        folder: &Path,
+        remote: Remote,
+        limits: MirrorLimits,
+        sharing: Sharing,
+    ) -> Result<Self, MirrorError> {
         Address::parse(&remote.url)?;
         if let Some(proxy) = &remote.proxy {
             ProxyAddress::parse(proxy)?;
         }
-        create_private(folder)?;
-        let lock = lock(folder)?;
-        remove(&folder.join(NEW))?;
-        let mut numbers = numbers(folder)?;
-        let last = numbers.pop();
-        let git = last.and_then(|number| usable(folder, number, &remote.url));
-        let (number, git) = match git {
-            Some(git) => (last.unwrap_or_default(), git),
+        let folder = MirrorFolder::new(folder, &remote.url)?;
+        let found = match folder.newest()? {
+            Some(found) => found,
             None => {
-                let number = last.map_or(0, |last| last + 1);
-                create(&folder.join(NEW), &remote.url)?;
-                (number, install(folder, number)?)
+                let never = AtomicBool::new(false);
+                let lock = folder.lock(limits.lock_time_max, &never, &*sharing.announce)?;
+                newest_or_new(&folder, None, &lock)?
             }
         };
-        let is_damaged = Arc::new(AtomicBool::new(false));
-        let repository = Repository::new(git, Arc::clone(&is_damaged));
-        let folder = folder.to_owned();
-        let mirror = Self { folder, remote, limits, repository, is_damaged, number, _lock: lock };
-        mirror.remove_others()?;
-        Ok(mirror)
+        let (number, repository) = (found.number, Repository::pinned(found.git, found.pin));
+        Ok(Self { folder, remote, limits, sharing, followed: None, number, repository })
     }
 
-    /// Removes the mirrors with other numbers.
-    fn remove_others(&self) -> Result<(), MirrorError> {
-        let others = numbers(&self.folder)?.into_iter().filter(|number| *number != self.number);
-        others.into_iter().try_for_each(|number| remove(&numbered(&self.folder, number)))
+    /// Includes a reference in each fetch of the sources that share the mirror.
+    pub(super) fn follow(mut self, reference: Reference) -> Self {
+        self.sharing.group.follow(&reference);
+        self.followed = Some(reference);
+        self
     }
 
     /// The repository as fetched so far.
@@ -111,18 +132,145 @@ impl Mirror {
         reference: &Reference,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Fetched, FetchError> {
-        self.remove_others()?;
-        if self.is_damaged.load(Ordering::Relaxed) || self.is_oversized()? {
-            return self.rebuild(reference, cancel);
+        self.fetch_within(reference, Duration::ZERO, cancel)
+    }
+
+    /// As [`Self::fetch`]. A fetch for another source counts too if it began at most `age_max` ago.
+    pub fn fetch_within(
+        &mut self,
+        reference: &Reference,
+        age_max: Duration,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Fetched, FetchError> {
+        let fetched = self.fetched(reference, age_max, cancel)?;
+        let names = self.repository.names_mut();
+        names.insert(fetched.name.clone(), fetched.commit);
+        if self.followed.as_ref().is_none_or(|followed| followed == reference) {
+            names.insert("HEAD".to_owned(), fetched.commit);
+        }
+        Ok(fetched)
+    }
+
+    fn fetched(
+        &mut self,
+        reference: &Reference,
+        age_max: Duration,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Fetched, FetchError> {
+        let group = Arc::clone(&self.sharing.group);
+        let mut request = FetchRequest {
+            reference,
+            asked: Instant::now(),
+            age_max,
+            // Only a fetch of its own repairs the repository that this source reads.
+            alone: self.repository.is_damaged(),
+            cancel,
+        };
+        if let Some(fetched) = local_commit(self.repository.git(), reference)
+            && !request.alone
+        {
+            return Ok(fetched);
+        }
+        loop {
+            match group.enter(&request) {
+                Turn::Cancelled => return Err(self.cancelled()),
+                Turn::Own(turn) => return self.fetch_for_all(turn, cancel),
+                Turn::Shared { result: Err(error), .. } => return Err(error),
+                Turn::Shared { number, result: Ok(fetched) } => {
+                    if self.move_to(number)? {
+                        return Ok(fetched);
+                    }
+                    // Another process has replaced the repository of that fetch.
+                    request.alone = true;
+                }
+            }
+        }
+    }
+
+    /// Fetches for all sources that share the mirror.
+    fn fetch_for_all(
+        &mut self,
+        mut turn: OwnTurn<'_>,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Fetched, FetchError> {
+        let fetched = self.lock(cancel).and_then(|lock| {
+            self.move_to_newest(&lock)?;
+            let fetched = self.fetch_locked(&turn, &lock, cancel);
+            if turn.others.is_empty() || !fetched.as_ref().is_err_and(may_be_of_another_source) {
+                return fetched;
+            }
+            turn.separate();
+            self.fetch_locked(&turn, &lock, cancel)
+        });
+        turn.end(self.number, fetched)
+    }
+
+    /// One fetch, into the present repository or into a new one.
+    fn fetch_locked(
+        &mut self,
+        turn: &OwnTurn<'_>,
+        lock: &FolderLock,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<GroupFetched, FetchError> {
+        if self.repository.is_damaged() || self.is_oversized()? {
+            return self.rebuild(turn, lock, cancel);
+        }
+        if turn.others.is_empty()
+            && let Some(fetched) = local_commit(self.repository.git(), &turn.own)
+        {
+            return Ok(GroupFetched { own: Ok(fetched), others: Vec::new() });
         }
         let bounds = self.bounds(self.limits.fetch_bytes_max);
-        match fetch_into(self.repository.git(), &self.remote, bounds, reference, cancel) {
+        let references = (&turn.own, &turn.others[..]);
+        match fetch_into(self.repository.git(), &self.remote, bounds, references, cancel) {
             // An error on the local disk: the mirror is suspect, not the remote.
-            Err(FetchError::Git { source, .. }) if is_local(&source) => {
-                self.rebuild(reference, cancel)
+            Err(FetchError::Git { source, .. })
+            | Ok(GroupFetched { own: Err(FetchError::Git { source, .. }), .. })
+                if is_local(&source) =>
+            {
+                self.rebuild(turn, lock, cancel)
             }
             other => other,
         }
+    }
+
+    fn lock(&self, cancel: &Arc<AtomicBool>) -> Result<FolderLock, FetchError> {
+        let announce = &*self.sharing.announce;
+        self.folder.lock(self.limits.lock_time_max, cancel, announce).map_err(|error| match error {
+            MirrorError::Cancelled { .. } => self.cancelled(),
+            error => error.into(),
+        })
+    }
+
+    fn cancelled(&self) -> FetchError {
+        FetchError::Cancelled { url: self.remote.url.clone() }
+    }
+
+    /// Reads the repository with a number from now on; `false` if it is not the newest one.
+    fn move_to(&mut self, number: u64) -> Result<bool, FetchError> {
+        if number == self.number {
+            return Ok(true);
+        }
+        let newest = self.folder.newest()?.filter(|newest| newest.number == number);
+        let is_there = newest.is_some();
+        newest.into_iter().for_each(|newest| self.replace(newest));
+        Ok(is_there)
+    }
+
+    /// Reads the newest repository from now on, and removes those that nobody reads.
+    fn move_to_newest(&mut self, lock: &FolderLock) -> Result<(), FetchError> {
+        if self.folder.newest_number()? != Some(self.number) {
+            let newest = newest_or_new(&self.folder, Some(self.number), lock)?;
+            self.replace(newest);
+        }
+        Ok(self.folder.remove_others(self.number, lock)?)
+    }
+
+    fn replace(&mut self, newest: PinnedRepository) {
+        let names = std::mem::take(self.repository.names_mut());
+        let PinnedRepository { number, git, pin } = newest;
+        (self.number, self.repository) = (number, Repository::pinned(git, pin));
+        *self.repository.names_mut() = names;
     }
 
     /// The tree at a path of a fetched commit.
@@ -143,14 +291,15 @@ impl Mirror {
         self.repository.is_ancestor(old, new)
     }
 
-    /// The fetched commit that a revision names, as in `git rev-parse`.
+    /// The fetched commit that a revision names, as in `git rev-parse`. A name is one that this
+    /// source has fetched; `HEAD` is the commit of its reference.
     pub fn resolve(&self, revision: &str) -> Result<CommitId, RepositoryError> {
         self.repository.resolve(revision)
     }
 
     /// The mirror's size on disk, in bytes.
     pub fn size(&self) -> Result<u64, MirrorError> {
-        folder_size(&numbered(&self.folder, self.number), &mut |_| {})
+        size(&self.folder.numbered(self.number), &mut |_| {})
     }
 
     fn bounds(&self, bytes_max: u64) -> Bounds {
@@ -161,38 +310,65 @@ impl Mirror {
     /// Whether the mirror is larger than its limit or has too many packs.
     fn is_oversized(&self) -> Result<bool, MirrorError> {
         let mut packs = 0;
-        let size = folder_size(&numbered(&self.folder, self.number), &mut |path| {
+        let bytes = size(&self.folder.numbered(self.number), &mut |path| {
             packs += usize::from(path.extension().is_some_and(|e| e == "pack"));
         })?;
-        Ok(size > self.limits.mirror_bytes_max || packs > limits::MIRROR_PACKS_MAX)
+        Ok(bytes > self.limits.mirror_bytes_max || packs > limits::MIRROR_PACKS_MAX)
     }
 
-    /// Fetches into a new mirror, which then replaces the old one. The old one stays on disk until
-    /// the next fetch, for snapshots that still read it.
+    /// Fetches into a new repository, which then replaces the old one.
     fn rebuild(
         &mut self,
-        reference: &Reference,
+        turn: &OwnTurn<'_>,
+        lock: &FolderLock,
         cancel: &Arc<AtomicBool>,
-    ) -> Result<Fetched, FetchError> {
-        let new = self.folder.join(NEW);
-        remove(&new)?;
-        let git = create(&new, &self.remote.url)?;
+    ) -> Result<GroupFetched, FetchError> {
+        let git = self.folder.create(lock)?;
         let budget = self.limits.fetch_bytes_max.min(self.limits.mirror_bytes_max);
-        let fetched = fetch_into(&git, &self.remote, self.bounds(budget), reference, cancel)
-            .inspect_err(|_| drop(remove(&new)))?;
-        let size = folder_size(&new, &mut |_| {})?;
-        if size > self.limits.mirror_bytes_max {
-            remove(&new)?;
-            let limit = self.limits.mirror_bytes_max;
+        let references = (&turn.own, &turn.others[..]);
+        let fetched = fetch_into(&git, &self.remote, self.bounds(budget), references, cancel);
+        drop(git);
+        if !matches!(fetched, Ok(GroupFetched { own: Ok(_), .. })) {
+            self.folder.discard(lock)?;
+            return fetched.map(|fetched| GroupFetched { others: Vec::new(), ..fetched });
+        }
+        let (size, limit) = (self.folder.new_size()?, self.limits.mirror_bytes_max);
+        if size > limit {
+            self.folder.discard(lock)?;
             return Err(FetchError::OverBudget { url: self.remote.url.clone(), size, limit });
         }
-        drop(git);
-        let git = install(&self.folder, self.number + 1)?;
-        self.number += 1;
-        self.is_damaged = Arc::default();
-        self.repository = Repository::new(git, Arc::clone(&self.is_damaged));
-        Ok(fetched)
+        let newest = self.folder.install(Some(self.number), lock)?;
+        self.replace(newest);
+        fetched
     }
+}
+
+/// The newest repository of a folder, or a new and empty one. `last`: the highest number that this
+/// process has used.
+fn newest_or_new(
+    folder: &MirrorFolder,
+    last: Option<u64>,
+    lock: &FolderLock,
+) -> Result<PinnedRepository, MirrorError> {
+    if let Some(newest) = folder.newest()? {
+        return Ok(newest);
+    }
+    folder.create(lock)?;
+    let new = folder.install(last, lock)?;
+    folder.remove_others(new.number, lock)?;
+    Ok(new)
+}
+
+/// Whether an error may come from the references of other sources in the same fetch.
+fn may_be_of_another_source(error: &FetchError) -> bool {
+    matches!(
+        error,
+        FetchError::TooLarge { .. }
+            | FetchError::OverBudget { .. }
+            | FetchError::Timeout { .. }
+            | FetchError::Refused { .. }
+            | FetchError::Git { .. }
+    )
 }
 
 /// Whether an error is about the local disk.

@@ -1,7 +1,7 @@
 //! Questions about a repository on disk, bare or not. Only its object database and references are
 //! read, never a working tree.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use git2::{ErrorCode, ObjectType, Oid};
 
 use super::error::RepositoryError;
+use super::folder_lock::FileLock;
 use crate::limits;
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
 use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree, TreeError, read_tree};
@@ -22,6 +23,10 @@ pub struct Repository {
     path: PathBuf,
     /// Set when a required object is missing or unreadable.
     is_damaged: Arc<AtomicBool>,
+    /// Keeps a mirror's repository on disk. Held, never read.
+    pin: Option<Arc<FileLock>>,
+    /// The commits of names that revisions may begin with, besides those in the repository.
+    names: BTreeMap<String, CommitId>,
 }
 
 /// Whether one commit is an ancestor of another.
@@ -58,18 +63,36 @@ pub struct GitSnapshot {
     pub root: ObjectId,
     repository: git2::Repository,
     is_damaged: Arc<AtomicBool>,
+    /// Held, never read.
+    _pin: Option<Arc<FileLock>>,
 }
 
 impl Repository {
-    pub(super) fn new(git: git2::Repository, is_damaged: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(git: git2::Repository) -> Self {
         let path = git.path().to_owned();
-        Self { git, path, is_damaged }
+        let (is_damaged, names) = (Arc::default(), BTreeMap::new());
+        Self { git, path, is_damaged, pin: None, names }
+    }
+
+    /// A repository that other processes may remove once nobody holds `pin`.
+    pub(super) fn pinned(git: git2::Repository, pin: FileLock) -> Self {
+        Self { pin: Some(Arc::new(pin)), ..Self::new(git) }
     }
 
     /// Opens the repository at a path, bare or with a working tree.
     pub fn open(path: &Path) -> Result<Self, RepositoryError> {
         let git = git2::Repository::open(path).map_err(|e| open_error(path, e))?;
-        Ok(Self::new(git, Arc::default()))
+        Ok(Self::new(git))
+    }
+
+    /// Whether a required object was missing or unreadable.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// The names that revisions may begin with, besides those in the repository.
+    pub(super) fn names_mut(&mut self) -> &mut BTreeMap<String, CommitId> {
+        &mut self.names
     }
 
     pub(super) fn git(&self) -> &git2::Repository {
@@ -115,8 +138,8 @@ impl Repository {
             root = entry.id();
         }
         let repository = git2::Repository::open(&self.path).map_err(|e| self.failed(e))?;
-        let is_damaged = Arc::clone(&self.is_damaged);
-        Ok(GitSnapshot { commit, root: object_id(root), repository, is_damaged })
+        let (is_damaged, pin) = (Arc::clone(&self.is_damaged), self.pin.clone());
+        Ok(GitSnapshot { commit, root: object_id(root), repository, is_damaged, _pin: pin })
     }
 
     /// Whether `old` is `new` or an ancestor of it.
@@ -187,11 +210,20 @@ impl Repository {
         if revision.contains('\0') || revision.len() > gitwork_core::limits::PATH_BYTES_MAX {
             return Err(missing());
         }
+        let (name, rest) = split_revision(revision);
+        let known = self.named(name).map(|commit| format!("{commit}{rest}"));
+        let revision = known.as_deref().unwrap_or(revision);
         let object = self.git.revparse_single(revision).map_err(|e| match e.code() {
             ErrorCode::NotFound | ErrorCode::InvalidSpec | ErrorCode::Ambiguous => missing(),
             _ => self.failed(e),
         })?;
         object.peel_to_commit().map(|commit| object_id(commit.id())).map_err(|_| missing())
+    }
+
+    /// The commit of a name, looked up in Git's order.
+    fn named(&self, name: &str) -> Option<CommitId> {
+        let orders = ["", "refs/", "refs/tags/", "refs/heads/"];
+        orders.iter().find_map(|before| self.names.get(&format!("{before}{name}")).copied())
     }
 
     /// The tree or blob of a commit at a path; `None` if there is none.
@@ -293,6 +325,13 @@ impl Objects for GitSnapshot {
     fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
         self.read(id, ObjectType::Blob, limit, |bytes| Ok(bytes.into()))
     }
+}
+
+/// The name that a revision begins with, and what follows it (gitrevisions(7)).
+pub fn split_revision(revision: &str) -> (&str, &str) {
+    let ends = ["~", "^", ":", "@{"].into_iter().filter_map(|end| revision.find(end));
+    let end = ends.min().unwrap_or(revision.len());
+    revision.split_at_checked(end).unwrap_or((revision, ""))
 }
 
 pub(super) fn open_error(path: &Path, error: git2::Error) -> RepositoryError {

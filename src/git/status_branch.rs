@@ -16,7 +16,8 @@ use git2::{
 use super::address::Address;
 use super::error::{FetchError, MirrorError};
 use super::fetch::{callbacks, libgit2_url};
-use super::mirror_folder::{FolderLock, create_private, io_error, lock, remove};
+use super::folder_lock::FolderLock;
+use super::mirror_folder::remove;
 use super::push_error::PushError;
 use super::push_outcome::PushOutcome;
 use super::remote::Remote;
@@ -77,8 +78,7 @@ impl StatusBranch {
             return Err(PushError::BadName { name: branch.to_owned() });
         }
         Address::parse(&remote.url).map_err(|e| FetchError::from(MirrorError::from(e)))?;
-        create_private(folder).map_err(FetchError::from)?;
-        let lock = lock(folder).map_err(FetchError::from)?;
+        let lock = FolderLock::acquire(folder).map_err(FetchError::from)?;
         let git = init(folder)?;
         let branch = branch.to_owned();
         let folder = folder.to_owned();
@@ -343,7 +343,7 @@ impl StatusBranch {
 /// libgit2 keeps packs open by path for the whole process.
 fn init(folder: &Path) -> Result<git2::Repository, PushError> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let io = |source| FetchError::from(io_error("read the folder", folder, source));
+    let io = |source| FetchError::from(MirrorError::io("read the folder", folder, source));
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
         if path.extension().is_some_and(|extension| extension == "git") {

@@ -12,10 +12,10 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::connection::{ApiRequest, KubeHub, unavailable};
-use super::response::Verb;
-use super::{HubError, bounded};
-use crate::limits;
+use crate::connection::HubConnection;
+use crate::request::ApiRequest;
+use crate::response::Verb;
+use crate::{HubError, bounded, limits, unavailable};
 use gitwork_core::model::approval::Approval;
 use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::digest::Digest;
@@ -84,39 +84,41 @@ pub enum DirectiveError {
 /// The new text of single keys; `None` removes the key.
 type Changes = BTreeMap<String, Option<String>>;
 
-impl KubeHub {
-    /// Reads the directives of a source.
-    pub(super) async fn read_directives(&self, source: &SourceId) -> Result<Directives, HubError> {
-        let (namespace, name) = (self.namespace(), object_name(source));
-        let request = ApiRequest {
-            verb: Verb::Get,
-            path: format!("/api/v1/namespaces/{namespace}/configmaps/{name}"),
-            body: Vec::new(),
-            content_type: "application/json",
-        };
-        let answer = self.send(&request).await?;
-        match answer.status {
-            StatusCode::NOT_FOUND => return Ok(Directives::default()),
-            StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
-                let message = format!(
-                    "reading approvals and suspensions needs `get` on configmaps in the \
-                        namespace {namespace}, for {name}"
-                );
-                return Err(HubError::Forbidden { message });
-            }
-            status if !status.is_success() => {
-                return Err(unavailable(format!("{status} for the ConfigMap {namespace}/{name}")));
-            }
-            _ => {}
+/// Reads the directives of a source. `namespace` is gitwork's own.
+pub(crate) async fn read(
+    connection: &HubConnection,
+    namespace: &str,
+    source: &SourceId,
+) -> Result<Directives, HubError> {
+    let name = object_name(source);
+    let request = ApiRequest {
+        verb: Verb::Get,
+        path: format!("/api/v1/namespaces/{namespace}/configmaps/{name}"),
+        body: Vec::new(),
+        content_type: "application/json",
+    };
+    let answer = connection.send(&request).await?;
+    match answer.status {
+        StatusCode::NOT_FOUND => return Ok(Directives::default()),
+        StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
+            let message = format!(
+                "reading approvals and suspensions needs `get` on configmaps in the \
+                    namespace {namespace}, for {name}"
+            );
+            return Err(HubError::Forbidden { message });
         }
-        let map: ConfigMap = serde_json::from_slice(&answer.body)
-            .map_err(|error| unavailable(format!("the response is no ConfigMap: {error}")))?;
-        let (found, unread) = Directives::read(source, &map.data.unwrap_or_default());
-        for why in unread {
-            tracing::debug!(%source, why, "ignoring an entry of the directives");
+        status if !status.is_success() => {
+            return Err(unavailable(format!("{status} for the ConfigMap {namespace}/{name}")));
         }
-        Ok(found)
+        _ => {}
     }
+    let map: ConfigMap = serde_json::from_slice(&answer.body)
+        .map_err(|error| unavailable(format!("the response is no ConfigMap: {error}")))?;
+    let (found, unread) = Directives::read(source, &map.data.unwrap_or_default());
+    for why in unread {
+        tracing::debug!(%source, why, "ignoring an entry of the directives");
+    }
+    Ok(found)
 }
 
 /// An operator who writes directives of a source, as the hub authenticates them.
@@ -133,7 +135,8 @@ pub struct Operator<'a> {
 
 impl Operator<'_> {
     /// Stores an approval with its user and time, and gives the user. Drops approvals of deletions
-    /// that are complete: `is_there` gives whether a uid still exists.
+    /// that are complete: `is_there` gives whether a uid still exists. Drops earlier approvals of an
+    /// origin with the next one: they would let the source return without another approval.
     pub async fn approve(
         &self,
         approval: &Approval,
@@ -144,6 +147,7 @@ impl Operator<'_> {
         let change = |data: &BTreeMap<String, String>| {
             let is_done = |(name, text): (&String, &String)| match Approval::read(name, text) {
                 Ok(Approval::Deletions(works)) => !works.iter().any(|target| is_there(&target.uid)),
+                Ok(Approval::Origin { .. }) => matches!(approval, Approval::Origin { .. }),
                 _ => false,
             };
             let done = data.iter().filter(|entry| is_done(*entry)).map(|(name, _)| name.clone());

@@ -1,10 +1,13 @@
 //! Kubernetes Events on ManifestWorks, where `kubectl describe` and `kubectl get events` show them.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
-use super::connection::{ApiRequest, KubeHub, unavailable};
-use super::response::Verb;
-use super::{HubError, bounded};
+use crate::connection::HubConnection;
+use crate::request::ApiRequest;
+use crate::response::Verb;
+use crate::{HubError, bounded, unavailable};
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::report::status::transition::EventNote;
 
@@ -24,9 +27,18 @@ pub struct About<'a> {
     pub instance: &'a str,
 }
 
-impl KubeHub {
+/// Writes Events to the hub.
+pub struct EventRecorder {
+    connection: Arc<HubConnection>,
+}
+
+impl EventRecorder {
+    pub(crate) fn new(connection: Arc<HubConnection>) -> Self {
+        Self { connection }
+    }
+
     /// Writes one Event. If it exists, an earlier attempt wrote it and lost the response.
-    pub async fn record_event(&self, about: &About<'_>, note: &EventNote) -> Result<(), HubError> {
+    pub async fn record(&self, about: &About<'_>, note: &EventNote) -> Result<(), HubError> {
         let (key, at) = (about.key, about.at.as_microsecond());
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
@@ -56,7 +68,7 @@ impl KubeHub {
             body: event.to_string().into_bytes(),
             content_type: "application/json",
         };
-        let answer = self.send(&request).await?;
+        let answer = self.connection.send(&request).await?;
         let status = answer.status.as_u16();
         if answer.status.is_success() || status == 409 {
             return Ok(());

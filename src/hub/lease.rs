@@ -4,8 +4,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::HubError;
-use super::connection::KubeHub;
+use crate::HubError;
+use crate::lease_client::LeaseClient;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::MANAGER;
 use gitwork_kube::connection::ApiResponse;
@@ -23,15 +23,15 @@ pub fn lease_name(source: &SourceId) -> String {
 /// One source's Lease.
 #[derive(Clone)]
 pub struct SourceLease {
-    hub: KubeHub,
+    leases: LeaseClient,
     source: SourceId,
     name: String,
 }
 
 impl SourceLease {
-    /// The Lease of `source` in gitwork's own namespace.
-    pub fn new(hub: KubeHub, source: &SourceId) -> Self {
-        Self { hub, source: source.clone(), name: lease_name(source) }
+    /// The Lease of `source` among these.
+    pub fn new(leases: LeaseClient, source: &SourceId) -> Self {
+        Self { leases, source: source.clone(), name: lease_name(source) }
     }
 
     /// The source.
@@ -41,7 +41,7 @@ impl SourceLease {
 
     /// The namespace of the Lease: gitwork's own.
     pub fn namespace(&self) -> &str {
-        self.hub.namespace()
+        self.leases.namespace()
     }
 
     /// The name of the Lease; see [`lease_name`].
@@ -57,7 +57,7 @@ impl SourceLease {
     }
 
     async fn patch(&self, patch: &Value) -> Result<ApiResponse, HubError> {
-        self.hub.patch_lease(&self.name, patch).await
+        self.leases.patch(&self.name, patch).await
     }
 
     /// The Lease in a response; `None` if it changed since.
@@ -66,7 +66,7 @@ impl SourceLease {
             return Ok(None);
         }
         let needs = format!("leader election needs {verb}");
-        self.hub.lease_in(answer, &self.name, &needs).map(Some)
+        self.leases.read_response(answer, &self.name, &needs).map(Some)
     }
 }
 
@@ -74,7 +74,7 @@ impl LeaseStore for SourceLease {
     type Error = HubError;
 
     async fn get(&self) -> Result<Option<Lease>, HubError> {
-        let answer = self.hub.get_lease(&self.name).await?;
+        let answer = self.leases.get(&self.name).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -87,11 +87,13 @@ impl LeaseStore for SourceLease {
             let labels = json!({ "app.kubernetes.io/managed-by": MANAGER });
             metadata.insert("labels".into(), labels);
         }
-        let answer = self.hub.create_lease(&Value::Object(lease)).await?;
+        let answer = self.leases.create(&Value::Object(lease)).await?;
         match answer.status {
-            StatusCode::NOT_FOUND => Err(self.hub.namespace_missing()),
+            StatusCode::NOT_FOUND => Err(self.leases.namespace_missing()),
             // The namespace is terminating: nothing can be created in it.
-            StatusCode::FORBIDDEN if is_terminating(&answer) => Err(self.hub.namespace_missing()),
+            StatusCode::FORBIDDEN if is_terminating(&answer) => {
+                Err(self.leases.namespace_missing())
+            }
             _ => self.lease(&answer, "create"),
         }
     }

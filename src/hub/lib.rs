@@ -15,12 +15,12 @@
 //! ```
 
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream, StreamExt};
 
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
-use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::observed::{ObservedWork, WorkContent};
 use gitwork_core::plan::record::Record;
 use gitwork_kube::message::{MESSAGE_CHARS_MAX, one_line};
 
@@ -32,19 +32,22 @@ pub mod events;
 pub mod execute;
 pub mod fleet;
 mod fleet_error;
+mod kube_hub;
 pub mod lease;
-mod leases;
+mod lease_client;
 pub mod limits;
 mod list;
 mod record;
+mod request;
 pub mod request_metrics;
 mod response;
-mod server;
-mod source_report;
+pub mod source_report;
 mod watch;
+mod work_client;
 
-pub use connection::KubeHub;
 pub use gitwork_core::sync::hub::{HubError, HubEvent, StoredRecord};
+pub use kube_hub::KubeHub;
+pub use lease_client::LeaseClient;
 
 /// The default namespace of gitwork's own objects, as in `deploy/gitwork.yaml`.
 pub const NAMESPACE: &str = "gitwork";
@@ -52,6 +55,11 @@ pub const NAMESPACE: &str = "gitwork";
 /// A message from outside on one line, for logs and commit statuses.
 fn bounded(message: &str) -> String {
     one_line(message, MESSAGE_CHARS_MAX)
+}
+
+/// There is no valid response from the hub; a write may have taken place.
+fn unavailable(message: String) -> HubError {
+    HubError::Unavailable { message, retry_after_seconds: None }
 }
 
 /// A hub. Each call ends within the implementation's time-out.
@@ -66,6 +74,11 @@ pub trait Hub: Send + Sync + 'static {
     /// One ManifestWork; `None` if it does not exist.
     fn get<'a>(&'a self, key: &'a WorkKey)
     -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+    /// The content of one ManifestWork; `None` if it does not exist.
+    fn content<'a>(
+        &'a self,
+        key: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Option<WorkContent>, HubError>>;
     /// The operators' directives for a source: approvals, suspensions, a requested sync.
     fn directives<'a>(
         &'a self,
@@ -90,4 +103,16 @@ pub trait Hub: Send + Sync + 'static {
         effect: &'a Effect,
         commit: Option<CommitId>,
     ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+}
+
+/// The contents of works, read a few at once.
+pub async fn read_contents(
+    hub: &dyn Hub,
+    keys: Vec<WorkKey>,
+) -> Vec<(WorkKey, Result<Option<WorkContent>, HubError>)> {
+    let reads = keys.into_iter().map(|key| async move {
+        let content = hub.content(&key).await;
+        (key, content)
+    });
+    stream::iter(reads).buffer_unordered(limits::HUB_IN_FLIGHT_PER_CLUSTER).collect().await
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::connection::{ApiRequest, KubeHub, unavailable};
+use crate::connection::HubConnection;
+use crate::request::ApiRequest;
 use crate::response::{self, RequestTarget, Verb};
-use crate::{HubError, bounded, limits};
+use crate::{HubError, bounded, limits, unavailable};
 use gitwork_core::model::name::{SourceId, WorkKey};
 use gitwork_core::model::work::LABEL_SOURCE;
 use gitwork_core::plan::observed::ObservedWork;
@@ -48,9 +49,12 @@ pub fn selector(source: Option<&SourceId>) -> String {
 }
 
 /// Lists the works of `source`, or of all sources.
-pub async fn list(hub: &KubeHub, source: Option<&SourceId>) -> Result<Listed, HubError> {
+pub async fn list(
+    connection: &HubConnection,
+    source: Option<&SourceId>,
+) -> Result<Listed, HubError> {
     for _ in 0..limits::HUB_LIST_ATTEMPTS_MAX {
-        if let Some(listed) = list_once(hub, source).await? {
+        if let Some(listed) = list_once(connection, source).await? {
             return Ok(listed);
         }
     }
@@ -58,12 +62,15 @@ pub async fn list(hub: &KubeHub, source: Option<&SourceId>) -> Result<Listed, Hu
 }
 
 /// `None` if the continue token expired.
-async fn list_once(hub: &KubeHub, source: Option<&SourceId>) -> Result<Option<Listed>, HubError> {
+async fn list_once(
+    connection: &HubConnection,
+    source: Option<&SourceId>,
+) -> Result<Option<Listed>, HubError> {
     let mut works: BTreeMap<WorkKey, ObservedWork> = BTreeMap::new();
     let mut next = String::new();
     for _ in 0..limits::HUB_LIST_PAGES_MAX {
         let query = format!("limit={}{}{next}", limits::HUB_LIST_PAGE, selector(source));
-        let response = hub.send(&ApiRequest::of_works(Verb::List, &query)).await?;
+        let response = connection.send(&ApiRequest::of_works(Verb::List, &query)).await?;
         if response.status == http::StatusCode::GONE {
             return Ok(None);
         }

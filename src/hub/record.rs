@@ -3,10 +3,9 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::connection::{KubeHub, unavailable};
-use super::directives::object_name;
-use super::leases::new_lease;
-use super::{HubError, StoredRecord};
+use crate::directives::object_name;
+use crate::lease_client::{LeaseClient, new_lease};
+use crate::{HubError, StoredRecord, unavailable};
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::MANAGER;
 use gitwork_core::plan::record::Record;
@@ -15,19 +14,28 @@ use gitwork_kube::connection::ApiResponse;
 /// The annotation with the record.
 const ANNOTATION: &str = "gitwork.dev/record";
 
-impl KubeHub {
-    pub(super) async fn read_record(
-        &self,
-        source: &SourceId,
-    ) -> Result<Option<StoredRecord>, HubError> {
-        let answer = self.get_lease(&object_name(source)).await?;
+/// The records of sources.
+pub(crate) struct RecordStore {
+    leases: LeaseClient,
+}
+
+impl RecordStore {
+    /// The records in these Leases.
+    pub fn new(leases: LeaseClient) -> Self {
+        Self { leases }
+    }
+
+    /// See [`Hub::record`](crate::Hub::record).
+    pub async fn get(&self, source: &SourceId) -> Result<Option<StoredRecord>, HubError> {
+        let answer = self.leases.get(&object_name(source)).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
         self.stored(source, &answer, "get").map(Some)
     }
 
-    pub(super) async fn write_record(
+    /// See [`Hub::set_record`](crate::Hub::set_record).
+    pub async fn set(
         &self,
         source: &SourceId,
         record: &Record,
@@ -39,20 +47,20 @@ impl KubeHub {
             Some(StoredRecord { resource_version, .. }) => {
                 let metadata =
                     json!({ "resourceVersion": resource_version, "annotations": annotations });
-                self.patch_lease(&name, &json!({ "metadata": metadata })).await?
+                self.leases.patch(&name, &json!({ "metadata": metadata })).await?
             }
             None => {
                 let labels = json!({ "app.kubernetes.io/managed-by": MANAGER });
                 let metadata =
                     json!({ "name": name, "annotations": annotations, "labels": labels });
-                self.create_lease(&new_lease(&metadata)).await?
+                self.leases.create(&new_lease(&metadata)).await?
             }
         };
         match (answer.status, before) {
-            (StatusCode::CONFLICT, _) | (StatusCode::NOT_FOUND, Some(_)) => {
-                Err(HubError::Stale { key: format!("the Lease {}/{name}", self.namespace()) })
-            }
-            (StatusCode::NOT_FOUND, None) => Err(self.namespace_missing()),
+            (StatusCode::CONFLICT, _) | (StatusCode::NOT_FOUND, Some(_)) => Err(HubError::Stale {
+                key: format!("the Lease {}/{name}", self.leases.namespace()),
+            }),
+            (StatusCode::NOT_FOUND, None) => Err(self.leases.namespace_missing()),
             _ => self.stored(source, &answer, "create, patch"),
         }
     }
@@ -66,7 +74,7 @@ impl KubeHub {
     ) -> Result<StoredRecord, HubError> {
         let name = object_name(source);
         let needs = format!("the record of a source needs {verbs}");
-        let lease: Value = self.lease_in(answer, &name, &needs)?;
+        let lease: Value = self.leases.read_response(answer, &name, &needs)?;
         let metadata = lease.get("metadata").unwrap_or(&Value::Null);
         let version = metadata.get("resourceVersion").and_then(Value::as_str);
         let resource_version =
@@ -75,7 +83,7 @@ impl KubeHub {
         let record = match text.and_then(Value::as_str) {
             None => Record::default(),
             Some(text) => Record::read(text).map_err(|why| HubError::InvalidRecord {
-                namespace: self.namespace().to_owned(),
+                namespace: self.leases.namespace().to_owned(),
                 name,
                 why,
             })?,

@@ -1,15 +1,17 @@
 //! Follows the works of one source: a list, then one watch after the other.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::connection::{ApiRequest, KubeHub, unavailable};
+use crate::connection::HubConnection;
 use crate::list::{self, reduce, selector};
+use crate::request::ApiRequest;
 use crate::response::{self, Verb};
-use crate::{HubError, HubEvent, limits};
+use crate::{HubError, HubEvent, limits, unavailable};
 use gitwork_core::model::name::SourceId;
 use gitwork_kube::watch_stream::{WatchEnd, WatchEvent, WatchStream};
 use gitwork_retry::RetryClass;
@@ -40,7 +42,7 @@ struct Reading {
 }
 
 struct Watch {
-    hub: KubeHub,
+    connection: Arc<HubConnection>,
     source: SourceId,
     phase: Phase,
     /// Failures in a row, and the class of the last one.
@@ -51,9 +53,9 @@ struct Watch {
 
 /// The events of `source`. A broken watch is opened again from its last resourceVersion. If that
 /// fails, `Interrupted` has the error, and `Listed` follows once the hub answers again.
-pub fn watch(hub: KubeHub, source: SourceId) -> BoxStream<'static, HubEvent> {
+pub fn watch(connection: Arc<HubConnection>, source: SourceId) -> BoxStream<'static, HubEvent> {
     let (phase, ready) = (Phase::List, VecDeque::new());
-    let watch = Watch { hub, source, phase, failures: 0, retry_class: EARLY_END, ready };
+    let watch = Watch { connection, source, phase, failures: 0, retry_class: EARLY_END, ready };
     stream::unfold(watch, |mut watch| async move {
         loop {
             if let Some(event) = watch.ready.pop_front() {
@@ -76,7 +78,7 @@ impl Watch {
 
     async fn list(&mut self) {
         self.pause().await;
-        match list::list(&self.hub, Some(&self.source)).await {
+        match list::list(&self.connection, Some(&self.source)).await {
             Ok(listed) => {
                 self.ready.push_back(HubEvent::Listed(listed.works));
                 let resource_version = listed.resource_version;
@@ -93,7 +95,7 @@ impl Watch {
             limits::HUB_WATCH.as_secs(),
             selector(Some(&self.source)),
         );
-        match self.hub.open(&ApiRequest::of_works(Verb::Watch, &query)).await {
+        match self.connection.open(&ApiRequest::of_works(Verb::Watch, &query)).await {
             Ok(None) if listed => self.interrupted(expired()),
             Ok(None) => {}
             Ok(Some(stream)) => {

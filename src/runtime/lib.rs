@@ -1,4 +1,4 @@
-//! What both programs need to run: logs, bounded connections, heap settings.
+//! What the programs need to run: logs, bounded connections, heap settings, the time of day.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+pub mod clock;
 pub mod connection;
 pub mod heap;
 pub mod limits;

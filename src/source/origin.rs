@@ -1,12 +1,7 @@
-//! The origin of a source's files: a locked mirror of a repository, or a folder on disk.
+//! The origin of a source's files: a mirror of a repository, or a folder on disk.
 
-use std::path::{Path, PathBuf};
-
-use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{CommitId, RepoPath};
-use gitwork_git::{
-    Directory, GitSnapshot, LocalRepository, Mirror, MirrorLimits, Reference, Remote,
-};
+use gitwork_git::{Directory, GitSnapshot, LocalRepository, Mirror, Mirrors, Reference, Remote};
 
 use crate::config::{SourceConfig, SourceLocation};
 use crate::error::SourceReadError;
@@ -17,19 +12,13 @@ pub(crate) enum Origin {
     Directory(Directory),
 }
 
-/// The folder of a repository's mirror below the cache.
-pub(crate) fn mirror_folder(cache: &Path, url: &str) -> PathBuf {
-    let hash = Digest::of(url.as_bytes()).to_string();
-    cache.join(hash.get(..16).unwrap_or_default()).with_extension("git")
-}
-
 impl Origin {
-    /// Opens and locks the mirror, or names the folder. Nothing is fetched or read yet.
-    pub fn open(config: &SourceConfig) -> Result<Self, SourceReadError> {
+    /// Opens the mirror, or names the folder. Nothing is fetched or read yet.
+    pub fn open(config: &SourceConfig, mirrors: &Mirrors) -> Result<Self, SourceReadError> {
         Ok(match &config.repository {
             SourceLocation::Git { remote, reference, cache } => {
-                let folder = mirror_folder(cache, &remote.url);
-                let mirror = Mirror::open(&folder, Remote::clone(remote), MirrorLimits::default())?;
+                let remote = Remote::clone(remote);
+                let mirror = mirrors.open(cache, remote, reference.clone())?;
                 Self::Mirror { mirror: Box::new(mirror), reference: reference.clone() }
             }
             SourceLocation::Directory(folder) => {

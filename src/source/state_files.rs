@@ -2,28 +2,53 @@
 
 use std::path::PathBuf;
 
-use gitwork_git::replace_file;
+use gitwork_core::model::digest::Digest;
+use gitwork_core::model::name::SourceId;
+use gitwork_git::{FolderLock, MirrorError, replace_file};
 
 use crate::config::{SourceConfig, SourceLocation};
-use crate::origin::mirror_folder;
 
-/// The files of one source in the folder of its mirror, which this process has locked. A folder on
-/// disk has none: nothing is remembered then.
-pub struct StateFiles<'a> {
-    config: &'a SourceConfig,
+/// The files of one source, in a folder of its own in the cache. Every process may read them; only
+/// the one that syncs the source writes them. A folder on disk has none: nothing is remembered
+/// then.
+pub struct StateFiles {
+    source: SourceId,
+    folder: Option<PathBuf>,
+    /// Held by the process that syncs the source.
+    lock: Option<FolderLock>,
 }
 
-impl<'a> StateFiles<'a> {
-    pub(crate) fn new(config: &'a SourceConfig) -> Self {
-        Self { config }
+impl StateFiles {
+    /// The files of a source, to read them.
+    pub(crate) fn new(config: &SourceConfig) -> Self {
+        let source = config.id.clone();
+        let folder = match &config.repository {
+            SourceLocation::Git { remote, cache, .. } => {
+                // Another repository has other commits. The credentials do not matter: what was
+                // verified with the old ones counts after a change.
+                let hash = Digest::of(remote.url.as_bytes()).to_string();
+                let hash = hash.get(..16).unwrap_or_default();
+                Some(cache.join(format!("{source}-{hash}.source")))
+            }
+            SourceLocation::Directory(_) => None,
+        };
+        Self { source, folder, lock: None }
     }
 
-    /// The path of one file, if the source has a mirror.
-    pub(crate) fn path(&self, extension: &str) -> Option<PathBuf> {
-        let SourceLocation::Git { remote, cache, .. } = &self.config.repository else {
-            return None;
-        };
-        Some(mirror_folder(cache, &remote.url).join(format!("{}.{extension}", self.config.id)))
+    /// The files of a source, to write them. Fails if another process does.
+    pub(crate) fn lock(config: &SourceConfig) -> Result<Self, MirrorError> {
+        let files = Self::new(config);
+        let lock = files.folder.as_deref().map(FolderLock::acquire).transpose()?;
+        Ok(Self { lock, ..files })
+    }
+
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join(name))
+    }
+
+    /// The path of a file that this process may write.
+    pub(crate) fn writable(&self, name: &str) -> Option<PathBuf> {
+        self.path(name).filter(|_| self.lock.is_some())
     }
 
     /// The generation of the source's record on the hub when this machine last saw it; 0 if never.
@@ -33,12 +58,14 @@ impl<'a> StateFiles<'a> {
         text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
     }
 
-    /// Keeps the record's generation: a hub with a lower one was restored from a backup.
+    /// Keeps the record's generation, if this process syncs the source: a hub with a lower one was
+    /// restored from a backup.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn remember_record_generation(&self, generation: u64) -> std::io::Result<()> {
-        match self.path("record-generation").filter(|_| generation != self.record_generation()) {
+        let file = self.writable("record-generation");
+        match file.filter(|_| generation != self.record_generation()) {
             Some(file) => replace_file(&file, &format!("{generation}\n")),
             None => Ok(()),
         }
@@ -47,13 +74,13 @@ impl<'a> StateFiles<'a> {
     /// A name for this process as the holder of the source's Lease. It begins with `host` and is
     /// unique among running processes.
     ///
-    /// A later process with the same mirror and since the same boot gets the same name: it could
-    /// lock the mirror, so the earlier process is dead, and its Lease need not expire first.
+    /// A later process with the same cache folder and since the same boot gets the same name: it
+    /// could lock the files, so the earlier process is dead, and its Lease need not expire first.
     pub fn holder(&self, host: &str) -> String {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let prefix = format!("{host}_{}_", boot.get(..8).unwrap_or_default());
         let fresh = format!("{prefix}{:016x}", fastrand::u64(..));
-        let Some(file) = self.path("holder").filter(|_| !boot.is_empty()) else {
+        let Some(file) = self.writable("holder").filter(|_| !boot.is_empty()) else {
             return fresh;
         };
         let known = std::fs::read_to_string(&file).unwrap_or_default();
@@ -64,7 +91,7 @@ impl<'a> StateFiles<'a> {
         }
         if let Err(error) = replace_file(&file, &format!("{fresh}\n")) {
             tracing::debug!(
-                source = %self.config.id, %error,
+                source = %self.source, %error,
                 "cannot keep the name of the Lease's holder; \
                  the next process waits until the Lease expires"
             );

@@ -2,7 +2,7 @@
 //!
 //! The branch is checked commit by commit, as if each had been fetched alone: each has to satisfy
 //! the policy in the commit before it and the operator's policy. So the result does not depend on
-//! the times of the fetches. All calls block.
+//! the times of the fetches. Callers pass the time in, for the validity of keys. All calls block.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -112,9 +112,10 @@ impl Verification {
         repository: &Repository,
         path: &RepoPath,
         head: CommitId,
+        now: Timestamp,
         cancel: &AtomicBool,
     ) -> Result<Verified, VerifyError> {
-        let mut walk = self.walk(repository, path, cancel)?;
+        let mut walk = self.walk(repository, path, now, cancel)?;
         self.verified = self.verified.filter(|commit| repository.has(*commit));
         let bases = match self.verified {
             Some(commit) if commit == head => return Ok(Verified { commit, failure: None }),
@@ -148,9 +149,10 @@ impl Verification {
         repository: &Repository,
         path: &RepoPath,
         [base, head]: [CommitId; 2],
+        now: Timestamp,
         cancel: &AtomicBool,
     ) -> Result<Option<Signatures>, VerifyError> {
-        let mut walk = self.walk(repository, path, cancel)?;
+        let mut walk = self.walk(repository, path, now, cancel)?;
         let found = walk.run(&self.operator, head, [base].into(), Some(base))?;
         Ok(match found.failure {
             _ if !found.is_guarded => None,
@@ -167,9 +169,10 @@ impl Verification {
         &mut self,
         repository: &'a Repository,
         path: &'a RepoPath,
+        now: Timestamp,
         cancel: &'a AtomicBool,
     ) -> Result<Walk<'a>, FetchError> {
-        let (keys, now) = (self.keyring()?, Timestamp::now().as_second());
+        let (keys, now) = (self.keyring()?, now.as_second());
         Ok(Walk { repository, path, keys, now, cancel, checked: HashMap::new() })
     }
 

@@ -18,7 +18,8 @@ use gitwork_core::model::name::{ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::plan::folder_removal::{AddedWorks, FolderRemoval, last_known_state};
-use gitwork_core::plan::observed::{Observed, ObservedWork};
+use gitwork_core::plan::moves::MovingWorks;
+use gitwork_core::plan::observed::{Observed, ObservedWork, WorkContent};
 use gitwork_core::plan::{self, LastKnownStates, Plan, PlanPolicy, Remarks, removed_candidates};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
@@ -130,7 +131,8 @@ impl Case {
         }
     }
 
-    fn observed(&self, before: Option<&Desired>) -> Observed {
+    /// What the hub has; the content of works that give objects to others is read.
+    fn observed(&self, before: Option<&Desired>, desired: &Desired) -> Observed {
         let works = before.into_iter().flat_map(|before| &before.works);
         let mut works: BTreeMap<String, Value> = works
             .map(|(key, work)| (key.to_string(), work.body.to_manifest_work(key, None)))
@@ -142,13 +144,17 @@ impl Case {
             merge(works.entry(key).or_default(), patch);
         }
         let mut observed = Observed::default();
-        for (number, mut work) in works.into_values().enumerate() {
+        for (number, work) in works.values_mut().enumerate() {
             let set_by_server = [("uid", json!(format!("uid-{number}"))), ("generation", json!(1))];
             for (field, value) in [("resourceVersion", json!("1"))].into_iter().chain(set_by_server)
             {
                 work["metadata"].as_object_mut().unwrap().entry(field).or_insert(value);
             }
-            observed.record_change(ObservedWork::from_manifest_work(work).unwrap());
+            observed.record_change(ObservedWork::from_manifest_work(work.clone()).unwrap());
+        }
+        for key in MovingWorks::of(desired, &observed).unread {
+            let content = WorkContent::from_manifest_work(works[&key.to_string()].clone());
+            observed.contents.insert(key, content);
         }
         observed
     }
@@ -174,13 +180,16 @@ impl Case {
         let root = objects.add(&self.repository);
         let before = before_root.map(|root| render(root, &objects));
         let desired = render(root, &objects);
-        let observed = self.observed(before.as_ref());
+        let observed = self.observed(before.as_ref(), &desired);
         let history = before_root.map(|before| History::new(before, root, &objects));
         let history = history.map(|history| history.of(&desired, &observed));
         let last_known = history.as_ref().map(|found| found.last_known.clone()).unwrap_or_default();
         let outcome = Outcome {
             plan: plan::plan(&desired, &observed, &last_known, &self.policy()),
-            review: before.map(|before| Review::new(&before, &desired)),
+            review: before.map(|before| Review {
+                holds: review::would_hold(&before, &desired, &self.policy(), None),
+                ..Review::new(&before, &desired)
+            }),
             history: history.unwrap_or_default(),
             desired,
         };

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::report::status::source_report::SourceReport;
 use gitwork_hub::KubeHub;
+use gitwork_hub::source_report::ReportStore;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -245,7 +246,8 @@ async fn object_is_traced_from_git_to_the_cluster() {
     .unwrap();
     let another = SourceId::parse(&format!("of-{cluster}")).unwrap();
     let installed = kube::Client::try_from(deploy::installed().await).unwrap();
-    KubeHub::new(installed).set_source_report(&another, &elsewhere).await.unwrap();
+    let reports = ReportStore::new(KubeHub::new(installed).leases());
+    reports.set(&another, &elsewhere).await.unwrap();
     assert_eq!(reason("web"), "AgentPending");
     sync.agent_takes(0, "web").await;
     sync.agent_applies(0, "web").await;

@@ -36,6 +36,9 @@ mod hub;
 mod hub_contract;
 mod leader_election;
 mod memory_repository;
+mod ocm_agent;
+#[path = "../harness/ocm_agent/mod.rs"]
+mod ocm_agent_double;
 mod page;
 mod pull_request_plan;
 mod removed_works;
@@ -43,6 +46,7 @@ mod rendering;
 mod report;
 mod review;
 mod schemas;
+mod shared_mirror;
 mod signatures;
 #[path = "../simulation/mod.rs"]
 mod simulation;
@@ -51,6 +55,7 @@ mod state;
 mod status_branch;
 mod status_views;
 mod sync;
+mod two_repositories;
 mod yaml_oracle;
 
 use harness::git_server;

@@ -89,7 +89,7 @@ fn flags_override_the_daemon_config_file() {
         { "id": "two", "repo": repo },
     ]));
     let elsewhere = kept.path();
-    let several = run(elsewhere, &["validate", "--config", &file]);
+    let several = run(elsewhere, &["render", "--config", &file]);
     assert_eq!(code(&several), Some(2));
     assert!(err(&several).contains("name one of one, two"), "{}", err(&several));
     let wrong = run(elsewhere, &["validate", "--config", &file, "--source-id", "twoo"]);

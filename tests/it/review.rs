@@ -84,6 +84,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
             delete_option: DeletionPolicy::Foreground,
             prune: true,
             suspend: false,
+            objects: Arc::default(),
         };
         (key, work)
     });

@@ -44,11 +44,11 @@ fn observed(desired: &Desired, edit: impl FnOnce(&mut Value)) -> ObservedWork {
 fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> SyncState {
     let mut state = SyncState::new(source(), GuardOptions::default(), 0, now);
     assert!(!state.wants_plan(now), "neither side is known");
-    assert!(state.set_desired(desired) && !state.set_desired(desired));
+    assert!(state.facts_mut().set_desired(desired) && !state.facts_mut().set_desired(desired));
     assert!(!state.wants_plan(now), "what the hub has is not known");
-    state.set_event(HubEvent::Listed(works));
+    state.facts_mut().set_event(HubEvent::Listed(works));
     assert!(!state.wants_plan(now), "what operators say is not known");
-    state.guards_mut().set_directives(Some(Directives::default()), now);
+    state.facts_mut().directives.set(Some(Directives::default()), now);
     state.set_record(None);
     assert!(state.wants_plan(now));
     state
@@ -91,7 +91,7 @@ fn rejected_work_backs_off_exponentially_and_a_fix_is_sent_at_once() {
 
     let effects = due(&mut state, now);
     state.set_outcome(&failed(&key, &effects[0], refused()), now, 1);
-    assert!(state.set_desired(&fixed));
+    assert!(state.facts_mut().set_desired(&fixed));
     let effects = due(&mut state, now);
     assert_eq!(effects.len(), 1, "the fix is tried at once");
     state.set_outcome(&failed(&key, &effects[0], refused()), now, 1);
@@ -110,8 +110,8 @@ fn foreign_work_is_polled_until_its_name_is_free() {
         start,
         1,
     );
-    assert_eq!(state.take_lookups(start), vec![key.clone()]);
-    assert!(state.take_lookups(start).is_empty(), "once");
+    assert_eq!(state.retries_mut().take_lookups(start), vec![key.clone()]);
+    assert!(state.retries_mut().take_lookups(start).is_empty(), "once");
 
     let foreign = || {
         observed(&wanted, |work| {
@@ -122,19 +122,19 @@ fn foreign_work_is_polled_until_its_name_is_free() {
     for _ in 0..2 {
         state.set_looked_up(&key, Ok(Some(foreign())), now, 1);
         assert!(due(&mut state, now).is_empty(), "nothing is done to what others have");
-        assert!(state.take_lookups(now).is_empty());
+        assert!(state.retries_mut().take_lookups(now).is_empty());
         // The backoff of the failed write runs out before.
-        while state.take_lookups(now).is_empty() {
+        while state.retries_mut().take_lookups(now).is_empty() {
             now = state.next_due().unwrap().max(now + Duration::from_millis(1));
         }
     }
     state.set_looked_up(&key, Err(HubError::CrdMissing), now, 1);
     assert!(due(&mut state, now).is_empty(), "what could not be looked up is not known to be free");
     let now = state.next_due().unwrap();
-    assert_eq!(state.take_lookups(now), vec![key.clone()]);
+    assert_eq!(state.retries_mut().take_lookups(now), vec![key.clone()]);
     state.set_looked_up(&key, Ok(None), now, 1);
     assert!(matches!(&due(&mut state, now)[..], [Effect::Create { .. }]));
-    assert!(state.take_lookups(now + Duration::from_secs(3_600)).is_empty());
+    assert!(state.retries_mut().take_lookups(now + Duration::from_secs(3_600)).is_empty());
 }
 
 /// The watch does not report deletions of works of other sources.
@@ -147,7 +147,7 @@ fn name_released_by_another_source_is_polled_until_it_is_free() {
     let effects = due(&mut state, start);
     let exists = HubError::Exists { key: "a/web".into() };
     state.set_outcome(&failed(&key, &effects[0], exists), start, 1);
-    assert_eq!(state.take_lookups(start), vec![key.clone()]);
+    assert_eq!(state.retries_mut().take_lookups(start), vec![key.clone()]);
     let going = observed(&wanted, |work| {
         work["metadata"]["labels"] = json!({ "gitwork.dev/source": "another" });
         work["metadata"]["annotations"] = json!({ "gitwork.dev/adopt": "fleet" });
@@ -156,7 +156,7 @@ fn name_released_by_another_source_is_polled_until_it_is_free() {
     state.set_looked_up(&key, Ok(Some(going)), start, 1);
     assert!(due(&mut state, start).is_empty(), "it is still there");
     let now = state.next_due().unwrap();
-    assert_eq!(state.take_lookups(now), vec![key.clone()]);
+    assert_eq!(state.retries_mut().take_lookups(now), vec![key.clone()]);
     state.set_looked_up(&key, Ok(None), now, 1);
     assert!(matches!(&due(&mut state, now)[..], [Effect::Create { .. }]));
 }
@@ -168,11 +168,11 @@ fn late_response_does_not_restore_a_deleted_work() {
     let key = key(&wanted);
     let edited = observed(&wanted, |work| work["spec"]["workload"] = json!({"manifests": []}));
     let mut state = state(&wanted, vec![edited], now);
-    assert!(state.take_lookups(now).is_empty());
+    assert!(state.retries_mut().take_lookups(now).is_empty());
     let effects = due(&mut state, now);
     assert!(matches!(&effects[..], [Effect::Update { .. }]), "{effects:?}");
     // The work is written, another client deletes it, and the response to the write comes last.
-    state.set_event(HubEvent::Gone(key.clone()));
+    state.facts_mut().set_event(HubEvent::Gone(key.clone()));
     let task = Task { key: key.clone(), effect: effects[0].clone(), commit: None };
     let answer = Ok(Some(observed(&wanted, |_| {})));
     state.set_outcome(&Outcome { task, result: answer, attempts: 1 }, now, 1);
@@ -191,10 +191,10 @@ fn work_missing_from_a_list_that_began_before_its_creation_is_fetched() {
         // The work is created, another client deletes it, the watch restarts, and the response
         // comes last.
         if listed {
-            state.set_event(HubEvent::Listed(vec![]));
+            state.facts_mut().set_event(HubEvent::Listed(vec![]));
         }
         state.set_outcome(&answered(&wanted, &effects[0], 1), now, 1);
-        let looks = state.take_lookups(now);
+        let looks = state.retries_mut().take_lookups(now);
         assert_eq!(looks, if listed { vec![key.clone()] } else { vec![] });
         for key in looks {
             state.set_looked_up(&key, Ok(None), now, 1);
@@ -216,15 +216,18 @@ fn deletion_waits_for_the_final_delete_option_from_git() {
     let deletes =
         |effects: Vec<Effect>| effects.iter().any(|effect| matches!(effect, Effect::Delete { .. }));
     assert!(!deletes(due(&mut state, now)));
-    let asked = state.removals_to_look_up(now);
+    let asked = state.facts_mut().removals_to_look_up(now);
     assert_eq!(asked.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), ["a/web"]);
 
-    state.history_mut().postpone(now);
-    assert!(state.removals_to_look_up(now).is_empty(), "history that cannot be read is left alone");
+    state.facts_mut().history.postpone(now);
+    assert!(
+        state.facts_mut().removals_to_look_up(now).is_empty(),
+        "history that cannot be read is left alone"
+    );
     let later = state.next_due().unwrap();
-    assert_eq!(state.removals_to_look_up(later), asked);
-    state.history_mut().set_last_known(&asked, [].into());
-    assert!(state.removals_to_look_up(later).is_empty());
+    assert_eq!(state.facts_mut().removals_to_look_up(later), asked);
+    state.facts_mut().history.set_last_known(&asked, [].into());
+    assert!(state.facts_mut().removals_to_look_up(later).is_empty());
     assert!(deletes(due(&mut state, later)), "the hub's own word stands");
 }
 
@@ -239,13 +242,13 @@ fn status_updates_need_no_plan_and_spec_edits_do() {
         work["status"] = json!({"conditions": [condition]});
         work["metadata"]["resourceVersion"] = "2".into();
     });
-    state.set_event(HubEvent::Changed(Box::new(applied)));
+    state.facts_mut().set_event(HubEvent::Changed(Box::new(applied)));
     assert!(!state.wants_plan(now));
     let edited = observed(&wanted, |work| {
         work["spec"]["deleteOption"] = json!({"propagationPolicy": "Orphan"});
         work["metadata"]["resourceVersion"] = "3".into();
     });
-    state.set_event(HubEvent::Changed(Box::new(edited)));
+    state.facts_mut().set_event(HubEvent::Changed(Box::new(edited)));
     assert!(state.wants_plan(now));
     assert!(matches!(&due(&mut state, now)[..], [Effect::Update { .. }]));
 }
@@ -271,7 +274,7 @@ fn contended_work_backs_off_and_a_git_change_is_sent_at_once() {
             work["spec"]["deleteOption"] = json!({"propagationPolicy": "Orphan"});
             work["metadata"]["resourceVersion"] = (2 * number).to_string().into();
         });
-        state.set_event(HubEvent::Changed(Box::new(edited)));
+        state.facts_mut().set_event(HubEvent::Changed(Box::new(edited)));
     };
     let mut waits = Vec::new();
     for number in 1..=9 {
@@ -299,12 +302,12 @@ fn contended_work_backs_off_and_a_git_change_is_sent_at_once() {
     state.update_contentions(now);
     assert!(due(&mut state, now).is_empty());
     let fixed = desired("fixed");
-    assert!(state.set_desired(&fixed));
+    assert!(state.facts_mut().set_desired(&fixed));
     state.update_contentions(now);
     assert_eq!(due(&mut state, now).len(), 1, "what Git changes goes out at once");
 
     // The other client stopped: no contention is reported, and no retry is due.
-    assert!(state.contentions().contains_key(&key));
+    assert!(state.guards().policy().contentions.contains_key(&key));
     let calm = now + drift_backoff::CALM;
-    assert!(state.update_contentions(calm) && state.contentions().is_empty());
+    assert!(state.update_contentions(calm) && state.guards().policy().contentions.is_empty());
 }

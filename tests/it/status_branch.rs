@@ -14,6 +14,7 @@ use gitwork_forge::StatusBranchReporter;
 use gitwork_git::{
     Auth, FetchError, Published, PushError, Remote, StatusBranch, StatusBranchCheckpoint,
 };
+use gitwork_runtime::clock::WallClock;
 use tokio::sync::watch;
 
 use crate::forge::reporting::source_status;
@@ -302,7 +303,11 @@ async fn newest_state_is_published_at_most_once_per_interval() {
     let world = World::new();
     let (feed, fed) = watch::channel(None);
     let (stop, stopped) = watch::channel(false);
-    let reporter = StatusBranchReporter::new(world.local("a"), Duration::from_millis(300));
+    let reporter = StatusBranchReporter::new(
+        world.local("a"),
+        Duration::from_millis(300),
+        WallClock::system(),
+    );
     let task = tokio::spawn(reporter.run(fed, stopped));
     let started = std::time::Instant::now();
     let mut sent = 0;

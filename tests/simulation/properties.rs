@@ -107,6 +107,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         delete_option: DeletionPolicy::Foreground,
         prune: true,
         suspend: false,
+        objects: Arc::default(),
     });
     let works = work.into_iter().map(|work| (work.key.clone(), work)).collect();
     let frozen = Frozen::default();

@@ -82,7 +82,8 @@ pub struct WebhookConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DaemonSource {
-    /// Name of the source on the hub. Default: derived from repository, ref and path.
+    /// Name of the source on the hub. Default: derived from repository, ref and path; a folder
+    /// needs one.
     pub id: Option<String>,
     /// An https, ssh or file URL, or a folder.
     pub repo: String,

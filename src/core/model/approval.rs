@@ -7,6 +7,7 @@
 //! | `rewind SOURCE to COMMIT`, then `from COMMIT` lines | that commit in place of these |
 //! | `changes SOURCE`, then `CLUSTER/WORK VERSION` lines | just these writes in a closed window |
 //! | `restored SOURCE at GENERATION` | deletions on a hub that was restored from a backup |
+//! | `origin SOURCE`, then `from ORIGIN` and `to ORIGIN` | another repository or path |
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,7 @@ use crate::limits;
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey, WorkName};
 use crate::model::operation_error::{ErrorClass, OperationError};
+use crate::model::source_origin::SourceOrigin;
 
 /// One ManifestWork on the hub. Created again under the same name, it is another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +62,16 @@ pub enum Approval {
         /// The generation of the source's record on the restored hub.
         record_generation: u64,
     },
+    /// Another origin of the source. It counts on the hub only: in Git, the other repository could
+    /// approve itself.
+    Origin {
+        /// The source.
+        source: SourceId,
+        /// The origin in the source's record on the hub.
+        from: SourceOrigin,
+        /// The origin that takes its place.
+        to: SourceOrigin,
+    },
 }
 
 /// All that is approved for one source.
@@ -73,6 +85,8 @@ pub struct Approvals {
     pub rewinds: BTreeSet<Rewind>,
     /// Record generations at which a restored hub was confirmed.
     pub restored: BTreeSet<u64>,
+    /// Changes of the origin: the recorded one, and the one in its place.
+    pub origins: BTreeSet<(SourceOrigin, SourceOrigin)>,
 }
 
 /// Why a text approves nothing.
@@ -135,6 +149,9 @@ impl Approval {
             Self::Restored { source, record_generation } => {
                 format!("restored {source} at {record_generation}\n")
             }
+            Self::Origin { source, from, to } => {
+                format!("origin {source}\nfrom {from}\nto {to}\n")
+            }
         }
     }
 
@@ -173,6 +190,10 @@ impl Approval {
                 }
                 Self::Restored { source: source(id)?, record_generation }
             }
+            ["origin", id] => {
+                let (from, to) = read_origins(first.0, lines.skip(1))?;
+                Self::Origin { source: source(id)?, from, to }
+            }
             _ => Self::Deletions(read_targets(lines)?),
         };
         if approval.hash() == hash { Ok(approval) } else { Err(ApprovalError::OtherWorks) }
@@ -192,7 +213,13 @@ impl Approvals {
             Approval::Restored { source: of, record_generation } if of == *source => {
                 self.restored.insert(record_generation);
             }
-            Approval::Rewind(_) | Approval::Changes { .. } | Approval::Restored { .. } => {}
+            Approval::Origin { source: of, from, to } if of == *source => {
+                self.origins.insert((from, to));
+            }
+            Approval::Rewind(_)
+            | Approval::Changes { .. }
+            | Approval::Restored { .. }
+            | Approval::Origin { .. } => {}
         }
     }
 }
@@ -201,6 +228,27 @@ fn read_targets<'a>(
     lines: impl Iterator<Item = (usize, &'a str)>,
 ) -> Result<Approved, ApprovalError> {
     lines.map(|(line, text)| read_target(text).ok_or(ApprovalError::Line { line })).collect()
+}
+
+/// Reads one line `from ORIGIN` and one line `to ORIGIN`, which follow the line `first`.
+fn read_origins<'a>(
+    first: usize,
+    lines: impl Iterator<Item = (usize, &'a str)>,
+) -> Result<(SourceOrigin, SourceOrigin), ApprovalError> {
+    let (mut from, mut to) = (None, None);
+    for (line, text) in lines {
+        let form = || ApprovalError::Form { line };
+        let (slot, origin) = match text.split_once(' ') {
+            Some(("from", origin)) => (&mut from, origin),
+            Some(("to", origin)) => (&mut to, origin),
+            _ => return Err(form()),
+        };
+        let origin = SourceOrigin::parse(origin).ok_or_else(form)?;
+        if slot.replace(origin).is_some() {
+            return Err(form());
+        }
+    }
+    from.zip(to).ok_or(ApprovalError::Form { line: first })
 }
 
 fn read_target(line: &str) -> Option<Target> {
@@ -217,6 +265,7 @@ fn read_target(line: &str) -> Option<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::name::RepoPath;
 
     fn target(work: &str, uid: &str) -> Target {
         let key = WorkKey {
@@ -228,6 +277,10 @@ mod tests {
 
     fn source(id: &str) -> SourceId {
         SourceId::parse(id).unwrap()
+    }
+
+    fn origin(repository: &str) -> SourceOrigin {
+        SourceOrigin::new(repository, &RepoPath::root())
     }
 
     #[test]
@@ -259,6 +312,11 @@ mod tests {
             }),
             Approval::Changes { source: source("fleet"), works: [target("web", "ab")].into() },
             Approval::Restored { source: source("fleet"), record_generation: 7 },
+            Approval::Origin {
+                source: source("fleet"),
+                from: origin("a.example/a fleet"),
+                to: origin("b.example/fleet"),
+            },
         ];
         let (mut ours, mut others) = (Approvals::default(), Approvals::default());
         for approval in all {
@@ -269,9 +327,10 @@ mod tests {
             others.add(&source("other"), approval);
         }
         let counts = |all: &Approvals| {
-            [all.deletions.len(), all.changes.len(), all.rewinds.len(), all.restored.len()]
+            let lists = [all.deletions.len(), all.changes.len(), all.origins.len()];
+            (lists, all.rewinds.len(), all.restored.len())
         };
-        assert_eq!((counts(&ours), counts(&others)), ([1, 1, 1, 1], [1, 0, 0, 0]));
+        assert_eq!((counts(&ours), counts(&others)), (([1; 3], 1, 1), ([1, 0, 0], 0, 0)));
     }
 
     #[test]
@@ -285,6 +344,10 @@ mod tests {
             ("restored fleet at 7\nedge-1/web u-1\n".into(), ApprovalError::Form { line: 2 }),
             ("changes fleet\nedge-1/web\n".into(), ApprovalError::Line { line: 2 }),
             ("restored fleet at 8\n".into(), ApprovalError::OtherWorks),
+            ("origin fleet\nfrom a\n".into(), ApprovalError::Form { line: 1 }),
+            ("origin fleet\nfrom a\nfrom b\n".into(), ApprovalError::Form { line: 3 }),
+            ("origin fleet\nfrom a\nto  b\n".into(), ApprovalError::Form { line: 3 }),
+            ("origin fleet\nfrom a\nto b\n".into(), ApprovalError::OtherWorks),
         ] {
             let name = Digest::of(b"something else").to_string();
             assert_eq!(Approval::read(&name, &text), Err(expected), "{text}");

@@ -67,25 +67,11 @@ pub trait OperationError: Error + 'static {
     }
 }
 
-/// The error on one line: its message, its causes and its hints.
+/// The error on one line: its message, its causes and its hints. A cause whose text the message
+/// already has is left out.
 pub fn describe(error: &dyn OperationError) -> String {
     let mut text = error.to_string();
-    append_causes(&mut text, error.source());
-    for hint in error.hints() {
-        text.push_str("; ");
-        text.push_str(&hint);
-    }
-    text
-}
-
-/// An error and its causes on one line. A cause whose text the message already has is left out.
-pub fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    append_causes(&mut text, error.source());
-    text
-}
-
-fn append_causes(text: &mut String, mut cause: Option<&(dyn Error + 'static)>) {
+    let mut cause = error.source();
     while let Some(error) = cause {
         let message = error.to_string();
         if !text.contains(&message) {
@@ -94,6 +80,11 @@ fn append_causes(text: &mut String, mut cause: Option<&(dyn Error + 'static)>) {
         }
         cause = error.source();
     }
+    for hint in error.hints() {
+        text.push_str("; ");
+        text.push_str(&hint);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -121,7 +112,6 @@ mod tests {
     #[test]
     fn description_has_message_causes_and_hints() {
         let error = Fetch(std::io::Error::other("no route"));
-        assert_eq!(with_causes(&error), "cannot fetch: no route");
         assert_eq!(describe(&error), "cannot fetch: no route; check the proxy");
         assert!(!error.needs_action());
     }
@@ -131,7 +121,18 @@ mod tests {
         #[derive(Debug, thiserror::Error)]
         #[error("the source cannot be read: {0}")]
         struct Outer(#[source] Fetch);
+
+        impl OperationError for Outer {
+            fn class(&self) -> ErrorClass {
+                self.0.class()
+            }
+
+            fn reason(&self) -> &'static str {
+                self.0.reason()
+            }
+        }
+
         let error = Outer(Fetch(std::io::Error::other("no route")));
-        assert_eq!(with_causes(&error), "the source cannot be read: cannot fetch: no route");
+        assert_eq!(describe(&error), "the source cannot be read: cannot fetch: no route");
     }
 }

@@ -10,6 +10,7 @@ use super::defaults::without_defaults;
 use super::digest::{CanonicalJson, Digest};
 use super::manifest::Identity;
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
+use super::object_digest::ObjectDigest;
 
 /// The common label that says which tool manages an object (Kubernetes: recommended labels).
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -29,10 +30,10 @@ pub const ANNOTATION_PRUNE: &str = "gitwork.dev/prune";
 /// `{"annotations":["a"],"labels":["b"]}`. Their names have no prefix of ours, and what Git drops
 /// is to disappear on the hub, and nothing else is.
 pub const ANNOTATION_MANAGED_KEYS: &str = "gitwork.dev/managed-keys";
-/// On a work that was made while deletions of its source were held: it does not count as one that
-/// was kept. Taken off once nothing is held.
+/// On a work that was created while deletions of its source were held: it does not count as one
+/// that was kept. Removed once no deletion is held.
 pub const ANNOTATION_CREATED_DURING_HOLD: &str = "gitwork.dev/created-during-hold";
-/// Set by an operator on a foreign ManifestWork: the id of the source that may take it over.
+/// Set by an operator on a foreign ManifestWork: the id of the source that may adopt it.
 pub const ANNOTATION_ADOPT: &str = "gitwork.dev/adopt";
 /// Every label and annotation of ours starts with this.
 pub const PREFIX: &str = "gitwork.dev/";
@@ -81,6 +82,29 @@ impl DeletionPolicy {
         }
         fields.insert("propagationPolicy".into(), self.policy().into());
         Value::Object(fields)
+    }
+
+    /// Whether the object stays when the work is deleted.
+    pub fn orphans(&self, object: &Identity) -> bool {
+        match self {
+            Self::Foreground => false,
+            Self::Orphan => true,
+            Self::SelectivelyOrphan(rules) => rules.contains(object),
+        }
+    }
+
+    /// With rules that orphan these objects, too.
+    pub fn orphaning(&self, objects: Vec<Identity>) -> Self {
+        let mut rules: BTreeSet<Identity> = match self {
+            Self::Foreground => BTreeSet::new(),
+            Self::Orphan => return Self::Orphan,
+            Self::SelectivelyOrphan(rules) => rules.iter().cloned().collect(),
+        };
+        rules.extend(objects);
+        if rules.is_empty() && *self == Self::Foreground {
+            return Self::Foreground;
+        }
+        Self::SelectivelyOrphan(rules.into_iter().collect())
     }
 
     /// OCM's name of the policy.
@@ -200,15 +224,21 @@ impl WorkBody {
         if !prune {
             annotations.insert(ANNOTATION_PRUNE.into(), "false".into());
         }
+        Self::from_parts(spec, &WorkMetadata { labels, annotations })
+    }
+
+    /// A body with exactly these labels and annotations, gitwork's own included.
+    pub fn from_parts(spec: Value, metadata: &WorkMetadata) -> Self {
+        let WorkMetadata { labels, annotations } = metadata;
         let metadata = CanonicalJson::new(&json!({"labels": labels, "annotations": annotations}));
         let text = CanonicalJson::new(&spec);
-        let digest = digest(spec, &labels, &annotations);
+        let digest = digest(spec, labels, annotations);
         Self { spec: text, metadata, created_during_hold: false, digest }
     }
 
-    /// What is to be set beside the content.
+    /// The labels and annotations to set.
     pub fn metadata(&self) -> WorkMetadata {
-        // It was made of one.
+        // The text was serialized from this type.
         let mut metadata: WorkMetadata =
             serde_json::from_str(self.metadata.as_str()).unwrap_or_default();
         if self.created_during_hold {
@@ -260,6 +290,38 @@ pub struct DesiredWork {
     pub prune: bool,
     /// `true`: nothing is written for this work while it is set.
     pub suspend: bool,
+    /// The objects of the work, sorted by digest.
+    pub objects: Arc<[DesiredObject]>,
+}
+
+/// One object of a work in Git, as far as it takes to find it in other works.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DesiredObject {
+    /// What identifies the object.
+    pub digest: ObjectDigest,
+    /// The plural of its kind, as in `deployments`.
+    pub resource: Arc<str>,
+}
+
+impl DesiredWork {
+    /// The object with this identity, if the work has it.
+    pub fn object(&self, digest: ObjectDigest) -> Option<&DesiredObject> {
+        let at = self.objects.binary_search_by_key(&digest, |object| object.digest).ok()?;
+        self.objects.get(at)
+    }
+}
+
+impl DesiredObject {
+    /// The objects of manifests, each with the plural of its kind; sorted by digest.
+    pub fn all<'a>(manifests: impl Iterator<Item = (&'a Value, &'a str)>) -> Arc<[Self]> {
+        let read = |(manifest, resource): (&Value, &str)| {
+            let digest = ObjectDigest::of_manifest(manifest)?;
+            Some(Self { digest, resource: resource.into() })
+        };
+        let mut all: Vec<Self> = manifests.filter_map(read).collect();
+        all.sort();
+        all.into()
+    }
 }
 
 #[cfg(test)]

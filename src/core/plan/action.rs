@@ -53,6 +53,11 @@ impl Action {
                 Reason::WaitingForAgent { .. }
                 | Reason::BeingDeleted { .. }
                 | Reason::BackedOff { .. } => Self::Wait,
+                Reason::MovesObjects { moves }
+                    if !moves.iter().any(|one| one.progress.is_held()) =>
+                {
+                    Self::Wait
+                }
                 Reason::UpToDate => Self::Keep,
                 _ => Self::Hold,
             },

@@ -1,6 +1,7 @@
 //! The change that each work needs, if nothing but the state of the work stood against it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::model::name::{RepoPath, WorkKey};
 use crate::model::work::{
@@ -9,7 +10,7 @@ use crate::model::work::{
 use crate::plan::blocked::{BlockedWorks, consent};
 use crate::plan::effect::{Effect, MetadataChange};
 use crate::plan::inputs::{PlanInputs, is_removed, is_unknown};
-use crate::plan::last_known::LastKnownState;
+use crate::plan::moves::{Moves, TransitionalWork};
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
 use crate::render::desired::Desired;
@@ -26,18 +27,15 @@ pub struct CandidateChange {
     pub effect: Option<Effect>,
     /// Why.
     pub reason: Reason,
+    /// Whether it deletes its work with an object that Git no longer has, begins to, or waits
+    /// before it may.
+    pub is_deletion: bool,
 }
 
 impl CandidateChange {
     /// Whether it deletes its work, or begins to.
     pub fn deletes(&self) -> bool {
         matches!(self.effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. }))
-    }
-
-    /// Whether it deletes its work, begins to, or waits for its agent before it may.
-    pub fn is_deletion(&self) -> bool {
-        self.deletes()
-            || matches!(self.reason, Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. })
     }
 }
 
@@ -60,23 +58,47 @@ pub fn removed_candidates(desired: &Desired, observed: &Observed) -> Vec<(WorkKe
 }
 
 /// The candidates of all works, sorted by key.
-pub fn candidates(inputs: PlanInputs<'_>, blocked: &BlockedWorks) -> Vec<CandidateChange> {
-    let PlanInputs { desired, observed, last_known, .. } = inputs;
+pub fn candidates(
+    inputs: PlanInputs<'_>,
+    blocked: &BlockedWorks,
+    moves: &Moves,
+) -> Vec<CandidateChange> {
+    let desired = inputs.desired;
     let mut all: Vec<CandidateChange> = Vec::with_capacity(desired.works.len());
-    let mut add = |key: &WorkKey, path: Option<RepoPath>, (effect, reason): Decision| {
-        all.push(CandidateChange { key: key.clone(), path, effect, reason });
-    };
     let block = |key: &WorkKey| blocked.get(key).map(|reason| (None, reason.clone()));
     for (key, work) in &desired.works {
-        let decision = block(key).unwrap_or_else(|| wanted(work, inputs));
-        add(key, Some(work.path.clone()), decision);
+        let (effect, reason) = block(key).unwrap_or_else(|| wanted(work, inputs, moves));
+        let (key, path) = (key.clone(), Some(work.path.clone()));
+        all.push(CandidateChange { key, path, effect, reason, is_deletion: false });
     }
     for (key, work) in inputs.removed_works() {
-        let decision = block(key).unwrap_or_else(|| remove(work, last_known.get(key), observed));
-        add(key, path_on_hub(work), decision);
+        let (effect, reason) = block(key).unwrap_or_else(|| remove(work, inputs, moves));
+        let is_deletion = is_deletion(effect.as_ref(), &reason, work, inputs)
+            && !moves.is_moved_away(key, inputs);
+        let (key, path) = (key.clone(), path_on_hub(work));
+        all.push(CandidateChange { key, path, effect, reason, is_deletion });
     }
     all.sort_by(|a, b| a.key.cmp(&b.key));
     all
+}
+
+fn is_deletion(
+    effect: Option<&Effect>,
+    reason: &Reason,
+    work: &ObservedWork,
+    inputs: PlanInputs<'_>,
+) -> bool {
+    match reason {
+        Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. } => true,
+        // The deletion follows the move.
+        Reason::MovesObjects { .. } => is_pruned(work, inputs),
+        _ => matches!(effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. })),
+    }
+}
+
+/// Whether a work that Git no longer has is deleted, not released.
+fn is_pruned(work: &ObservedWork, inputs: PlanInputs<'_>) -> bool {
+    inputs.last_known.get(&work.key).map_or(work.prune, |last| last.prune)
 }
 
 fn path_on_hub(work: &ObservedWork) -> Option<RepoPath> {
@@ -84,46 +106,53 @@ fn path_on_hub(work: &ObservedWork) -> Option<RepoPath> {
 }
 
 /// A work that Git has.
-fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>) -> Decision {
+fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision {
     let PlanInputs { desired, observed, policy, .. } = inputs;
+    let transitional = moves.transitional(&work.key);
+    let moving = transitional.map(|one| Reason::MovesObjects { moves: one.moves.clone() });
+    let body = match (transitional, &moving) {
+        (Some(TransitionalWork { body: Some(body), .. }), _) => body,
+        (Some(TransitionalWork { body: None, .. }), Some(moving)) => return (None, moving.clone()),
+        _ => &work.body,
+    };
     let Some(there) = observed.works.get(&work.key) else {
-        return (Some(Effect::Create { body: work.body.clone() }), Reason::NewInGit);
+        return (Some(Effect::Create { body: body.clone() }), Reason::NewInGit);
     };
     if !there.is_ours(&desired.source) {
         let Some(reason) = consent(there, work, desired, policy.adoption) else {
             let owner = there.source.clone();
             return (None, Reason::Conflict { owner, adoption: policy.adoption });
         };
-        return (Some(adopt(there, work)), reason);
+        return (Some(adopt(there, body)), reason);
     }
-    if there.digest == work.body.digest {
-        return (None, Reason::UpToDate);
+    if there.digest == body.digest {
+        return (None, moving.unwrap_or(Reason::UpToDate));
     }
-    let effect = update(there, work);
+    let effect = update(there, body);
     if observed.is_normalized(there, &effect) {
-        return (None, Reason::ChangedByServer);
+        return (None, moving.unwrap_or(Reason::ChangedByServer));
     }
     let is_untouched = there.written == Some(there.digest) || observed.is_as_stored(there);
     if is_untouched {
-        return (Some(effect), Reason::ChangedInGit);
+        return (Some(effect), moving.unwrap_or(Reason::ChangedInGit));
     }
     (Some(effect), Reason::EditedOnHub { by: there.edited_by.clone() })
 }
 
-/// The write of a desired work over what the hub has.
-pub fn update(there: &ObservedWork, work: &DesiredWork) -> Effect {
+/// The write of a body over what the hub has.
+pub fn update(there: &ObservedWork, body: &Arc<WorkBody>) -> Effect {
     Effect::Update {
-        body: work.body.clone(),
+        body: body.clone(),
         resource_version: there.resource_version.clone(),
-        metadata: metadata_change(there, &work.body),
+        metadata: metadata_change(there, body),
     }
 }
 
-fn adopt(there: &ObservedWork, work: &DesiredWork) -> Effect {
+fn adopt(there: &ObservedWork, body: &Arc<WorkBody>) -> Effect {
     Effect::Adopt {
-        body: work.body.clone(),
+        body: body.clone(),
         resource_version: there.resource_version.clone(),
-        metadata: metadata_change(there, &work.body),
+        metadata: metadata_change(there, body),
     }
 }
 
@@ -151,20 +180,34 @@ fn metadata_change(there: &ObservedWork, body: &WorkBody) -> MetadataChange {
 }
 
 /// A work of this source that Git no longer has.
-fn remove(work: &ObservedWork, last: Option<&LastKnownState>, observed: &Observed) -> Decision {
+fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision {
+    let observed = inputs.observed;
+    let last = inputs.last_known.get(&work.key);
     let by = last.and_then(|last| last.removed_by);
+    if let Some(TransitionalWork { body, moves }) = moves.transitional(&work.key) {
+        let reason = Reason::MovesObjects { moves: moves.clone() };
+        let effect = body.as_ref().map(|body| update(work, body));
+        let writes = |effect: &Effect| {
+            let is_there = effect.body().is_some_and(|body| body.digest == work.digest);
+            !is_there && !observed.is_normalized(work, effect)
+        };
+        return (effect.filter(writes), reason);
+    }
     let resource_version = work.resource_version.clone();
-    if !last.map_or(work.prune, |last| last.prune) {
+    // A work that has given all its objects away would be empty, and the hub rejects empty works.
+    let is_released = !is_pruned(work, inputs) && !moves.is_moved_away(&work.key, inputs);
+    if is_released {
         return (Some(Effect::Release { resource_version }), Reason::PruneOff { by });
     }
     let git = last.map_or(&work.delete_option, |last| &last.delete_option);
-    if *git != work.delete_option {
+    let git = moves.final_option(&work.key, git);
+    if git != work.delete_option {
         let effect = Effect::SetDeleteOption { delete_option: git.clone(), resource_version };
         if observed.is_normalized(work, &effect) {
             return (None, Reason::ChangedByServer);
         }
         let hub = work.delete_option.clone();
-        return (Some(effect), Reason::DeleteOptionFirst { hub, git: git.clone() });
+        return (Some(effect), Reason::DeleteOptionFirst { hub, git });
     }
     if let Some(reason) = waits_for(work) {
         return (None, reason);

@@ -13,6 +13,7 @@ use crate::model::approval::{Approved, Target, plan_hash};
 use crate::model::name::{ClusterName, WorkKey};
 use crate::plan::budget::{Budget, DeletionCount, excess};
 use crate::plan::candidates::CandidateChange;
+use crate::plan::effect::Effect;
 use crate::plan::inputs::{PlanInputs, is_unknown};
 use crate::plan::last_known::LastKnownState;
 use crate::plan::observed::ObservedWork;
@@ -31,7 +32,7 @@ pub(crate) fn over_budget(
     }
     let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
     let mut unapproved = Approved::new();
-    for candidate in candidates.iter().filter(|candidate| candidate.is_deletion()) {
+    for candidate in candidates.iter().filter(|candidate| candidate.is_deletion) {
         let Some(work) = observed.works.get(&candidate.key) else { continue };
         let target = Target { key: candidate.key.clone(), uid: work.uid.clone() };
         let count = clusters.entry(candidate.key.cluster.clone()).or_default();
@@ -41,7 +42,10 @@ pub(crate) fn over_budget(
             count.approved += 1;
         } else {
             count.unapproved += 1;
-            unapproved.insert(target);
+            // What a move needs is written first, whatever holds the deletion.
+            if !candidate.effect.as_ref().is_some_and(Effect::writes_content) {
+                unapproved.insert(target);
+            }
         }
     }
     if unapproved.is_empty() {

@@ -3,6 +3,8 @@
 /// A guard that holds changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guard {
+    /// The source has another origin on the hub.
+    Origin,
     /// The plan deletes more than its budget allows.
     Budget,
     /// Git's head does not build on the commits that were applied.
@@ -17,12 +19,13 @@ pub enum Guard {
 
 impl Guard {
     /// Every guard.
-    pub const ALL: [Guard; 5] =
-        [Self::Budget, Self::Rewind, Self::Restore, Self::Window, Self::Suspension];
+    pub const ALL: [Guard; 6] =
+        [Self::Origin, Self::Budget, Self::Rewind, Self::Restore, Self::Window, Self::Suspension];
 
     /// The word for it in metrics and outputs.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Origin => "origin",
             Self::Budget => "budget",
             Self::Rewind => "rewind",
             Self::Restore => "restore",

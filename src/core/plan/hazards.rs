@@ -23,6 +23,8 @@ use crate::plan::reason::Reason;
 /// write, the first in this order gives the reason.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Hazards {
+    /// The source has another origin on the hub. It holds every work, also if nothing changes.
+    other_origin: Option<Reason>,
     /// Suspensions by operators. They forbid every write.
     suspensions: Suspensions,
     /// Git suspends the whole source. It forbids every write.
@@ -58,8 +60,13 @@ impl Hazards {
             approval: approval.clone(),
             hash: approval.hash(),
         });
+        let other_origin = policy.other_origin.as_ref().map(|approval| Reason::HeldByOrigin {
+            approval: approval.clone(),
+            hash: approval.hash(),
+        });
         let contended = policy.contentions.iter().filter(|(_, contention)| contention.waits);
         Self {
+            other_origin,
             suspensions: policy.suspensions.clone(),
             source_suspended: desired.suspended.source,
             clusters_suspended: desired.suspended.clusters.iter().cloned().collect(),
@@ -97,10 +104,20 @@ impl Hazards {
         self.deletions_held
     }
 
+    /// Why the work must not be written whatever its candidate is, and will not be until somebody
+    /// acts: no object moves from it or to it meanwhile.
+    pub(crate) fn stands_still(&self, key: &WorkKey) -> Option<String> {
+        let blocked = || {
+            let reason = self.blocked.get(key).cloned();
+            reason.filter(|reason| !matches!(reason, Reason::BeingDeleted { .. }))
+        };
+        self.suspension(key).or_else(blocked).map(|reason| reason.to_string())
+    }
+
     /// Why a candidate must not be carried out now; `None` if nothing forbids it.
     pub fn forbids(&self, candidate: &CandidateChange, observed: &Observed) -> Option<Reason> {
         let key = &candidate.key;
-        if let Some(reason) = self.suspension(key) {
+        if let Some(reason) = self.other_origin.clone().or_else(|| self.suspension(key)) {
             return Some(reason);
         }
         if let Some(reason) = self.blocked.get(key).or_else(|| self.over_budget.get(key)) {
@@ -153,7 +170,7 @@ impl Hazards {
             {
                 continue;
             }
-            let version = version(&candidate.key, effect, observed);
+            let version = version(candidate, effect, inputs);
             let target = Target { key: candidate.key.clone(), uid: version };
             if !is_approved(&target) {
                 held.insert(target);
@@ -185,10 +202,16 @@ fn puts_back(key: &WorkKey, effect: &Effect, observed: &Observed) -> bool {
     observed.works.get(key).is_some_and(|work| work.written == Some(body.digest))
 }
 
-/// The version in an approval of changes: the digest of the content to write, or the uid of the
-/// work to remove.
-fn version(key: &WorkKey, effect: &Effect, observed: &Observed) -> String {
-    let digest = effect.body().map(|body| body.digest);
-    let uid = || observed.works.get(key).map(|work| work.uid.clone()).unwrap_or_default();
-    digest.map_or_else(uid, |digest| digest.to_string())
+/// The version in an approval of changes: the digest of the content in Git, or the uid of the work
+/// to remove. An approval covers what a move needs on the way there.
+fn version(candidate: &CandidateChange, effect: &Effect, inputs: PlanInputs<'_>) -> String {
+    let PlanInputs { desired, observed, .. } = inputs;
+    let digest = match candidate.reason {
+        Reason::MovesObjects { .. } => {
+            desired.works.get(&candidate.key).map(|work| work.body.digest)
+        }
+        _ => effect.body().map(|body| body.digest),
+    };
+    let uid = || observed.works.get(&candidate.key).map(|work| work.uid.clone());
+    digest.map_or_else(|| uid().unwrap_or_default(), |digest| digest.to_string())
 }

@@ -86,6 +86,9 @@ impl Plan {
 /// lists no works yet. Deletions over the budget are collected elsewhere.
 fn held_approval(step: &PlanStep, source: &SourceId) -> Option<(Guard, Approval)> {
     match &step.reason {
+        Reason::HeldByOrigin { approval, .. } => {
+            Some((Guard::Origin, Arc::unwrap_or_clone(approval.clone())))
+        }
         Reason::HeldByRewind { rewind, .. } => {
             Some((Guard::Rewind, Approval::Rewind(Arc::unwrap_or_clone(rewind.clone()))))
         }

@@ -3,6 +3,8 @@
 //! It reads the plan and its inputs, and shares no decision with the planner, so that a mistake in
 //! one is found by the other. Tests call it after every plan; the daemon calls it before execution.
 
+mod moves;
+
 use std::fmt;
 
 use crate::config::AdoptionPolicy;
@@ -39,12 +41,17 @@ pub enum BrokenRule {
     NoPrecondition,
     /// No write of a work that is frozen, suspended or being deleted.
     BlockedWork,
-    /// No change that a held rewind, a restored hub or a closed window forbids.
+    /// No change that another origin, a held rewind, a restored hub or a closed window forbids.
     HeldChange,
     /// No unapproved deletion of everything that the source has.
     DeletesEverything,
     /// No put-back that has to wait for another writer.
     BackedOffWork,
+    /// A work that lists an object which Git has in another work keeps it until that work owns it,
+    /// or until it has orphaned the object.
+    LosesMovedObject,
+    /// No write of a work without objects: the hub rejects it.
+    EmptyWork,
 }
 
 impl BrokenRule {
@@ -62,6 +69,10 @@ impl BrokenRule {
                 "the plan deletes all works of the source without an approval"
             }
             Self::BackedOffWork => "the put-back has to wait for another writer",
+            Self::LosesMovedObject => {
+                "an object moves to another work, which does not own it on the cluster yet"
+            }
+            Self::EmptyWork => "the work would have no objects",
         }
     }
 }
@@ -97,6 +108,8 @@ pub fn check(plan: &Plan, inputs: PlanInputs<'_>) -> Vec<PlanViolation> {
             (BrokenRule::HeldChange, write.is_held()),
             (BrokenRule::BackedOffWork, write.is_backed_off()),
             (BrokenRule::DeletesEverything, empties && write.deletes_unapproved()),
+            (BrokenRule::LosesMovedObject, write.loses_moved_object()),
+            (BrokenRule::EmptyWork, write.is_empty()),
         ] {
             if is_broken {
                 report(step, rule);
@@ -155,7 +168,7 @@ impl<'a> Write<'a> {
     fn has_other_content(&self) -> bool {
         let Some(body) = self.effect.body() else { return false };
         let in_git = self.inputs.desired.works.get(&self.step.key);
-        in_git.is_none_or(|work| work.body.digest != body.digest)
+        in_git.is_none_or(|work| work.body.digest != body.digest) && !self.is_transitional(body)
     }
 
     fn lacks_reason_from_git(&self) -> bool {
@@ -200,16 +213,23 @@ impl<'a> Write<'a> {
 
     fn is_held(&self) -> bool {
         let PlanInputs { desired, policy, .. } = self.inputs;
+        if policy.other_origin.is_some() {
+            return true;
+        }
         if policy.restored.is_some() && self.effect.removes() {
             return true;
         }
         if self.is_put_back() {
             return false;
         }
-        let version = match self.effect.body() {
-            Some(body) => body.digest.to_string(),
-            None => self.on_hub().map(|work| work.uid.clone()).unwrap_or_default(),
+        let in_git = || desired.works.get(&self.step.key).map(|work| work.body.digest);
+        let uid = || self.on_hub().map(|work| work.uid.clone()).unwrap_or_default();
+        let digest = match (&self.step.reason, self.effect.body()) {
+            // An approval of the content in Git covers what a move needs on the way there.
+            (Reason::MovesObjects { .. }, _) => in_git(),
+            (_, body) => body.map(|body| body.digest),
         };
+        let version = digest.map_or_else(uid, |digest| digest.to_string());
         let target = Target { key: self.step.key.clone(), uid: version };
         let is_approved = [&policy.approved, &desired.approved]
             .iter()
@@ -228,7 +248,8 @@ impl<'a> Write<'a> {
         let Effect::Delete { uid, .. } = self.effect else { return false };
         let target = Target { key: self.step.key.clone(), uid: uid.clone() };
         let PlanInputs { desired, policy, .. } = self.inputs;
-        !policy.approved.deletions.contains(&target)
+        !self.is_moved_away()
+            && !policy.approved.deletions.contains(&target)
             && !desired.approved.deletions.contains(&target)
     }
 }

@@ -1,12 +1,13 @@
 //! `(desired, observed, removed works, policy) -> plan`: what to do on the hub, and why. Pure.
 //!
 //! A plan is a value: each step names its work, the write with its precondition, and the reason.
-//! The executor has no choice left. Planning has four steps:
+//! The executor has no choice left. Planning has five steps:
 //!
 //! 1. [`hazards`] that follow from the inputs alone: blocked works, suspensions, rewinds;
-//! 2. `candidates`: the change that each work needs, if no hazard forbade it;
-//! 3. hazards that depend on all candidates: the deletion budget and closed change windows;
-//! 4. the plan: each candidate, or the reason of the hazard that forbids it ([`planner`]).
+//! 2. [`moves`]: objects that stand in another work than on the hub, and what that needs meanwhile;
+//! 3. `candidates`: the change that each work needs, if no hazard forbade it;
+//! 4. hazards that depend on all candidates: the deletion budget and closed change windows;
+//! 5. the plan: each candidate, or the reason of the hazard that forbids it ([`planner`]).
 //!
 //! [`lint`] checks a plan against the rules without the planner's code. These always hold, and
 //! `tests/simulation` checks them over random worlds: no step touches a work of another source;
@@ -24,12 +25,14 @@ pub mod directives;
 pub mod drift_backoff;
 pub mod effect;
 pub mod folder_removal;
+mod foreign_objects;
 pub mod guard;
 pub mod hazards;
 pub mod held;
 pub mod inputs;
 pub mod last_known;
 pub mod lint;
+pub mod moves;
 pub mod observed;
 pub mod planner;
 pub mod policy;
@@ -46,6 +49,7 @@ mod summary;
 pub use action::Action;
 pub use candidates::removed_candidates;
 pub use effect::{Effect, MetadataChange};
+pub use foreign_objects::{ForeignObject, foreign_objects};
 pub use guard::Guard;
 pub use hazards::Hazards;
 pub use held::{HeldDeletions, Hold};

@@ -8,6 +8,7 @@ use crate::plan::effect::Effect;
 use crate::plan::hazards::Hazards;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::last_known::LastKnownStates;
+use crate::plan::moves::Moves;
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::policy::PlanPolicy;
 use crate::plan::reason::Reason;
@@ -23,7 +24,8 @@ pub fn plan(
 ) -> Plan {
     let inputs = PlanInputs { desired, observed, last_known, policy };
     let hazards = Hazards::observe(inputs);
-    let candidates = candidates(inputs, hazards.blocked());
+    let moves = Moves::observe(inputs, &hazards);
+    let candidates = candidates(inputs, hazards.blocked(), &moves);
     let hazards = hazards.with_guards(inputs, &candidates);
     let steps = candidates.into_iter().map(|candidate| step(candidate, inputs, &hazards));
     Plan { commit: desired.commit, steps: steps.collect() }
@@ -39,7 +41,7 @@ fn step(candidate: CandidateChange, inputs: PlanInputs<'_>, hazards: &Hazards) -
     } else {
         unmark(candidate, inputs)
     };
-    let CandidateChange { key, path, effect, reason } = candidate;
+    let CandidateChange { key, path, effect, reason, .. } = candidate;
     PlanStep { key, path, effect, reason }
 }
 
@@ -71,7 +73,7 @@ fn unmark(mut candidate: CandidateChange, inputs: PlanInputs<'_>) -> CandidateCh
         && candidate.reason == Reason::UpToDate
         && let Some(work) = inputs.desired.works.get(&candidate.key)
     {
-        candidate.effect = Some(update(there, work));
+        candidate.effect = Some(update(there, &work.body));
         candidate.reason = Reason::DeletesNoLongerHeld;
     }
     if let Some(Effect::Update { metadata, .. } | Effect::Adopt { metadata, .. }) =

@@ -24,6 +24,9 @@ pub struct PlanPolicy {
     pub approved: Approvals,
     /// Suspensions on the hub.
     pub suspensions: Suspensions,
+    /// The approval that lets this process write the source; `None` unless the source has another
+    /// origin on the hub.
+    pub other_origin: Option<Arc<Approval>>,
     /// Applied commits that Git's head does not build on, if that is held and not approved.
     pub held_rewind: Option<Arc<Rewind>>,
     /// The approval that allows deletions after the hub was restored from a backup; `None` if it

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::limits;
 use crate::model::name::WorkKey;
 use crate::plan::action::Action;
+use crate::plan::foreign_objects::ForeignObject;
 use crate::plan::reason::Reason;
 use crate::plan::step::{Plan, PlanStep};
 use crate::signature::verification::VerificationFailure;
@@ -13,6 +14,8 @@ use crate::text::style::{ColorMode, TextStyle, count};
 
 /// Steps printed; a plan may have hundreds of thousands.
 const STEPS_MAX: usize = 1_000;
+/// Objects of other owners that are printed.
+const FOREIGN_OBJECTS_MAX: usize = 50;
 /// Room for the remark on omitted rows, in bytes.
 const REMARK_CHARS: usize = 100;
 
@@ -34,6 +37,9 @@ fn held(plan: &Plan) -> Vec<String> {
             Reason::HeldByRewind { hash, .. } => ("works are held by a rewind", hash),
             Reason::HeldByRestore { hash, .. } => {
                 ("works are held since the hub was restored", hash)
+            }
+            Reason::HeldByOrigin { hash, .. } => {
+                ("works are held, because the source belongs to another repository", hash)
             }
             Reason::HeldByWindow { hash, .. } => ("changes wait for a window", hash),
             _ => continue,
@@ -58,6 +64,20 @@ pub struct Remarks<'a> {
     pub verification_failure: Option<&'a VerificationFailure>,
     /// The changes of adoptions, for people.
     pub adoptions: BTreeMap<WorkKey, String>,
+    /// Objects that Git newly has, and that works of other owners have on the hub.
+    pub foreign_objects: Vec<ForeignObject>,
+}
+
+impl Remarks<'_> {
+    /// One line for each object of another owner; names of sources are untrusted.
+    fn foreign_lines(&self) -> Vec<String> {
+        let all = &self.foreign_objects;
+        let first = all.iter().take(FOREIGN_OBJECTS_MAX).map(ToString::to_string);
+        let left = all.len().saturating_sub(FOREIGN_OBJECTS_MAX);
+        let rest =
+            (left > 0).then(|| format!("and {left} more objects that works of other owners have"));
+        first.chain(rest).collect()
+    }
 }
 
 /// Lines of text further to the right. Untrusted text in it is escaped already.
@@ -89,6 +109,9 @@ pub fn text(plan: &Plan, remarks: &Remarks<'_>, style: ColorMode) -> String {
     }
     out.extend(rest(plan).map(|rest| rest + "\n"));
     out.extend(held(plan).into_iter().map(|held| style.styled(TextStyle::Note, held) + "\n"));
+    for line in remarks.foreign_lines() {
+        out.push_str(&(style.styled(TextStyle::Warning, escape_untrusted(&line)) + "\n"));
+    }
     let failure =
         remarks.verification_failure.map(|failure| escape_untrusted(&failure_text(failure)));
     out.extend(failure.map(|why| style.styled(TextStyle::Bad, why) + "\n"));
@@ -105,6 +128,7 @@ pub fn markdown(plan: &Plan, remarks: &Remarks<'_>) -> String {
         remarks.verification_failure.map(|failure| format!("\n{}\n", cell(&failure_text(failure)))),
     );
     out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
+    out.extend(remarks.foreign_lines().iter().map(|line| format!("\n{}\n", cell(line))));
     if printed(plan).next().is_none() {
         return out;
     }
@@ -152,7 +176,10 @@ fn cell(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::AdoptionPolicy;
-    use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
+    use crate::model::manifest::Identity;
+    use crate::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
+    use crate::model::object_digest::ObjectDigest;
+    use crate::plan::moves::{MoveProgress, ObjectMove};
 
     fn plan(reasons: Vec<Reason>) -> Plan {
         let step = |(index, reason)| PlanStep {
@@ -175,6 +202,77 @@ mod tests {
             "! hold              edge-1/web-1  suspended in Git (clusters/edge-1/web-1)\n\
              1 hold, 1 keep\n"
         );
+    }
+
+    fn one_move(number: usize, progress: MoveProgress) -> ObjectMove {
+        let name = format!("data-{number}");
+        let work = |name: &str| WorkKey {
+            cluster: ClusterName::parse("edge-1").unwrap(),
+            work: WorkName::parse(name).unwrap(),
+        };
+        ObjectMove {
+            digest: ObjectDigest::new("", "ConfigMap", "shop", &name),
+            object: Identity {
+                group: String::new(),
+                resource: "configmaps".into(),
+                namespace: "shop".into(),
+                name,
+            },
+            from: work("shop"),
+            to: work("shop2"),
+            progress,
+        }
+    }
+
+    fn applying(failure: Option<&str>) -> MoveProgress {
+        MoveProgress::Applying { failure: failure.map(str::to_owned) }
+    }
+
+    #[test]
+    fn moves_are_named_and_wait_or_are_held() {
+        let reason = |moves: Vec<ObjectMove>| Reason::MovesObjects { moves: moves.into() };
+        let waits = reason((0..5).map(|number| one_move(number, applying(None))).collect());
+        let held = reason(vec![one_move(0, applying(Some("field | is immutable")))]);
+        let plan = plan(vec![waits, held]);
+        assert_eq!(
+            text(&plan, &Remarks::default(), ColorMode::Plain),
+            "! wait              edge-1/web-0  configmaps/data-0 in namespace shop moves from shop \
+             to shop2; shop keeps it until shop2 has applied it; configmaps/data-1 in namespace \
+             shop moves from shop to shop2; shop keeps it until shop2 has applied it; \
+             configmaps/data-2 in namespace shop moves from shop to shop2; shop keeps it until \
+             shop2 has applied it; and 2 more (clusters/edge-1/web-0)\n\
+             ! hold              edge-1/web-1  held: configmaps/data-0 in namespace shop moves \
+             from shop to shop2, which has not applied it: field | is immutable; shop keeps it \
+             (clusters/edge-1/web-1)\n\
+             1 wait, 1 hold\n"
+        );
+        let comment = markdown(&plan, &Remarks::default());
+        assert!(comment.contains(r"| edge-1/web-1 | hold | held: configmaps/data-0"), "{comment}");
+        assert!(comment.contains(r"field \| is immutable; shop keeps it |"), "{comment}");
+        let summary = plan.summary(&SourceId::parse("fleet").unwrap());
+        let summary = serde_json::json!(summary);
+        assert_eq!(summary["counts"]["wait"], 1);
+        assert_eq!(summary["steps"][1]["reason"], "MovesObjects");
+        assert_eq!(summary["steps"][1]["action"], "hold");
+        assert!(summary["steps"][0]["message"].as_str().unwrap().ends_with("; and 2 more"));
+    }
+
+    #[test]
+    fn objects_of_other_owners_follow_the_steps() {
+        let object = |number: usize| {
+            let ObjectMove { object, from, to: key, .. } = one_move(number, applying(None));
+            ForeignObject { key, object, other_work: from.work, other_source: Some("<web>".into()) }
+        };
+        let foreign_objects = (0..FOREIGN_OBJECTS_MAX + 2).map(object).collect();
+        let remarks = Remarks { foreign_objects, ..Remarks::default() };
+        let all = text(&plan(vec![]), &remarks, ColorMode::Plain);
+        assert!(
+            all.starts_with("edge-1/shop2: configmaps/data-0 in namespace shop is in"),
+            "{all}"
+        );
+        assert!(all.contains("\nand 2 more objects that works of other owners have\n"), "{all}");
+        let comment = markdown(&plan(vec![]), &remarks);
+        assert!(comment.contains("of the source &lt;web>: commit `orphan: true`"), "{comment}");
     }
 
     #[test]

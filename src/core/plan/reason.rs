@@ -14,6 +14,7 @@ use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::directives::Suspension;
 use crate::plan::drift_backoff::Contention;
 use crate::plan::guard::Guard;
+use crate::plan::moves::ObjectMove;
 
 /// Why a step is in the plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +52,11 @@ pub enum Reason {
     PruneOff {
         /// The commit that removed it, if known.
         by: Option<CommitId>,
+    },
+    /// Objects move from it to another work, or to it: it differs from Git until they have.
+    MovesObjects {
+        /// The moves; those that somebody has to act on come first.
+        moves: Arc<[ObjectMove]>,
     },
     // Below here: nothing is done.
     /// The hub has what Git wants.
@@ -124,6 +130,13 @@ pub enum Reason {
         /// Its hash.
         hash: Digest,
     },
+    /// The source has another origin on the hub, and nobody has approved the change.
+    HeldByOrigin {
+        /// The approval that allows it.
+        approval: Arc<Approval>,
+        /// Its hash.
+        hash: Digest,
+    },
     /// No change window is open.
     HeldByWindow {
         /// The digest of the content to write, or the uid of the work to remove.
@@ -139,6 +152,8 @@ impl Reason {
     /// The code of a work that another writer keeps changing. Reports use it also while the work
     /// is up to date.
     pub(crate) const BACKED_OFF: &'static str = "BackedOff";
+    /// The code of a work that takes part in a move. The hub alone does not show it.
+    pub(crate) const MOVES_OBJECTS: &'static str = "MovesObjects";
 
     /// A stable word for machines: JSON output and metric labels.
     pub fn code(&self) -> &'static str {
@@ -151,6 +166,7 @@ impl Reason {
             Self::RemovedFromGit { .. } => "RemovedFromGit",
             Self::DeleteOptionFirst { .. } => "DeleteOptionFirst",
             Self::PruneOff { .. } => "PruneOff",
+            Self::MovesObjects { .. } => Self::MOVES_OBJECTS,
             Self::UpToDate => "UpToDate",
             Self::WaitingForAgent { .. } => "WaitingForAgent",
             Self::NotYetOrphaned { .. } => "NotYetOrphaned",
@@ -165,6 +181,7 @@ impl Reason {
             Self::SuspendedOnHub { .. } => "SuspendedOnHub",
             Self::HeldByRewind { .. } => "HeldByRewind",
             Self::HeldByRestore { .. } => "HeldByRestore",
+            Self::HeldByOrigin { .. } => "HeldByOrigin",
             Self::HeldByWindow { .. } => "HeldByWindow",
         }
     }
@@ -172,6 +189,7 @@ impl Reason {
     /// The guard that holds the step.
     pub fn guard(&self) -> Option<Guard> {
         match self {
+            Self::HeldByOrigin { .. } => Some(Guard::Origin),
             Self::HeldByBudget { .. } => Some(Guard::Budget),
             Self::HeldByRewind { .. } => Some(Guard::Rewind),
             Self::HeldByRestore { .. } => Some(Guard::Restore),
@@ -189,10 +207,16 @@ impl Reason {
                 "the hub was restored from a backup, so it may have works that Git once deleted"
                     .into(),
             ),
+            Self::HeldByOrigin { approval, .. } => origin_text(approval),
             Self::HeldByWindow { closed, .. } => Some(closed.to_string()),
             _ => None,
         }
     }
+}
+
+fn origin_text(approval: &Approval) -> Option<String> {
+    let Approval::Origin { source, from, to } = approval else { return None };
+    Some(format!("source {source} on this hub belongs to {from}, and this gitwork reads {to}"))
 }
 
 fn rewind_text(rewind: &Rewind) -> String {
@@ -237,6 +261,7 @@ impl fmt::Display for Reason {
                  fix the hub or the work",
             ),
             Self::BackedOff { contention } => write!(f, "not put back yet: {contention}"),
+            Self::MovesObjects { moves } => write_moves(f, moves),
             Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
             Self::DeletesNoLongerHeld => f.write_str(
                 "created while deletions were held; the hold has ended, and its marker is removed",
@@ -274,6 +299,11 @@ impl Reason {
             Self::HeldByRewind { hash, .. } | Self::HeldByRestore { hash, .. } => {
                 write!(f, "held: {cause}; if you mean it: `gitwork approve {hash}`")
             }
+            Self::HeldByOrigin { hash, .. } => write!(
+                f,
+                "held: {cause}; if the repository has moved: `gitwork approve {hash}`; else give \
+                 this source an id of its own with --source-id"
+            ),
             Self::HeldByWindow { hash, .. } => write!(
                 f,
                 "held: {cause}; to approve only these changes now: `gitwork approve {hash}`"
@@ -335,6 +365,19 @@ fn write_conflict(
              gitwork.dev/adopt=<this source's id>"
         }
     })
+}
+
+/// The first moves; the others are counted.
+fn write_moves(f: &mut fmt::Formatter<'_>, moves: &[ObjectMove]) -> fmt::Result {
+    const SHOWN: usize = 3;
+    for (index, one) in moves.iter().take(SHOWN).enumerate() {
+        let separator = if index > 0 { "; " } else { "" };
+        write!(f, "{separator}{one}")?;
+    }
+    match moves.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => write!(f, "; and {more} more"),
+    }
 }
 
 fn by_text(commit: &Option<CommitId>) -> String {

@@ -2,8 +2,8 @@
 //! Pure.
 //!
 //! It is written if the works themselves do not show it: when a commit deletes works, abandons
-//! commits, or changes the rules that judge the next commit. A commit that only changes
-//! works leaves its id on them.
+//! commits, or changes the rules that judge the next commit, and when the source gets its origin. A
+//! commit that only changes works leaves its id on them.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,7 @@ use crate::config::source_rules::SourceRules;
 use crate::limits;
 use crate::model::name::CommitId;
 use crate::model::operation_error::{ErrorClass, OperationError};
+use crate::model::source_origin::SourceOrigin;
 
 /// One source's record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub struct Record {
     pub abandoned: BTreeSet<CommitId>,
     /// The hub was restored from a backup, and no operator has approved deletions since.
     pub restored: bool,
+    /// The repository and path that the source's works come from, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<SourceOrigin>,
 }
 
 /// Why a record cannot be used.
@@ -83,6 +87,8 @@ pub struct RecordInputs<'a> {
     pub writes: bool,
     /// An operator has confirmed that the hub was restored.
     pub confirmed: bool,
+    /// The repository and path that the source is read from, if known. The record gets it.
+    pub origin: Option<SourceOrigin>,
 }
 
 /// As an annotation has it. For numbers, texts and lists: there is nothing in them that JSON does
@@ -135,11 +141,16 @@ impl Record {
         let removes = inputs.removes && next.commit != inputs.head;
         // Dropping an abandoned commit alone is no reason to write.
         let changed = next.rules != known.rules || next.restored != known.restored;
-        if !(is_new || removes || abandons || changed) {
-            return None;
-        }
-        if inputs.head.is_some() {
+        let is_of_commit = is_new || removes || abandons || changed;
+        if is_of_commit && inputs.head.is_some() {
             next.commit = inputs.head;
+        }
+        let gets_origin = inputs.origin.is_some() && inputs.origin != known.origin;
+        if gets_origin {
+            next.origin.clone_from(&inputs.origin);
+        }
+        if !(is_of_commit || gets_origin) {
+            return None;
         }
         next.record_generation = known.record_generation.saturating_add(1);
         Some(next)
@@ -159,7 +170,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::config::Budgets;
-    use crate::model::name::ObjectId;
+    use crate::model::name::{ObjectId, RepoPath};
 
     fn commit(number: u8) -> CommitId {
         ObjectId([number; 20])
@@ -259,11 +270,31 @@ mod tests {
     }
 
     #[test]
+    fn record_gets_the_origin_alone_or_with_a_commit() {
+        let of = |name: &str| Some(SourceOrigin::new(name, &RepoPath::root()));
+        let unknown = RecordInputs { origin: of("a"), ..inputs() };
+        let written = Record::next(Some(&record()), &unknown).unwrap();
+        // A held commit must not become an applied one.
+        assert_eq!((&written.origin, written.commit), (&of("a"), Some(commit(1))));
+        assert_eq!(Record::next(Some(&written), &unknown), None);
+        assert_eq!(Record::next(Some(&written), &inputs()), None, "an unknown origin is no other");
+        let removes = RecordInputs { origin: of("b"), removes: true, ..inputs() };
+        let written = Record::next(Some(&written), &removes).unwrap();
+        assert_eq!((&written.origin, written.commit), (&of("b"), Some(commit(2))));
+        let first = Record::next(None, &RecordInputs { writes: false, ..unknown }).unwrap();
+        assert_eq!((&first.origin, first.commit), (&of("a"), None));
+        assert_eq!(Record::after_restore(Some(&first), 9).origin, of("a"));
+    }
+
+    #[test]
     fn record_round_trips_and_invalid_text_is_rejected() {
-        let all = Record { abandoned: [commit(3)].into(), restored: true, ..record() };
+        let origin = Some(SourceOrigin::new("git.example/fleet", &RepoPath::root()));
+        let abandoned = [commit(3)].into();
+        let all = Record { abandoned, restored: true, origin, ..record() };
         assert_eq!(Record::read(&all.text()), Ok(all));
         assert_eq!(Record::read("{}"), Ok(Record::default()));
-        for bad in ["", "7", "{\"commit\": \"main\"}", "{\"moves\": -1}"] {
+        let bad_origin = "{\"origin\": \"a\\nb\"}";
+        for bad in ["", "7", "{\"commit\": \"main\"}", "{\"moves\": -1}", bad_origin] {
             assert!(matches!(Record::read(bad), Err(RecordError::Form(_))), "{bad}");
         }
         let huge = format!("{{\"x\": \"{}\"}}", "x".repeat(limits::RECORD_BYTES_MAX));

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::plan::action::Action;
+use crate::plan::foreign_objects::ForeignObject;
 use crate::plan::held::Hold;
 use crate::plan::step::Plan;
 use crate::signature::verification::VerificationFailure;
@@ -109,7 +110,7 @@ pub struct HeldSummary {
 /// Something that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HoldSummary {
-    /// What holds: `budget`, `rewind`, `restore` or `window`.
+    /// What holds: `origin`, `budget`, `rewind`, `restore` or `window`.
     pub guard: &'static str,
     /// What `gitwork approve` takes.
     pub hash: String,
@@ -145,6 +146,9 @@ pub struct PlanSummary {
     pub holds: Vec<HoldSummary>,
     /// All steps but those that keep a work as it is.
     pub steps: Vec<StepSummary>,
+    /// Objects that Git newly has, and that works of other owners have on the hub.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub foreign_objects: Vec<ForeignObject>,
 }
 
 impl Plan {
@@ -173,6 +177,7 @@ impl Plan {
         });
         let holds = self.holds(source).into_iter().map(HoldSummary::of).collect();
         let (commit, counts, steps) = (self.commit, self.counts(), steps.collect());
-        PlanSummary { commit, counts, verification_failure: None, held, holds, steps }
+        let (verification_failure, foreign_objects) = (None, Vec::new());
+        PlanSummary { commit, counts, verification_failure, held, holds, steps, foreign_objects }
     }
 }

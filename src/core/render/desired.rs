@@ -1,12 +1,14 @@
 //! The desired state: every work that Git wants, and what could not be read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::config::source_rules::SourceRules;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
-use crate::model::work::DesiredWork;
+use crate::model::object_digest::ObjectDigest;
+use crate::model::work::{DesiredObject, DesiredWork};
 
 /// The desired state of one commit or directory.
 #[derive(Debug, Clone)]
@@ -67,6 +69,26 @@ pub struct Frozen {
     /// Work folders that could not be read. A work on the hub that came from one of them stays,
     /// whatever its name.
     pub folders: BTreeSet<RepoPath>,
+    /// The objects that frozen works may have in Git. An object that another work drops may have
+    /// moved to one of these.
+    pub objects: BTreeMap<WorkKey, FrozenObjects>,
+}
+
+/// What is known of the objects of a frozen work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FrozenObjects {
+    /// The objects that could be read, sorted by digest.
+    pub objects: Arc<[DesiredObject]>,
+    /// A manifest could not be read, so there may be other objects.
+    pub may_hide_more: bool,
+}
+
+impl FrozenObjects {
+    /// Whether the work may have this object in Git.
+    pub fn may_contain(&self, digest: ObjectDigest) -> bool {
+        self.may_hide_more
+            || self.objects.binary_search_by_key(&digest, |object| object.digest).is_ok()
+    }
 }
 
 impl Frozen {

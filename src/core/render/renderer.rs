@@ -10,7 +10,7 @@ mod pass;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desired::{Desired, Frozen, Suspended};
+use super::desired::{Desired, Frozen, FrozenObjects, Suspended};
 use super::layout;
 use crate::config::file_names::{APPROVALS, CLUSTERS};
 use crate::config::source_rules::SourceRules;
@@ -124,6 +124,8 @@ impl Renderer {
                 if rendered.work.is_none() {
                     frozen.folders.insert(rendered.path.clone());
                     frozen.works.extend(rendered.key.clone());
+                    let objects = rendered.key.clone().map(|key| (key, rendered.frozen.clone()));
+                    frozen.objects.extend(objects);
                 }
             }
         }
@@ -139,7 +141,11 @@ impl Renderer {
                 (Scope::Work(key), _) => drop(frozen.works.insert(key.clone())),
             }
         }
-        works.retain(|key, _| !frozen.contains(key));
+        let stopped: Vec<(WorkKey, DesiredWork)> =
+            works.extract_if(.., |key, _| frozen.contains(key)).collect();
+        frozen.objects.extend(stopped.into_iter().map(|(key, work)| {
+            (key, FrozenObjects { objects: work.objects, may_hide_more: false })
+        }));
         diagnostics.sort();
         diagnostics.dedup();
         let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.cluster_file.suspend;
@@ -168,6 +174,9 @@ impl Renderer {
         for (name, id) in files {
             let why = match objects.blob(id, limits::APPROVAL_BYTES_MAX) {
                 Ok(bytes) => match Approval::read(&name, &String::from_utf8_lossy(&bytes)) {
+                    Ok(Approval::Origin { .. }) => {
+                        "another origin is approved on the hub only, with `gitwork approve`".into()
+                    }
                     Ok(approval) => {
                         approved.add(&self.source, approval);
                         continue;

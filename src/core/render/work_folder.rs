@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::layout;
+use super::layout::WorkFolderFile;
 use super::manifests;
 use super::snippets::add_snippets;
 use crate::config::path_patterns::PathPatterns;
@@ -30,7 +31,8 @@ use crate::model::kinds::{CrdNames, Found, KindIndex};
 use crate::model::manifest::{Identity, Manifest, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::{ObjectError, Objects};
-use crate::model::work::DesiredWork;
+use crate::model::work::{DesiredObject, DesiredWork};
+use crate::render::desired::FrozenObjects;
 use checks::{check_objects, check_tenancy};
 use files::FolderFiles;
 use folder_config::FolderConfig;
@@ -67,6 +69,8 @@ pub struct Rendered {
     pub work: Option<DesiredWork>,
     /// Every object of the work and where it stands, for the checks between works.
     pub objects: Vec<(Identity, Origin)>,
+    /// What is known of the objects if an error freezes the folder.
+    pub frozen: FrozenObjects,
     /// The CRDs among them.
     pub crds: Vec<CrdNames>,
     /// The kinds that are neither built in nor defined by a CRD of this work, with the plural that
@@ -129,6 +133,7 @@ pub fn render(
         path: path.clone(),
         work: None,
         objects: Vec::new(),
+        frozen: FrozenObjects::default(),
         crds: Vec::new(),
         custom_kinds: custom_kinds(&parts.manifests, kinds),
         diagnostics,
@@ -140,12 +145,32 @@ pub fn render(
         rendered.objects = all.map(|one| (one.identity.clone(), one.origin.clone())).collect();
         rendered.crds = parts.manifests.iter().filter_map(|m| CrdNames::of(&m.object)).collect();
     }
+    if is_allowed && failed {
+        rendered.frozen = frozen_objects(&parts.manifests, &found.manifests, &rendered);
+    }
     if let Some(key) = key
         && !failed
     {
         rendered.work = Some(parts.into_work(key, path, inherited.source));
     }
     Ok(rendered)
+}
+
+/// The objects of a folder, as far as its manifests could be read: an error freezes them.
+fn frozen_objects(
+    manifests: &[Manifest],
+    files: &[WorkFolderFile],
+    rendered: &Rendered,
+) -> FrozenObjects {
+    let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
+    let hides = |found: &Diagnostic| {
+        let at = &found.location.file;
+        found.is_error() && (*at == rendered.path || files.iter().any(|file| file.path == *at))
+    };
+    FrozenObjects {
+        objects: DesiredObject::all(named),
+        may_hide_more: rendered.diagnostics.iter().any(hides),
+    }
 }
 
 /// The key that the folder's own name gives.

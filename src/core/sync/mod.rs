@@ -1,15 +1,23 @@
 //! The state of one source between passes: what Git and the hub have, the operators' guards, and
 //! which effects of the plan are due.
 //!
-//! - [`state`]: all facts of a source, and the plans that follow from them.
-//! - [`observed_hub`]: the works on the hub.
-//! - [`removal_history`]: what Git's history shows of removed works.
-//! - [`guards`]: directives, the record, rewinds and windows.
+//! - [`state`]: composes the parts, and plans.
+//! - [`facts`]: what Git, the hub and operators say. Its parts are [`observed_hub`],
+//!   [`git_history`], [`operator_directives`] and [`source_record`].
+//! - [`guards`]: the policy of the next plan, which follows from the facts. [`rewind_guard`] is
+//!   the part that judges rewinds.
+//! - [`retries`]: when failed effects and look-ups are tried again.
+//! - `last_plan`: the last plan, and the rules that it breaks.
 //! - [`hub`]: what a hub reports.
 
+pub mod facts;
+pub mod git_history;
 pub mod guards;
 pub mod hub;
+mod last_plan;
 pub mod observed_hub;
-pub mod removal_history;
-mod retries;
+pub mod operator_directives;
+pub mod retries;
+pub mod rewind_guard;
+pub mod source_record;
 pub mod state;

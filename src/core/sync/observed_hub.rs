@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use crate::model::name::{CommitId, SourceId, WorkKey};
 use crate::plan::Effect;
-use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::moves::MovingWorks;
+use crate::plan::observed::{Observed, ObservedWork, WorkContent};
 use crate::plan::rewind;
+use crate::render::desired::Desired;
 
 /// The observed state of the hub, for one source.
 #[derive(Debug)]
@@ -16,11 +19,21 @@ pub struct ObservedHub {
     observed: Option<Observed>,
     /// The commits that the works name, computed on demand from thousands of works.
     commits_on_works: OnceLock<Arc<BTreeSet<CommitId>>>,
+    /// Works that take part in moves, as of the last [`Self::contents_to_read`].
+    moving: BTreeSet<WorkKey>,
+    /// When contents may be read again after a failure.
+    contents_due: Option<Instant>,
 }
 
 impl ObservedHub {
     pub(crate) fn new(source: SourceId) -> Self {
-        Self { source, observed: None, commits_on_works: OnceLock::new() }
+        Self {
+            source,
+            observed: None,
+            commits_on_works: OnceLock::new(),
+            moving: BTreeSet::new(),
+            contents_due: None,
+        }
     }
 
     /// Whether the hub was listed once.
@@ -57,6 +70,44 @@ impl ObservedHub {
     pub(crate) fn has_works(&self) -> bool {
         let works = self.observed.iter().flat_map(|observed| observed.works.values());
         works.into_iter().any(|work| work.is_ours(&self.source))
+    }
+
+    /// Whether another owner has the work.
+    pub(crate) fn is_foreign(&self, key: &WorkKey) -> bool {
+        let work = self.observed.as_ref().and_then(|observed| observed.works.get(key));
+        work.is_some_and(|work| !work.is_ours(&self.source))
+    }
+
+    /// The works whose content must be read before the next plan: they give objects to others.
+    pub(crate) fn contents_to_read(&mut self, desired: &Desired, now: Instant) -> Vec<WorkKey> {
+        let Some(observed) = &mut self.observed else { return Vec::new() };
+        let moving = MovingWorks::of(desired, observed);
+        observed.contents.retain(|key, _| moving.all.contains(key));
+        self.moving = moving.all;
+        self.contents_due = self.contents_due.filter(|due| *due > now);
+        if self.contents_due.is_some() { Vec::new() } else { moving.unread.into_iter().collect() }
+    }
+
+    /// Records the content of a work; `None` if the work does not exist.
+    pub(crate) fn record_content(&mut self, key: WorkKey, content: Option<WorkContent>) {
+        if let (Some(observed), Some(content)) = (&mut self.observed, content) {
+            observed.contents.insert(key, content);
+        }
+    }
+
+    /// Records that contents could not be read: they are due again at `due`.
+    pub(crate) fn postpone_contents(&mut self, due: Instant) {
+        self.contents_due = Some(due);
+    }
+
+    /// When contents may be read again after a failure.
+    pub(crate) fn contents_due(&self) -> Option<Instant> {
+        self.contents_due
+    }
+
+    /// Whether a work takes part in a move, so that the status of its agent matters.
+    pub(crate) fn is_moving(&self, key: &WorkKey) -> bool {
+        self.moving.contains(key)
     }
 
     /// Records a complete list.

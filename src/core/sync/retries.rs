@@ -8,7 +8,9 @@ use gitwork_retry::RetryClass;
 use crate::model::name::WorkKey;
 use crate::plan::backoff::Backoffs;
 use crate::plan::drift_backoff::{Contentions, DriftBackoffs, Written};
-use crate::plan::{Effect, Plan};
+use crate::plan::{Effect, Plan, PlanStep, Reason};
+use crate::sync::facts::SourceFacts;
+use crate::sync::hub::{ExecuteError, HubError, Task};
 
 /// A look-up to repeat: it failed, or the name was taken.
 #[derive(Debug, Clone)]
@@ -21,7 +23,7 @@ struct LaterLookup {
 
 /// The retries of one source.
 #[derive(Debug)]
-pub(crate) struct Retries {
+pub struct Retries {
     /// The start of the backoffs.
     start: Instant,
     /// Failed effects, and when each is due again.
@@ -47,20 +49,35 @@ impl Retries {
         }
     }
 
-    /// Records that an effect succeeded.
-    pub(crate) fn succeeded(&mut self, key: &WorkKey) {
+    /// Records that an effect succeeded. `written`: the content that it wrote, to find other clients
+    /// that keep changing it.
+    pub(crate) fn succeeded(&mut self, key: &WorkKey, written: Option<Written>, now: Instant) {
         self.backoffs.succeeded(key);
+        if let Some(written) = written {
+            self.drift.wrote(key, written, now.duration_since(self.start));
+        }
     }
 
     /// Records that an effect failed.
     pub(crate) fn failed(
         &mut self,
-        key: &WorkKey,
-        effect: &Effect,
-        class: RetryClass,
+        task: &Task,
+        error: &ExecuteError,
         (now, seed): (Instant, u64),
     ) {
-        self.backoffs.failed(key, effect, class, now.duration_since(self.start), seed);
+        let class = match error {
+            // A look-up shows the owner of the name; a taken name then gets a longer wait.
+            ExecuteError::Hub(HubError::Exists { .. } | HubError::Stale { .. }) => {
+                self.look_up(&task.key);
+                RetryClass::Stale
+            }
+            ExecuteError::Hub(error) => error.retry_class(),
+            // A write that keeps failing delays a deletion by seconds only.
+            ExecuteError::AfterFailedWrite { .. } => RetryClass::Stale,
+            ExecuteError::Stopped => return,
+        };
+        let since = now.duration_since(self.start);
+        self.backoffs.failed(&task.key, &task.effect, class, since, seed);
     }
 
     /// Whether an effect may be tried: no backoff and no failed look-up is in the way.
@@ -75,28 +92,30 @@ impl Retries {
     }
 
     /// Takes the works that are due for a look-up.
-    pub(crate) fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
+    pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
         let mut keys = std::mem::take(&mut self.due_lookups);
         let due = self.later_lookups.iter().filter(|(_, again)| again.due <= now);
         keys.extend(due.map(|(key, _)| key.clone()));
         keys.into_iter().collect()
     }
 
-    /// Records a look-up that needs no other one.
-    pub(crate) fn looked_up(&mut self, key: &WorkKey) {
-        self.due_lookups.remove(key);
-        self.later_lookups.remove(key);
-    }
-
-    /// Records a look-up that must be repeated. `failed`: it gave no result.
-    pub(crate) fn look_up_later(
+    /// Records the result of a look-up: whether another owner has the name, or why it failed.
+    pub(crate) fn looked_up(
         &mut self,
         key: &WorkKey,
-        class: RetryClass,
-        failed: bool,
+        is_taken: Result<bool, RetryClass>,
         (now, seed): (Instant, u64),
     ) {
         self.due_lookups.remove(key);
+        let (class, failed) = match is_taken {
+            Ok(false) => {
+                self.later_lookups.remove(key);
+                return;
+            }
+            // The watch does not show when a taken name becomes free: look it up again later.
+            Ok(true) => (RetryClass::Blocked, false),
+            Err(class) => (class, true),
+        };
         let attempts =
             self.later_lookups.get(key).map_or(0, |before| before.attempts.saturating_add(1));
         let due = now + gitwork_retry::delay(attempts, class, seed);
@@ -105,31 +124,28 @@ impl Retries {
         self.backoffs.succeeded(key);
     }
 
-    /// Drops what a new plan no longer needs. `can_act`: works with an effect that may be done.
-    /// `taken`: names that another owner has. Gives whether a name must be looked up: it may have
+    /// Drops what a new plan no longer needs. Gives whether a name must be looked up: it may have
     /// become free while its work was frozen or removed.
-    pub(crate) fn retain(
-        &mut self,
-        plan: &Plan,
-        can_act: &BTreeSet<&WorkKey>,
-        taken: &[&WorkKey],
-    ) -> bool {
+    pub(crate) fn retain(&mut self, plan: &Plan, facts: &SourceFacts) -> bool {
+        let can_act = plan.effects().filter(|(step, effect)| facts.history.allows(step, effect));
+        let can_act: BTreeSet<&WorkKey> = can_act.map(|(step, _)| &step.key).collect();
         // A work without an effect has no retry, except for taken names.
         self.backoffs.retain(|key| can_act.contains(key));
+        // The watch does not show the deletion of a foreign work.
+        let is_taken = |step: &&PlanStep| match step.reason {
+            Reason::Conflict { .. } => true,
+            Reason::BeingDeleted { .. } => facts.hub.is_foreign(&step.key),
+            _ => false,
+        };
+        let taken = || plan.steps.iter().filter(is_taken).map(|step| &step.key);
         let acts = plan.effects().map(|(step, _)| &step.key);
-        let open: BTreeSet<&WorkKey> = taken.iter().copied().chain(acts).collect();
+        let open: BTreeSet<&WorkKey> = taken().chain(acts).collect();
         self.later_lookups.retain(|key, _| open.contains(key));
-        let later_lookups = &self.later_lookups;
-        let not_looked_up = taken.iter().filter(|key| !later_lookups.contains_key(**key));
-        let not_looked_up: Vec<WorkKey> = not_looked_up.map(|key| (*key).clone()).collect();
+        let not_looked_up = taken().filter(|key| !self.later_lookups.contains_key(*key));
+        let not_looked_up: Vec<WorkKey> = not_looked_up.cloned().collect();
         let is_any = !not_looked_up.is_empty();
         self.due_lookups.extend(not_looked_up);
         is_any
-    }
-
-    /// Records written content, to find other clients that keep changing it.
-    pub(crate) fn wrote(&mut self, key: &WorkKey, written: Written, now: Instant) {
-        self.drift.wrote(key, written, now.duration_since(self.start));
     }
 
     /// The works that another client keeps changing.

@@ -1,59 +1,32 @@
-//! The state of one source between passes. No IO and no clock: time is passed in.
-//!
-//! - here: the facts, and what is still to be read.
-//! - `planning`: the plans, due writes and status that follow from them.
+//! The state of one source between passes, and the plans, due writes and status that follow from
+//! it. No IO and no clock: time is passed in.
 
-mod planning;
-
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use gitwork_retry::RetryClass;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
-use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
-use crate::plan::conflicting_manager::ConflictingManager;
-use crate::plan::drift_backoff::{Contentions, Written};
+use crate::model::name::{ClusterName, SourceId, WorkKey};
 use crate::plan::lint::PlanViolation;
 use crate::plan::observed::ObservedWork;
-use crate::plan::rewind;
-use crate::plan::rewind::AppliedCommits;
-use crate::plan::{Effect, Plan, PlanPolicy, Reason};
-use crate::render::desired::Desired;
+use crate::plan::record::Record;
+use crate::plan::{Effect, Plan, PlanStep};
+use crate::report::status::source::{FailedWrite, SourceStatus, StatusInputs};
+use crate::sync::facts::SourceFacts;
 use crate::sync::guards::{GuardOptions, Guards};
-use crate::sync::hub::{ExecuteError, HubError, HubEvent, Outcome, StoredRecord};
-use crate::sync::observed_hub::ObservedHub;
-use crate::sync::removal_history::RemovalHistory;
+use crate::sync::hub::{HubError, Outcome, StoredRecord};
+use crate::sync::last_plan::LastPlan;
 use crate::sync::retries::Retries;
-
-/// What to look up about the history of Git's head before the next plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AncestryLookup {
-    /// Nothing: it is known which applied commits the head builds on.
-    Known,
-    /// Whether the head builds on these commits.
-    Due(BTreeSet<CommitId>),
-    /// Nothing yet: Git or the hub is not known, or the last look-up failed a short time ago.
-    Wait,
-}
 
 /// The state of one source.
 #[derive(Debug)]
 pub struct SyncState {
-    policy: PlanPolicy,
-    /// The desired state in Git; `None` before the first read.
-    desired: Option<Arc<Desired>>,
-    hub: ObservedHub,
-    history: RemovalHistory,
-    retries: Retries,
-    /// Approvals, suspensions, rewinds and windows.
+    facts: SourceFacts,
     guards: Guards,
-    /// The last plan.
-    planned: Option<Arc<Plan>>,
-    /// Rules that the last plan breaks, by a bug of the planner. Nothing is done for these works.
-    violations: Vec<PlanViolation>,
-    /// Something but the guards changed since the last plan.
-    dirty: bool,
+    retries: Retries,
+    last_plan: LastPlan,
 }
 
 impl SyncState {
@@ -66,105 +39,45 @@ impl SyncState {
         now: Instant,
     ) -> Self {
         Self {
-            policy: options.policy.clone(),
-            guards: Guards::new(options, known_record_generation),
-            desired: None,
-            hub: ObservedHub::new(source),
-            history: RemovalHistory::default(),
+            facts: SourceFacts::new(source, known_record_generation),
+            guards: Guards::new(options),
             retries: Retries::new(now),
-            planned: None,
-            violations: Vec::new(),
-            dirty: false,
+            last_plan: LastPlan::default(),
         }
     }
 
-    /// The desired state in Git; `None` before the first read.
-    pub fn desired(&self) -> Option<&Arc<Desired>> {
-        self.desired.as_ref()
+    /// What Git, the hub and operators say.
+    pub fn facts(&self) -> &SourceFacts {
+        &self.facts
     }
 
-    /// The works on the hub, as far as they are known.
-    pub fn hub(&self) -> &ObservedHub {
-        &self.hub
+    /// The facts, to record what was read.
+    pub fn facts_mut(&mut self) -> &mut SourceFacts {
+        &mut self.facts
     }
 
-    /// The guards of the source, to read what they know.
+    /// The guards, with the policy of the next plan.
     pub fn guards(&self) -> &Guards {
         &self.guards
     }
 
-    /// The guards of the source, to record what operators and the hub's record say.
-    pub fn guards_mut(&mut self) -> &mut Guards {
-        &mut self.guards
-    }
-
-    /// The final state in Git of removed works, to record what Git's history shows.
-    pub fn history_mut(&mut self) -> &mut RemovalHistory {
-        &mut self.history
-    }
-
-    /// The commits that were applied, according to the hub; `None` before the hub was read.
-    pub fn applied(&self) -> Option<BTreeSet<CommitId>> {
-        Some(rewind::applied(self.hub.commits_on_works()?, self.guards.recorded()).collect())
-    }
-
-    /// The applied commits that are known now.
-    pub fn known(&self) -> AppliedCommits {
-        let recorded = self.guards.recorded().and_then(|record| record.commit);
-        AppliedCommits {
-            on_works: self.hub.commits_on_works().cloned().unwrap_or_default(),
-            recorded,
-        }
-    }
-
-    /// Whether Git, the hub and the guards are known.
-    pub fn is_ready(&self) -> bool {
-        self.desired.is_some() && self.hub.is_listed() && self.guards.is_known()
+    /// The retries, to take the look-ups that are due.
+    pub fn retries_mut(&mut self) -> &mut Retries {
+        &mut self.retries
     }
 
     /// Replaces the settings of the operator.
     pub fn set_options(&mut self, options: GuardOptions) {
-        let before = self.policy.budgets_before.take();
-        self.policy = PlanPolicy { budgets_before: before, ..options.policy.clone() };
         self.guards.set_options(options);
-        self.dirty = true;
+        self.facts.mark_changed();
     }
 
-    /// Sets the desired state. Gives whether it differs from the one before.
-    pub fn set_desired(&mut self, desired: &Arc<Desired>) -> bool {
-        let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, desired));
-        if !same {
-            self.desired = Some(desired.clone());
-            self.history.clear();
-            // A suspension that was set before the push must take effect.
-            self.guards.ask_directives_again();
-            self.dirty = true;
+    /// Sets the source's record on the hub; `None` if the hub has none.
+    pub fn set_record(&mut self, found: Option<StoredRecord>) {
+        if let Some(stored) = &found {
+            self.guards.keep_rules(&stored.record.rules);
         }
-        !same
-    }
-
-    /// Records an event of the hub.
-    pub fn set_event(&mut self, event: HubEvent) {
-        match event {
-            HubEvent::Listed(works) => {
-                if self.hub.is_listed() {
-                    // Events may be missing before the list: the hub may have been replaced or
-                    // restored.
-                    self.guards.ask_record_again(None);
-                }
-                self.hub.record_list(works);
-                self.dirty = true;
-            }
-            HubEvent::Changed(work) => {
-                // A removed work that was looked up waits for its agent, so that any change of
-                // its status may lead to another plan.
-                let waits_for_agent = self.history.has_looked_up(&work.key);
-                let differs = self.hub.record_change(*work);
-                self.dirty |= differs.is_some_and(|differs| differs || waits_for_agent);
-            }
-            HubEvent::Gone(key) => self.dirty |= self.hub.record_gone(&key),
-            HubEvent::Interrupted(_) => {}
-        }
+        self.facts.record.set_read(found, self.facts.hub.has_works());
     }
 
     /// Records the result of a look-up. `seed` spreads the time of the next one.
@@ -175,142 +88,123 @@ impl SyncState {
         now: Instant,
         seed: u64,
     ) {
-        self.dirty = true;
-        match looked_up {
-            // The watch does not show when a taken name becomes free: look it up again later.
-            Ok(found) => {
-                if self.hub.record_lookup(key, found) {
-                    self.retries.look_up_later(key, RetryClass::Blocked, false, (now, seed));
-                } else {
-                    self.retries.looked_up(key);
-                }
-            }
-            Err(error) => self.retries.look_up_later(key, error.retry_class(), true, (now, seed)),
-        }
+        self.facts.mark_changed();
+        let is_taken = match looked_up {
+            Ok(found) => Ok(self.facts.hub.record_lookup(key, found)),
+            Err(error) => Err(error.retry_class()),
+        };
+        self.retries.looked_up(key, is_taken, (now, seed));
     }
 
     /// Records the outcome of an effect. `seed` spreads the time of the next try.
     pub fn set_outcome(&mut self, outcome: &Outcome, now: Instant, seed: u64) {
+        self.facts.mark_changed();
         let (key, effect) = (&outcome.task.key, &outcome.task.effect);
-        self.dirty = true;
-        let class = match &outcome.result {
+        match &outcome.result {
             Ok(response) => {
-                self.retries.succeeded(key);
-                self.note_write(key, effect, now);
-                if self.hub.record_response(key, effect, response.clone()) {
+                self.retries.succeeded(key, self.last_plan.content_of(key, effect), now);
+                if self.facts.hub.record_response(key, effect, response.clone()) {
                     self.retries.look_up(key);
                 }
-                return;
             }
-            Err(ExecuteError::Hub(error)) => {
-                if matches!(error, HubError::Exists { .. } | HubError::Stale { .. }) {
-                    self.retries.look_up(key);
-                }
-                // A look-up shows the owner of the name; a taken name then gets a longer wait.
-                match error {
-                    HubError::Exists { .. } => RetryClass::Stale,
-                    other => other.retry_class(),
-                }
-            }
-            // A write that keeps failing delays a deletion by seconds only.
-            Err(ExecuteError::AfterFailedWrite { .. }) => RetryClass::Stale,
-            Err(ExecuteError::Stopped) => return,
-        };
-        self.retries.failed(key, effect, class, (now, seed));
+            Err(error) => self.retries.failed(&outcome.task, error, (now, seed)),
+        }
     }
 
-    /// Records content that was written by the current plan.
-    fn note_write(&mut self, key: &WorkKey, effect: &Effect, now: Instant) {
-        let steps = self.planned.iter().flat_map(|plan| {
-            let found = plan.steps.binary_search_by(|step| step.key.cmp(key));
-            found.ok().and_then(|at| plan.steps.get(at))
-        });
-        let (Some(body), Some(step)) = (effect.body(), steps.last()) else { return };
-        let (edited, by) = match &step.reason {
-            // A marker is no content.
-            Reason::DeletesNoLongerHeld => return,
-            Reason::EditedOnHub { by } => {
-                (true, by.clone().unwrap_or_else(|| Arc::new(ConflictingManager::Unknown)))
-            }
-            Reason::NewInGit => (false, Arc::new(ConflictingManager::Deleter)),
-            // The previous content was written by a gitwork.
-            _ => (false, Arc::new(ConflictingManager::Gitwork)),
-        };
-        self.retries.wrote(key, Written { content: body.digest, edited, by }, now);
-    }
-
-    /// Takes the works that are due for a look-up.
-    pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
-        self.retries.take_lookups(now)
+    /// Updates the guards for this time. `zone` looks up time zones.
+    pub fn set_time(&mut self, now: Timestamp, zone: &dyn Fn(&str) -> Option<TimeZone>) {
+        let was_closed = self.guards.policy().closed.is_some();
+        self.guards.update(&self.facts, now, zone);
+        let is_closed = self.guards.policy().closed.is_some();
+        // A doubtful read is repeated before the plan.
+        if was_closed != is_closed || self.guards.rewind().doubts_read() {
+            self.facts.mark_changed();
+        }
     }
 
     /// Updates the works that another client keeps changing, for the next plan. Gives whether they
     /// changed.
     pub fn update_contentions(&mut self, now: Instant) -> bool {
-        let contentions = self.retries.contentions(now);
-        let before = std::mem::replace(&mut self.policy.contentions, contentions);
-        before != self.policy.contentions
+        self.guards.set_contentions(self.retries.contentions(now))
     }
 
-    /// Works that another client keeps changing, as of the last plan.
-    pub fn contentions(&self) -> &Contentions {
-        &self.policy.contentions
+    /// Whether a new plan is due.
+    pub fn wants_plan(&self, now: Instant) -> bool {
+        let is_changed = || !self.last_plan.is_current(self.facts.revision());
+        self.facts.is_ready() && (is_changed() || self.next_due().is_some_and(|due| due <= now))
     }
 
-    /// Removed works whose history in Git is needed before the next plan. The end of the wait after
-    /// a failure does not wake the loop: while a fetch uses the source it would wake without end.
-    pub fn removals_to_look_up(&mut self, now: Instant) -> Vec<(WorkKey, RepoPath)> {
-        let waits = self.history.is_waiting(now);
-        match (&self.desired, self.hub.observed()) {
-            (Some(desired), Some(observed)) if !waits => {
-                self.history.not_looked_up(desired, observed)
-            }
-            _ => Vec::new(),
+    /// Makes the current plan; `None` before Git and the hub are known.
+    pub fn plan(&mut self) -> Option<Arc<Plan>> {
+        // All responses to the last plan have arrived.
+        self.facts.hub.settle();
+        let inputs = self.facts.inputs(self.guards.policy())?;
+        let plan = self.last_plan.replace(inputs, self.facts.revision());
+        let desired = self.facts.desired()?;
+        if self.guards.is_nothing_held(desired, &plan) {
+            // The rules of a commit apply to the next commit only.
+            self.guards.keep_rules(&desired.rules);
         }
-    }
-
-    /// What to look up about the head's history before the next plan. As for removed works, the
-    /// end of the wait after a failure does not wake the loop.
-    pub fn ancestry_lookup(&mut self, now: Instant) -> AncestryLookup {
-        let waits = self.history.is_waiting(now);
-        match self.unknown_commits() {
-            Some(commits) if commits.is_empty() => AncestryLookup::Known,
-            Some(commits) if !waits => AncestryLookup::Due(commits),
-            _ => AncestryLookup::Wait,
+        if self.retries.retain(&plan, &self.facts) {
+            self.facts.mark_changed();
         }
+        Some(plan)
     }
 
-    /// Commits whose relation to the head is unknown; `None` before Git and the hub are known.
-    fn unknown_commits(&self) -> Option<BTreeSet<CommitId>> {
-        Some(self.guards.unknown_commits(self.desired.as_ref()?, self.hub.commits_on_works()?))
+    /// The rules that the last plan breaks.
+    pub fn violations(&self) -> &[PlanViolation] {
+        self.last_plan.violations()
     }
 
-    /// Whether the history of the head is known.
-    pub fn knows_ancestry(&self) -> bool {
-        self.unknown_commits().is_some_and(|commits| commits.is_empty())
+    /// The record to write before the plan is executed; `None` if it stays as it is.
+    pub fn record_to_write(&self, plan: &Plan) -> Option<Record> {
+        self.guards.record_to_write(&self.facts, plan)
     }
 
-    /// Records Git's answer. `unreached`: the commits of `looked_up` that `head` does not build on.
-    pub fn set_ancestry(
-        &mut self,
-        head: CommitId,
-        looked_up: &BTreeSet<CommitId>,
-        unreached: &BTreeSet<CommitId>,
-    ) {
-        self.guards.record_ancestry(head, looked_up, unreached);
-        self.history.clear_failure();
+    /// The steps of a plan that are due, without those in backoff.
+    pub fn due<'a>(&self, plan: &'a Plan, now: Instant) -> Vec<(&'a PlanStep, &'a Effect)> {
+        let is_due = |step: &PlanStep, effect: &Effect| {
+            self.facts.history.allows(step, effect)
+                && !self.last_plan.breaks_rule(&step.key)
+                && self.retries.is_due(&step.key, effect, now)
+        };
+        plan.effects().filter(|(step, effect)| is_due(step, effect)).collect()
     }
 
-    /// Sets the source's record on the hub; `None` if the hub has none.
-    pub fn set_record(&mut self, found: Option<StoredRecord>) {
-        if let Some(stored) = &found {
-            self.policy.budgets_before = Some(stored.record.rules.budgets.clone());
+    /// When the next retry is due; `None` if nothing can be planned.
+    pub fn next_due(&self) -> Option<Instant> {
+        // A time in the past must not wake the loop while nothing can be planned.
+        if !self.facts.is_ready() || self.guards.rewind().doubts_read() {
+            return None;
         }
-        self.guards.set_record(found, self.hub.has_works());
+        let reads = self.facts.history.due().into_iter().chain(self.facts.hub.contents_due());
+        let postponed = reads.min();
+        let next = self.retries.next_due().into_iter().chain(postponed).min()?;
+        // Without the history there is no plan and no retry.
+        if self.facts.knows_ancestry() { Some(next) } else { postponed }
     }
 
-    /// Marks that something outside of this state changed for the plan.
-    pub fn mark_changed(&mut self) {
-        self.dirty = true;
+    /// The status of the source; `None` before Git and the hub are known.
+    pub fn status(
+        &self,
+        failed_writes: &BTreeMap<WorkKey, FailedWrite>,
+        unreachable: &BTreeSet<ClusterName>,
+        now: Timestamp,
+        before: Option<&SourceStatus>,
+    ) -> Option<SourceStatus> {
+        let inputs = self.facts.inputs(self.guards.policy())?;
+        let plan = self.last_plan.current_or_new(inputs, self.facts.revision());
+        let recorded = self.facts.record.current();
+        let inputs = StatusInputs {
+            desired: inputs.desired,
+            observed: inputs.observed,
+            plan: &plan,
+            contentions: &inputs.policy.contentions,
+            record_generation: recorded.map_or(0, |record| record.record_generation),
+            failed_writes,
+            unreachable,
+            now,
+        };
+        Some(SourceStatus::of(&inputs, before))
     }
 }

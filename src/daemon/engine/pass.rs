@@ -1,145 +1,95 @@
-//! The passes of an engine: a plan, and its effects on the hub.
+//! A running pass: look-ups on the hub, or the due effects of a plan.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use futures::stream::StreamExt;
-use jiff::tz::TimeZone;
+use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
 
-use super::queries::AncestryQuery;
-use super::tasks::{Pass, PassEvent, look_up};
-use super::{Engine, EngineError};
 use crate::clock::monotonic;
 use crate::metrics::Stage;
-use gitwork_core::plan::{Plan, Reason};
-use gitwork_core::render::desired::Desired;
-use gitwork_hub::HubEvent;
-use gitwork_hub::execute::{Task, execute};
+use gitwork_core::model::name::WorkKey;
+use gitwork_core::plan::Effect;
+use gitwork_core::plan::observed::ObservedWork;
+use gitwork_hub::execute::{ExecuteOptions, Outcome, Task, execute};
+use gitwork_hub::{Hub, HubError};
 
-impl Engine {
-    /// Begins a pass; `None` if there is nothing to do.
-    pub(super) async fn begin_pass(&mut self, now: Instant) -> Result<Option<Pass>, EngineError> {
+/// An event of a pass.
+pub(super) enum PassEvent {
+    LookedUp(WorkKey, Box<Result<Option<ObservedWork>, HubError>>),
+    Outcome(Box<Outcome>),
+}
+
+/// A running pass. Dropping it abandons the requests in flight.
+pub(super) struct Pass {
+    events: BoxStream<'static, PassEvent>,
+    stop: watch::Sender<bool>,
+    began: Instant,
+    /// When the last write ended that is no deletion.
+    last_write_end: Option<Instant>,
+    last_deletion_end: Option<Instant>,
+}
+
+impl Pass {
+    /// Reads works from the hub, a few at once.
+    pub fn look_up(hub: &Arc<dyn Hub>, keys: Vec<WorkKey>) -> Self {
+        let hub = hub.clone();
+        let events = stream::iter(keys)
+            .map(move |key| {
+                let hub = hub.clone();
+                async move {
+                    let found = hub.get(&key).await;
+                    PassEvent::LookedUp(key, Box::new(found))
+                }
+            })
+            .buffer_unordered(gitwork_hub::limits::HUB_IN_FLIGHT_PER_CLUSTER)
+            .boxed();
+        Self::new(events, watch::Sender::new(false))
+    }
+
+    /// Writes the effects of a plan to the hub.
+    pub fn execute(hub: &Arc<dyn Hub>, tasks: Vec<Task>, options: ExecuteOptions) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let lookups = self.state.take_lookups(now);
-        if !lookups.is_empty() {
-            return Ok(Some(Pass::new(look_up(&self.hub, lookups), stop)));
-        }
-        let Some((plan, tasks)) = self.plan(now).await? else { return Ok(None) };
-        self.metrics.spent(&self.id, Stage::Plan, monotonic().saturating_duration_since(now));
-        self.report_plan(&plan);
-        if tasks.is_empty() {
-            return Ok(None);
-        }
-        let outcomes = execute(self.hub.clone(), tasks, self.options.execute, stopped);
-        let events = outcomes.map(|outcome| PassEvent::Outcome(Box::new(outcome))).boxed();
-        Ok(Some(Pass::new(events, stop)))
+        let outcomes = execute(hub.clone(), tasks, options, stopped);
+        Self::new(outcomes.map(|outcome| PassEvent::Outcome(Box::new(outcome))).boxed(), stop)
     }
 
-    /// The current plan, and its effects that are due.
-    async fn plan(&mut self, now: Instant) -> Result<Option<(Arc<Plan>, Vec<Task>)>, EngineError> {
-        let Some(desired) = self.state.desired().cloned().filter(|_| self.state.is_ready()) else {
-            return Ok(None);
-        };
-        let ancestry = self.ask_ancestry(&desired, now).await?;
-        if ancestry != AncestryQuery::Known {
-            tracing::debug!(source = %self.id, ?ancestry, "no plan without the head's history");
-            return Ok(None);
-        }
-        self.ask_history(&desired, now).await?;
-        self.set_time();
-        if self.state.guards().doubts_read() {
-            return Ok(None);
-        }
-        self.update_contentions(now);
-        let Some(plan) = self.state.plan() else { return Ok(None) };
-        for violation in self.state.violations() {
-            tracing::error!(
-                source = %self.id, work = %violation.key, rule = violation.rule.as_str(),
-                "the plan breaks a rule; nothing is done for this work; report this as a bug"
-            );
-        }
-        if !self.keep_record(&plan, now).await? {
-            return Ok(None);
-        }
-        let due = self.state.due(&plan, now);
-        let mut tasks = Vec::with_capacity(due.len());
-        let mut changed = BTreeSet::new();
-        for (step, effect) in due {
-            let (key, effect) = (step.key.clone(), effect.clone());
-            // An edit on the hub is corrected: the work keeps its commit in Git.
-            let commit = matches!(step.reason, Reason::EditedOnHub { .. })
-                .then(|| self.state.hub().commit_of(&key))
-                .flatten();
-            if commit.is_none() {
-                changed.extend(desired.works.get(&key).map(|work| work.path.clone()));
-            }
-            tasks.push(Task { key, effect, commit });
-        }
-        let commits = self.last_changed(desired.commit, changed).await?;
-        for task in tasks.iter_mut().filter(|task| task.commit.is_none()) {
-            let path = desired.works.get(&task.key).map(|work| &work.path);
-            task.commit = path.and_then(|path| commits.get(path).copied()).or(desired.commit);
-        }
-        Ok(Some((plan, tasks)))
+    fn new(events: BoxStream<'static, PassEvent>, stop: watch::Sender<bool>) -> Self {
+        let (last_write_end, last_deletion_end) = (None, None);
+        Self { events, stop, began: monotonic(), last_write_end, last_deletion_end }
     }
 
-    fn update_contentions(&mut self, now: Instant) {
-        if self.state.update_contentions(now)
-            && let Some(publisher) = &mut self.publisher
-        {
-            publisher.touch();
+    /// Waits for the next event; `None` at the end. Cancel safe.
+    pub async fn next(&mut self) -> Option<PassEvent> {
+        let event = self.events.next().await;
+        if let Some(PassEvent::Outcome(outcome)) = &event {
+            let is_deletion = matches!(outcome.task.effect, Effect::Delete { .. });
+            let last_end =
+                if is_deletion { &mut self.last_deletion_end } else { &mut self.last_write_end };
+            *last_end = Some(monotonic());
         }
-        self.metrics.set_backed_off(&self.id, self.state.contentions().len());
+        event
     }
 
-    pub(super) fn set_time(&mut self) {
-        self.state.set_time(self.wall_clock.now(), &|name| TimeZone::get(name).ok());
+    /// Leaves out the tasks that have not begun.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
     }
 
-    /// Makes one pass without waiting, and gives the plan that is left after it.
-    pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
-        let works = self.hub.list(Some(&self.id)).await?;
-        self.state.set_event(HubEvent::Listed(works));
-        let directives = self.hub.directives(&self.id).await?;
-        self.state.guards_mut().set_directives(Some(directives), monotonic());
-        self.state.set_record(self.hub.record(&self.id).await?);
-        let (cancel, applied) = (self.cancel.clone(), self.state.applied().unwrap_or_default());
-        let known = self.state.known();
-        self.state.guards_mut().read_after(known);
-        let read = self.with_source(move |source| {
-            source.set_applied_commits(applied);
-            source.read(&cancel)
-        });
-        let read = read.await?.ok_or(EngineError::Panic)??;
-        self.observe_record_generation();
-        if !self.state.guards().is_known() {
-            self.state.set_record(self.hub.record(&self.id).await?);
-        }
-        self.state.set_desired(&read.desired);
-        self.log.read(&read);
-        // Why two rounds: the writes of the first show which names are taken and which works
-        // changed after the list. The second plans with these works as they are.
-        for _ in 0..2 {
-            let now = monotonic();
-            let lookups = self.state.take_lookups(now);
-            let mut events = look_up(&self.hub, lookups);
-            while let Some(event) = events.next().await {
-                self.apply_pass_event(event);
-            }
-            let Some((_, tasks)) = self.plan(now).await? else { break };
-            let (_running, stopped) = watch::channel(false);
-            let mut outcomes = execute(self.hub.clone(), tasks, self.options.execute, stopped);
-            while let Some(outcome) = outcomes.next().await {
-                self.apply_pass_event(PassEvent::Outcome(Box::new(outcome)));
-            }
-        }
-        let plan = self.state.plan().unwrap_or_default();
-        self.report_plan(&plan);
-        match read.verification_failure {
-            Some(failure) => Err(EngineError::VerificationFailed(failure)),
-            None => Ok((Arc::unwrap_or_clone(plan), read.desired)),
-        }
+    /// The duration of writes and of deletions.
+    pub fn spent(&self) -> impl Iterator<Item = (Stage, Duration)> {
+        let writes = self.last_write_end.map(|end| (Stage::Apply, end - self.began));
+        let from = self.last_write_end.unwrap_or(self.began);
+        let deletions =
+            self.last_deletion_end.map(|end| (Stage::Prune, end.saturating_duration_since(from)));
+        writes.into_iter().chain(deletions)
+    }
+}
+
+/// Waits for the next event of the running pass, `None` at its end; pending if there is no pass.
+pub(super) async fn next_event(pass: &mut Option<Pass>) -> Option<PassEvent> {
+    match pass {
+        Some(pass) => pass.next().await,
+        None => std::future::pending().await,
     }
 }

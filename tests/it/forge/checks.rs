@@ -16,6 +16,7 @@ use gitwork_core::report::forge::{CommitState, CommitStatus};
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
 use gitwork_forge::ForgeClient;
+use gitwork_runtime::clock::WallClock;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
@@ -59,7 +60,7 @@ impl World {
         let config: CommitStatusConfig = serde_json::from_value(config).unwrap();
         let target = config.target("file:///elsewhere").unwrap();
         let root = RepoPath::parse("fleet").unwrap();
-        let client = ForgeClient::new(target, &config, &root).unwrap();
+        let client = ForgeClient::new(target, &config, &root, WallClock::system()).unwrap();
         World { forge, client, key, folder }
     }
 

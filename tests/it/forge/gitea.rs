@@ -13,6 +13,7 @@ use gitwork_core::report::forge::{CommitState, CommitStatus};
 use gitwork_core::report::status::State;
 use gitwork_forge::{CommitStatusReporter, Contexts, ForgeClient};
 use gitwork_git::{Auth, Published, Remote, StatusBranch};
+use gitwork_runtime::clock::WallClock;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -31,7 +32,7 @@ fn client(repo: &GiteaRepository, token: &Path) -> ForgeClient {
     let config = json!({ "provider": "gitea", "tokenFile": token.to_str().unwrap() });
     let config: CommitStatusConfig = serde_json::from_value(config).unwrap();
     let target = config.target(&repo.http_url()).unwrap();
-    ForgeClient::new(target, &config, &RepoPath::root()).unwrap()
+    ForgeClient::new(target, &config, &RepoPath::root(), WallClock::system()).unwrap()
 }
 
 fn manifest(value: &str) -> String {

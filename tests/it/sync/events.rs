@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
-use gitwork_daemon::clock::WallClock;
 use gitwork_daemon::transitions::TransitionReporter;
 use gitwork_hub::KubeHub;
 use gitwork_hub::client;
+use gitwork_runtime::clock::WallClock;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -84,10 +84,10 @@ async fn work_transitions_become_events() {
     let (_reached, reach) = watch::channel(Arc::new(BTreeSet::new()));
     let (running, feed, _) = sync.start_publishing(reach);
     // With no more rights than the daemon is given.
-    let hub = KubeHub::new(client::client(config).unwrap());
+    let recorder = KubeHub::new(client::client(config).unwrap()).events();
     let (stop, stopped) = watch::channel(false);
     let mut known = feed.clone();
-    let reporter = TransitionReporter::new(hub, "gitwork-0".into(), WallClock::system());
+    let reporter = TransitionReporter::new(recorder, "gitwork-0".into(), WallClock::system());
     let reporter = tokio::spawn(reporter.run(feed, stopped));
 
     // What is so from the start is no transition.
@@ -143,9 +143,10 @@ async fn daemon_without_event_rights_continues() {
     let (running, feed, _) = sync.start_publishing(reach);
     let nobody = sync.hub.config_for(&sync.clusters[0], "nobody").await;
     let (stop, stopped) = watch::channel(false);
-    let hub = KubeHub::new(client::client(nobody).unwrap());
+    let recorder = KubeHub::new(client::client(nobody).unwrap()).events();
     let reporter = tokio::spawn(
-        TransitionReporter::new(hub, "gitwork-0".into(), WallClock::system()).run(feed, stopped),
+        TransitionReporter::new(recorder, "gitwork-0".into(), WallClock::system())
+            .run(feed, stopped),
     );
     sync.until_there(0, "web").await;
     sync.agent_takes(0, "web").await;

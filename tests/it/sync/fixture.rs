@@ -14,10 +14,11 @@ use gitwork_daemon::engine::{Engine, EngineError, EngineOptions};
 use gitwork_daemon::metrics::Metrics;
 use gitwork_daemon::status_publisher::Reachability;
 use gitwork_forge::reporter::StatusFeed;
-use gitwork_git::{Auth, Reference, Remote};
+use gitwork_git::{Auth, Mirrors, Reference, Remote};
 use gitwork_hub::execute::ExecuteOptions;
 use gitwork_hub::{Hub, KubeHub};
-use gitwork_source::{Source, SourceConfig, SourceLocation};
+use gitwork_source::{Source, SourceConfig, SourceLocation, Sources};
+use jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -112,13 +113,13 @@ impl Sync {
             proxy: None,
         };
         let repository = SourceLocation::Git { remote: Box::new(remote), reference, cache };
-        Source::open(SourceConfig {
+        let config = SourceConfig {
             id: id.clone(),
             repository,
             path: RepoPath::root(),
             tenancy: self.tenancy.clone(),
-        })
-        .unwrap()
+        };
+        Sources::new(Mirrors::default(), Timestamp::now).open_to_sync(config).unwrap()
     }
 
     pub fn options(&self) -> EngineOptions {

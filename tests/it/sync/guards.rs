@@ -17,6 +17,7 @@ use gitwork_daemon::metrics::Metrics;
 use gitwork_daemon::reporters::Reporting;
 use gitwork_git::{Auth, Reference};
 use gitwork_hub::{Hub, KubeHub};
+use gitwork_runtime::clock::WallClock;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -344,7 +345,7 @@ async fn status_branch_reveals_a_restored_hub_to_a_new_machine() {
     let reporting = Reporting { status_branch: Some(reported), ..Reporting::default() };
     let (stop, stopped) = watch::channel(false);
     let (mut reporters, metrics) = (JoinSet::new(), Arc::new(Metrics::default()));
-    let prepared = reporting.prepare(&config, &metrics).unwrap();
+    let prepared = reporting.prepare(&config, &metrics, &WallClock::system()).unwrap();
     prepared.start(&feed, &stopped, &mut reporters);
     sync.until_value(0, "db", "one").await;
     let backup = Backup::of(&sync, sync.until_value(0, "web", "one").await).await;

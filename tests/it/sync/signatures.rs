@@ -15,10 +15,11 @@ use gitwork_core::model::name::RepoPath;
 use gitwork_daemon::engine::Engine;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_forge::reporter::StatusFeed;
-use gitwork_git::{Auth, Reference, Remote};
+use gitwork_git::{Auth, Mirrors, Reference, Remote};
 use gitwork_hub::KubeHub;
 use gitwork_source::verification::Verification;
-use gitwork_source::{Source, SourceConfig, SourceLocation};
+use gitwork_source::{Source, SourceConfig, SourceLocation, Sources};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
@@ -80,7 +81,8 @@ impl Guarded {
         let verification = Verification::new(&policy, keys).unwrap();
         let config =
             SourceConfig { id, repository, path: RepoPath::root(), tenancy: Tenancy::default() };
-        Source::open(config).unwrap().with_verification(verification).unwrap()
+        let sources = Sources::new(Mirrors::default(), Timestamp::now);
+        sources.open_to_sync(config).unwrap().with_verification(verification).unwrap()
     }
 
     fn engine(&self, cache: &Path, metrics: Arc<Metrics>) -> Engine {

@@ -10,6 +10,7 @@ use gitwork_core::model::name::ClusterName;
 use gitwork_core::report::status_branch::StatusSummary;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_daemon::reporters::Reporting;
+use gitwork_runtime::clock::WallClock;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::watch;
@@ -67,7 +68,7 @@ async fn push_is_reported_from_pending_to_final_state() {
     let (stop, stopped) = watch::channel(false);
     let mut reporters = JoinSet::new();
     let metrics = Arc::new(Metrics::default());
-    let prepared = reporting.prepare(&source, &metrics).unwrap();
+    let prepared = reporting.prepare(&source, &metrics, &WallClock::system()).unwrap();
     prepared.start(&feed, &stopped, &mut reporters);
 
     until_status(&forge, "pending", "0/2 clusters applied, 2 pending").await;

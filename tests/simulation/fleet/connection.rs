@@ -9,7 +9,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
-use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::observed::{ObservedWork, WorkContent};
 use gitwork_core::plan::record::Record;
 use gitwork_hub::{Hub, HubError, HubEvent, StoredRecord};
 use serde_json::json;
@@ -364,6 +364,17 @@ impl Hub for Connection {
             self.request().await?;
             let there = self.there(key).map(|work| self.spoiled(work));
             self.respond(Ok(there)).await
+        })
+    }
+
+    fn content<'a>(
+        &'a self,
+        key: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Option<WorkContent>, HubError>> {
+        Box::pin(async move {
+            self.request().await?;
+            let content = self.hub.content(key).await;
+            self.respond(content).await
         })
     }
 

@@ -7,9 +7,10 @@ use futures::stream::{self, BoxStream, StreamExt};
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
-use gitwork_core::plan::observed::ObservedWork;
+use gitwork_core::plan::observed::{ObservedWork, WorkContent};
 use gitwork_core::plan::record::Record;
 use gitwork_hub::{Hub, HubError, HubEvent, StoredRecord};
+use serde_json::Value;
 
 fn stored((record, version): (Record, u64)) -> StoredRecord {
     StoredRecord { record, resource_version: version.to_string() }
@@ -95,6 +96,17 @@ impl Hub for SimulatedHub {
     fn get<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, Answer> {
         let mut state = self.lock();
         let answer = state.fail_at_random().map(|()| state.observed(key));
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn content<'a>(
+        &'a self,
+        key: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Option<WorkContent>, HubError>> {
+        let mut state = self.lock();
+        let work = state.works.get(key).map(|work| Value::clone(work));
+        let content = work.map(WorkContent::from_manifest_work);
+        let answer = state.fail_at_random().map(|()| content);
         Box::pin(std::future::ready(answer))
     }
 

@@ -10,7 +10,8 @@ use gitwork_core::config::Budgets;
 use gitwork_core::config::source_rules::SourceRules;
 use gitwork_core::model::approval::{Approval, Approvals};
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
-use gitwork_core::model::work::{DeletionPolicy, DesiredWork, WorkBody};
+use gitwork_core::model::work::{DeletionPolicy, DesiredObject, DesiredWork, WorkBody};
+use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::Observed;
 use gitwork_core::plan::{
     Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason, removed_candidates,
@@ -169,6 +170,8 @@ impl World {
             }
             let manifests: Vec<Value> =
                 work.objects.iter().map(|name| manifest(key, name, &work.text)).collect();
+            let named = manifests.iter().map(|one| (one, "configmaps"));
+            let named = DesiredObject::all(named);
             let mut spec = json!({ "workload": { "manifests": manifests } });
             if work.delete_option != DeletionPolicy::Foreground {
                 spec["deleteOption"] = work.delete_option.to_value(None);
@@ -183,6 +186,7 @@ impl World {
                 delete_option: work.delete_option.clone(),
                 prune: work.prune,
                 suspend: work.suspend,
+                objects: named,
             };
             works.insert(key.clone(), work);
         }
@@ -243,6 +247,11 @@ impl World {
         let desired = self.desired();
         if let Ok(directives) = self.hub.directives(&self.source).await {
             self.policy.approved = directives.approvals;
+        }
+        for key in MovingWorks::of(&desired, &self.observed).unread {
+            if let Ok(Some(content)) = self.hub.content(&key).await {
+                self.observed.contents.insert(key, content);
+            }
         }
         let plan = self.plan(&desired);
         self.check_plan(&desired, &plan);

@@ -8,6 +8,7 @@ use super::*;
 use crate::config::window::Closed;
 use crate::model::approval::{Approval, Rewind};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkName};
+use crate::model::source_origin::SourceOrigin;
 use crate::model::work::{ANNOTATION_CREATED_DURING_HOLD, DeletionPolicy, DesiredWork, WorkBody};
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::directives::Suspension;
@@ -61,6 +62,7 @@ impl World {
             delete_option: DeletionPolicy::Foreground,
             prune: true,
             suspend: false,
+            objects: Arc::default(),
         };
         let wanted = ["new", "edited", "stays"].map(|work| (key(work), desired_work(work)));
         let mut released = on_hub("released", "old");
@@ -238,6 +240,12 @@ fn a_change_that_a_guard_holds_is_found() {
     let restored = Approval::Restored { source: source(), record_generation: 7 };
     let broken = World::broken_after(|world| world.policy.restored = Some(restored.into()));
     assert_eq!(broken, all(BrokenRule::HeldChange, &["gone", "released"]));
+    let broken = World::broken_after(|world| {
+        let [from, to] = ["a", "b"].map(|name| SourceOrigin::new(name, &RepoPath::root()));
+        let approval = Approval::Origin { source: source(), from, to };
+        world.policy.other_origin = Some(approval.into());
+    });
+    assert_eq!(broken, all(BrokenRule::HeldChange, &WRITTEN));
 }
 
 #[test]

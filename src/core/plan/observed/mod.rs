@@ -1,11 +1,16 @@
 //! What the hub has, reduced to what planning needs.
 
 mod agent;
+mod content;
+mod object;
 #[cfg(test)]
 mod tests;
 mod work;
 mod works;
 
 pub use agent::{AGENT_FINALIZER, AgentView};
+pub use content::WorkContent;
+pub use object::ObservedObject;
+pub(crate) use object::update_strategy;
 pub use work::{ManagedKeys, ObservedWork, UnreadableWork};
 pub use works::{GoneWork, NormalizedWrite, Observed};

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::limits;
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
+use crate::model::object_digest::ObjectDigest;
 use crate::model::status_view::StatusView;
 use crate::model::work;
 use crate::model::work::{
@@ -19,6 +20,8 @@ use crate::model::work::{
 };
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::observed::agent::AgentView;
+use crate::plan::observed::object;
+use crate::plan::observed::object::ObservedObject;
 
 /// One ManifestWork on the hub.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +72,8 @@ pub struct ObservedWork {
     pub agent: AgentView,
     /// The status that the agent reports.
     pub status: StatusView,
+    /// The objects that it lists, sorted by digest.
+    pub objects: Box<[ObservedObject]>,
 }
 
 /// The labels and annotations that a user set through Git. Gitwork removes those that Git drops,
@@ -119,6 +124,7 @@ impl ObservedWork {
         let owned = managed_keys(&annotations);
         let delete_option =
             DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+        let objects = object::objects(&spec, status, generation, &delete_option);
         let digest = work::digest(
             spec,
             &set_by_gitwork(&labels, &OWN_LABELS, &owned.labels),
@@ -159,7 +165,14 @@ impl ObservedWork {
             annotations_absent: !metadata.get("annotations").is_some_and(Value::is_object),
             agent: AgentView::of(metadata, status, manifests == 0),
             status: StatusView::of(status, generation, manifests),
+            objects,
         })
+    }
+
+    /// The object with this identity, if the work lists it.
+    pub fn object(&self, digest: ObjectDigest) -> Option<&ObservedObject> {
+        let at = self.objects.binary_search_by_key(&digest, |object| object.digest).ok()?;
+        self.objects.get(at)
     }
 
     /// Whether the work belongs to this source.
@@ -179,7 +192,7 @@ impl ObservedWork {
 }
 
 /// The entries of a map that gitwork set: its own, and those that users set through Git.
-fn set_by_gitwork(
+pub(super) fn set_by_gitwork(
     all: &BTreeMap<&str, &str>,
     own: &[&str],
     users: &BTreeSet<String>,
@@ -210,7 +223,7 @@ fn key(metadata: &Value) -> Result<WorkKey, UnreadableWork> {
 }
 
 /// A map of texts; entries of any other type are left out.
-fn texts<'a>(metadata: &'a Value, field: &str) -> BTreeMap<&'a str, &'a str> {
+pub(super) fn texts<'a>(metadata: &'a Value, field: &str) -> BTreeMap<&'a str, &'a str> {
     let all = metadata.get(field).and_then(Value::as_object).into_iter().flatten();
     all.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
 }
@@ -232,7 +245,7 @@ fn is_unowned(
 
 /// An annotation that gitwork did not write counts as empty. The digest differs then, so gitwork
 /// puts it back.
-fn managed_keys(annotations: &BTreeMap<&str, &str>) -> ManagedKeys {
+pub(super) fn managed_keys(annotations: &BTreeMap<&str, &str>) -> ManagedKeys {
     annotations
         .get(ANNOTATION_MANAGED_KEYS)
         .filter(|text| text.len() <= limits::ANNOTATION_BYTES_MAX)

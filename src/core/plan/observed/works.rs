@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::digest::Digest;
 use crate::model::name::{SourceId, WorkKey};
 use crate::plan::effect::Effect;
+use crate::plan::observed::content::WorkContent;
 use crate::plan::observed::work::ObservedWork;
 
 /// How the hub stored one of gitwork's writes.
@@ -31,6 +32,9 @@ pub struct Observed {
     /// Works of the source that are gone since the last plan: the response to a write or a look-up
     /// from before must not bring them back.
     pub gone: BTreeMap<WorkKey, GoneWork>,
+    /// The content of works that give objects to others, as it was last read. It counts only for a
+    /// work that still has it: see [`Self::content`].
+    pub contents: BTreeMap<WorkKey, WorkContent>,
     /// A complete list came since the last plan: it is unknown whether the list or the response to
     /// a write is newer.
     pub is_relisted: bool,
@@ -55,6 +59,12 @@ impl Observed {
         let Self { works, normalized, .. } = self;
         normalized.retain(|key, _| works.contains_key(key));
         self.is_relisted = true;
+    }
+
+    /// The content of a work, if it was read and the work still has it.
+    pub fn content(&self, key: &WorkKey) -> Option<&WorkContent> {
+        let (content, work) = (self.contents.get(key)?, self.works.get(key)?);
+        (content.digest() == work.digest).then_some(content)
     }
 
     /// Records that no request is in flight: no response is still to come.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::GitSide;
 use crate::model::name::WorkKey;
+use crate::plan::moves::{MoveProgress, ObjectMove};
 use crate::plan::{PlanStep, Reason};
 use crate::report::status::State;
 use crate::report::status::tree::{ObjectStatus, WorkTree};
@@ -69,6 +70,8 @@ pub struct HubInputs<'a> {
     pub work: Option<&'a WorkTree>,
     /// The object in question, with the agent's status.
     pub object: Option<&'a ObjectStatus>,
+    /// The move of the object in question, if it is between two works.
+    pub moving: Option<&'a ObjectMove>,
     /// Whether the hub reaches the work's cluster.
     pub reach: ClusterReachability,
 }
@@ -76,8 +79,9 @@ pub struct HubInputs<'a> {
 impl ExplainInputs<'_> {
     /// Decides the first reason that applies: Git, then the plan, then the agent's status.
     pub fn answer(&self) -> Conclusion {
+        let moving = self.hub.and_then(|hub| hub.moving);
         if self.git.folder.is_none() {
-            return self.not_in_git();
+            return moving.map_or_else(|| self.not_in_git(), |one| self.of_move(one));
         }
         if let Some(error) = self.git.problems.iter().find(|problem| problem.error) {
             let message = format!("{}: {}", error.place, error.message);
@@ -90,6 +94,9 @@ impl ExplainInputs<'_> {
                      unchanged",
                 error.code
             ));
+        }
+        if let Some(moving) = moving {
+            return self.of_move(moving);
         }
         if let Some(object) = self.object.filter(|_| self.git.place.is_none()) {
             let message = format!("Git has the work, but no {object} in it");
@@ -131,6 +138,54 @@ impl ExplainInputs<'_> {
         }
     }
 
+    /// An object that is between two works: which work has it, and what it waits for.
+    fn of_move(&self, moving: &ObjectMove) -> Conclusion {
+        let ObjectMove { from, to, progress, .. } = moving;
+        let (giver, receiver) = (&from.work, &to.work);
+        let in_git = match progress {
+            MoveProgress::Unreadable => String::new(),
+            _ => format!(", and in Git the work {receiver}"),
+        };
+        let message = format!("on the hub the work {giver} has it{in_git}; {moving}");
+        let answer = Conclusion::new("MovesObjects", message);
+        let fix = |work: &WorkKey| {
+            format!(
+                "fix what the agent reports for the object in {}; if the commit changes a field \
+                 that cannot change, remove the object in one commit and add it in the next",
+                work.work
+            )
+        };
+        match progress {
+            MoveProgress::Applying { failure: Some(_) } => answer.advising(fix(to)),
+            MoveProgress::Orphaning { failure: Some(_) } => answer.advising(fix(from)),
+            MoveProgress::Applying { failure: None }
+            | MoveProgress::Orphaning { failure: None } => answer.advising(self.next_of_move()),
+            MoveProgress::Held { .. } => {
+                answer.advising("neither work changes for this object until that ends")
+            }
+            MoveProgress::Unreadable => {
+                answer.advising(format!("fix the files of {receiver} in Git: `gitwork validate`"))
+            }
+            MoveProgress::Unread
+            | MoveProgress::Unseen
+            | MoveProgress::Orphaned
+            | MoveProgress::Applied => answer,
+        }
+    }
+
+    /// Who acts next in a move that nothing holds.
+    fn next_of_move(&self) -> String {
+        let step = self.hub.and_then(|hub| hub.step);
+        if step.is_some_and(|step| step.effect.is_some()) {
+            return self.next_pass();
+        }
+        format!(
+            "the move goes on once the work agent of {} has acted; if this persists, check that \
+             it runs and reaches the hub",
+            self.key.cluster
+        )
+    }
+
     /// The step of a work that differs from Git, or that a rule keeps from being written.
     fn of_step(&self, hub: &HubInputs<'_>, step: &PlanStep) -> Conclusion {
         let reason = step.reason.to_string();
@@ -150,19 +205,21 @@ impl ExplainInputs<'_> {
             return Conclusion::new("NoCluster", message)
                 .advising("join and accept the cluster, or rename its folder");
         }
-        let advice = if self.git.commit.is_none() {
-            "the source is a directory on disk: commit and push the change, then gitwork writes it"
-                .to_owned()
-        } else {
-            format!(
-                "gitwork writes it in its next pass; if it does not, check the log of `gitwork \
-                 run` \
-                 for the source {}",
-                self.git.source
-            )
-        };
         Conclusion::new(step.reason.code(), format!("not written to the hub yet: {reason}"))
-            .advising(advice)
+            .advising(self.next_pass())
+    }
+
+    fn next_pass(&self) -> String {
+        if self.git.commit.is_none() {
+            return "the source is a directory on disk: commit and push the change, then gitwork \
+                    writes it"
+                .to_owned();
+        }
+        format!(
+            "gitwork writes it in its next pass; if it does not, check the log of `gitwork run` \
+             for the source {}",
+            self.git.source
+        )
     }
 
     /// The hub has what Git wants. Reads the rest from the agent's status.

@@ -4,8 +4,11 @@ use super::conclusion::HubInputs;
 use super::*;
 use crate::config::AdoptionPolicy;
 use crate::model::digest::Digest;
+use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey, WorkName};
+use crate::model::object_digest::ObjectDigest;
 use crate::plan::budget::Excess;
+use crate::plan::moves::{MoveProgress, ObjectMove};
 use crate::plan::{Effect, PlanStep, Reason};
 use crate::report::status::tree::WorkTree;
 
@@ -94,6 +97,7 @@ fn work_missing_in_git_names_removing_commit_or_similar_work() {
         step: Some(&held),
         work: None,
         object: None,
+        moving: None,
         reach: ClusterReachability::Reachable,
     };
     let reported = answer(&gone, Some(hub));
@@ -115,6 +119,7 @@ fn error_in_git_takes_precedence_over_hub() {
         step: Some(&step),
         work: None,
         object: None,
+        moving: None,
         reach: ClusterReachability::Reachable,
     };
     let reported = answer(&broken, Some(hub));
@@ -125,7 +130,8 @@ fn error_in_git_takes_precedence_over_hub() {
 
 fn on_hub<'a>(step: &'a PlanStep, tree: Option<&'a WorkTree>) -> HubInputs<'a> {
     let object = tree.and_then(|tree| tree.objects.first());
-    HubInputs { step: Some(step), work: tree, object, reach: ClusterReachability::Reachable }
+    let reach = ClusterReachability::Reachable;
+    HubInputs { step: Some(step), work: tree, object, moving: None, reach }
 }
 
 /// Checks the reason of a work that is not on its cluster, and a part of the advice.
@@ -205,6 +211,52 @@ fn status_of_object_takes_precedence_over_status_of_work() {
         assert!(reported.message.contains(message), "{reported:?}");
         assert_eq!(reported.there, reason == "Available");
     }
+}
+
+#[test]
+fn object_that_moves_is_explained_from_both_works() {
+    let work = |name: &str| WorkKey { work: WorkName::parse(name).unwrap(), ..key() };
+    let moving = |progress| ObjectMove {
+        digest: ObjectDigest::new("", "ConfigMap", "shop", "a"),
+        object: Identity {
+            group: String::new(),
+            resource: "configmaps".into(),
+            namespace: "shop".into(),
+            name: "a".into(),
+        },
+        from: work("web"),
+        to: work("web2"),
+        progress,
+    };
+    let waits = moving(MoveProgress::Applying { failure: None });
+    let failed = moving(MoveProgress::Applying { failure: Some("field is immutable".into()) });
+    let held = moving(MoveProgress::Held { why: "web2: suspended in Git".into() });
+    let waits_in_plan = step(None, Reason::MovesObjects { moves: [waits.clone()].into() });
+    let not_in_folder = GitSide { place: None, ..git() };
+    let removed = GitSide { folder: None, place: None, ..git() };
+    let between = "on the hub the work web has it, and in Git the work web2; ";
+    for (git, moving, message, advice) in [
+        (&not_in_folder, &waits, "web keeps it until web2 has applied it", "the work agent"),
+        (&removed, &failed, "has not applied it: field is immutable", "remove the object in one"),
+        (&git(), &held, "web2: suspended in Git", "neither work changes"),
+    ] {
+        let hub = HubInputs { moving: Some(moving), ..on_hub(&waits_in_plan, None) };
+        let object = Some("ConfigMap shop/a");
+        let inputs = ExplainInputs { key: &key(), object, git, near: None, hub: Some(hub) };
+        let reported = inputs.answer();
+        assert_eq!(reported.reason, "MovesObjects");
+        assert!(
+            reported.message.starts_with(between) && reported.message.contains(message),
+            "{reported:?}"
+        );
+        assert!(reported.advice.as_ref().is_some_and(|text| text.contains(advice)), "{reported:?}");
+    }
+    // The receiving work is not on the hub yet.
+    let new = step(Some(Effect::Release { resource_version: "1".into() }), Reason::NewInGit);
+    let hub = HubInputs { moving: Some(&waits), ..on_hub(&new, None) };
+    let object = Some("ConfigMap shop/a");
+    let inputs = ExplainInputs { key: &key(), object, git: &git(), near: None, hub: Some(hub) };
+    assert!(inputs.answer().advice.is_some_and(|text| text.contains("next pass")));
 }
 
 #[test]

@@ -161,6 +161,18 @@ mod tests {
     }
 
     #[test]
+    fn work_with_moving_objects_shows_why_it_waits() {
+        let why = "configmaps/data in namespace shop moves from shop to shop2; shop keeps it until \
+                   shop2 has applied it";
+        let mut moving = work(State::Pending);
+        moving.why = Some(why.into());
+        let key = key("edge-1", "shop");
+        let status = status(vec![(key.clone(), moving)]);
+        let shown = serde_json::to_value(WorkDetail::of(&info(), &status, &key).unwrap()).unwrap();
+        assert_eq!((&shown["state"], &shown["why"]), (&json!("pending"), &json!(why)));
+    }
+
+    #[test]
     fn held_work_shows_its_approval_command() {
         let hash = Digest::of(b"plan");
         let (mut held, mut other) = (work(State::Held), work(State::Held));

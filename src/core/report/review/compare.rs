@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::difference::{
-    ClusterReview, ObjectChange, ObjectDiff, ObjectName, RemovalOutcome, RemovedObject, Review,
-    ReviewCounts, Size, WorkChange, WorkDiff, WorkReview,
+    AddedObject, ClusterReview, ObjectChange, ObjectDiff, RECREATED_ON_MAX, RemovalOutcome,
+    RemovedObject, Review, ReviewCounts, Size, WorkChange, WorkDiff, WorkReview,
 };
+use super::moves::Moves;
+use super::object_name::ObjectName;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
@@ -20,6 +22,12 @@ use crate::text::diff;
 impl Review {
     /// Compares two states of one source.
     pub fn new(base: &Desired, head: &Desired) -> Self {
+        Self::of(base, head, |_| true)
+    }
+
+    /// Compares the works of two states that `is_shown` selects. Their objects may move from and to
+    /// works that it leaves out.
+    pub fn of(base: &Desired, head: &Desired, is_shown: impl Fn(&WorkKey) -> bool) -> Self {
         let mut review = Self {
             base: base.commit,
             head: head.commit,
@@ -33,28 +41,30 @@ impl Review {
             holds: Vec::new(),
         };
         if head.frozen.source {
-            review.counts.works_frozen = base.works.len();
+            review.counts.works_frozen = base.works.keys().filter(|key| is_shown(key)).count();
             return review;
         }
         let keys: BTreeSet<&WorkKey> =
             base.works.keys().chain(head.works.keys()).chain(&head.frozen.works).collect();
+        let keys: Vec<&WorkKey> = keys.into_iter().filter(|key| is_shown(key)).collect();
         let clusters: BTreeSet<&ClusterName> = keys.iter().map(|key| &key.cluster).collect();
         review.counts.clusters = clusters.len();
+        let states = States { base, head, moves: Moves::between(base, head) };
         let mut by_cluster: BTreeMap<&ClusterName, Vec<WorkReview>> = BTreeMap::new();
         for key in keys {
-            match compare(key, base, head) {
+            match states.compare(key) {
                 Some(work) => by_cluster.entry(&key.cluster).or_default().push(work),
                 None => review.counts.works_unchanged += 1,
             }
         }
         for (cluster, mut works) in by_cluster {
-            note_moves(&mut works);
-            note_renames(&mut works, head);
+            note_renames(&mut works, base, head);
             works.iter().for_each(|work| review.counts.add(work));
             review.counts.clusters_changed +=
                 usize::from(works.iter().any(|work| work.change != WorkChange::Frozen));
             review.clusters.push(ClusterReview { cluster: cluster.clone(), works });
         }
+        note_other_clusters(&mut review.clusters);
         review
     }
 }
@@ -70,39 +80,111 @@ fn new_diagnostics(base: &Desired, head: &Desired) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// The change of one work; `None` if there is none.
-fn compare(key: &WorkKey, base: &Desired, head: &Desired) -> Option<WorkReview> {
-    let (before, after) = (base.works.get(key), head.works.get(key));
-    let mut review = WorkReview {
-        key: key.clone(),
-        path: after.or(before).map(|work| work.path.clone()),
-        suspended: after.or(before).is_some_and(|work| work.suspend),
-        size: None,
-        change: WorkChange::Frozen,
-    };
-    match (before, after) {
-        (Some(before), Some(after)) => {
-            if before.body.digest == after.body.digest && before.suspend == after.suspend {
-                return None;
+/// The two states, and the objects that move between works.
+struct States<'a> {
+    base: &'a Desired,
+    head: &'a Desired,
+    moves: Moves<'a>,
+}
+
+impl States<'_> {
+    /// The change of one work; `None` if there is none.
+    fn compare(&self, key: &WorkKey) -> Option<WorkReview> {
+        let Self { base, head, .. } = self;
+        let (before, after) = (base.works.get(key), head.works.get(key));
+        let mut review = WorkReview {
+            key: key.clone(),
+            path: after.or(before).map(|work| work.path.clone()),
+            suspended: after.or(before).is_some_and(|work| work.suspend),
+            size: None,
+            change: WorkChange::Frozen,
+        };
+        match (before, after) {
+            (Some(before), Some(after)) => {
+                if before.body.digest == after.body.digest && before.suspend == after.suspend {
+                    return None;
+                }
+                let (old, new) = (Content::of(before), Content::of(after));
+                review.size = Some(Size::new(Some(old.bytes), new.bytes));
+                let objects = self.objects(before, &old, &new);
+                let diff = WorkDiff { objects, ..settings(before, &old, after, &new) };
+                review.change = WorkChange::Changed(Box::new(diff));
             }
-            let (old, new) = (Content::of(before), Content::of(after));
-            review.size = Some(Size::new(Some(old.bytes), new.bytes));
-            review.change = WorkChange::Changed(Box::new(changed(before, &old, after, &new)));
+            (None, Some(after)) => {
+                let content = Content::of(after);
+                review.size = Some(Size::new(None, content.bytes));
+                let added = |object| {
+                    let moved_from = self.moves.to(key, &object);
+                    AddedObject { object, moved_from }
+                };
+                review.change = WorkChange::Added {
+                    objects: content.manifests.into_keys().map(added).collect(),
+                    base_unreadable: base.frozen.may_contain(key, Some(after.path.as_str())),
+                };
+            }
+            (Some(before), None) if !head.frozen.may_contain(key, Some(before.path.as_str())) => {
+                review.change = self.removed(before);
+            }
+            (Some(_) | None, None) => {}
         }
-        (None, Some(after)) => {
-            let content = Content::of(after);
-            review.size = Some(Size::new(None, content.bytes));
-            review.change = WorkChange::Added {
-                objects: content.manifests.into_keys().collect(),
-                base_unreadable: base.frozen.may_contain(key, Some(after.path.as_str())),
-            };
-        }
-        (Some(before), None) if !head.frozen.may_contain(key, Some(before.path.as_str())) => {
-            review.change = if before.prune { deleted(before) } else { WorkChange::Released };
-        }
-        (Some(_) | None, None) => {}
+        Some(review)
     }
-    Some(review)
+
+    /// The objects that differ between two contents of one work.
+    fn objects(&self, before: &DesiredWork, old: &Content, new: &Content) -> Vec<ObjectChange> {
+        let names: BTreeSet<&ObjectName> =
+            old.manifests.keys().chain(new.manifests.keys()).collect();
+        let changes = names.into_iter().filter_map(|name| {
+            let change = match (old.manifests.get(name), new.manifests.get(name)) {
+                (Some(was), Some(is)) if was == is => return None,
+                (Some(was), Some(is)) => ObjectDiff::Changed { fields: diff::diff(was, is) },
+                (Some(_), None) => ObjectDiff::Removed(self.outcome(before, old, name)),
+                (None, _) => {
+                    let moved_from = self.moves.to(&before.key, name).map(Box::new);
+                    ObjectDiff::Added { moved_from }
+                }
+            };
+            Some(ObjectChange { object: name.clone(), change })
+        });
+        changes.collect()
+    }
+
+    /// What becomes of an object that its work no longer has.
+    fn outcome(
+        &self,
+        work: &DesiredWork,
+        content: &Content,
+        object: &ObjectName,
+    ) -> RemovalOutcome {
+        if let Some(found) = self.moves.from(&work.key, object) {
+            let (work, forecast) = (found.to.clone(), found.forecast.clone());
+            return RemovalOutcome::MovedTo { work, forecast };
+        }
+        match self.moves.frozen(&work.key, object) {
+            Some(may_have) => RemovalOutcome::MayHaveMoved { work: may_have.clone() },
+            None => content.outcome(object, &work.delete_option),
+        }
+    }
+
+    fn removed(&self, before: &DesiredWork) -> WorkChange {
+        let content = Content::of(before);
+        let objects = content.manifests.keys().map(|object| RemovedObject {
+            object: object.clone(),
+            outcome: self.outcome(before, &content, object),
+        });
+        // A work that has given all of its objects away would be empty: it is not released.
+        if !before.prune && !self.moves.is_moved_away(before) {
+            let is_moved =
+                |one: &RemovedObject| matches!(one.outcome, RemovalOutcome::MovedTo { .. });
+            return WorkChange::Released { objects: objects.filter(is_moved).collect() };
+        }
+        WorkChange::Deleted {
+            delete_option: before.delete_option.clone(),
+            objects: objects.collect(),
+            renamed_to: None,
+            recreated_on: Vec::new(),
+        }
+    }
 }
 
 /// The parts of a work's spec.
@@ -165,17 +247,8 @@ impl Content {
     }
 }
 
-fn changed(before: &DesiredWork, old: &Content, after: &DesiredWork, new: &Content) -> WorkDiff {
-    let names: BTreeSet<&ObjectName> = old.manifests.keys().chain(new.manifests.keys()).collect();
-    let objects = names.into_iter().filter_map(|name| {
-        let change = match (old.manifests.get(name), new.manifests.get(name)) {
-            (Some(was), Some(is)) if was == is => return None,
-            (Some(was), Some(is)) => ObjectDiff::Changed { fields: diff::diff(was, is) },
-            (Some(_), None) => ObjectDiff::Removed(old.outcome(name, &before.delete_option)),
-            (None, _) => ObjectDiff::Added,
-        };
-        Some(ObjectChange { object: name.clone(), change })
-    });
+/// What differs between two contents of one work, but for its objects.
+fn settings(before: &DesiredWork, old: &Content, after: &DesiredWork, new: &Content) -> WorkDiff {
     let kept_old = old.order.iter().filter(|name| new.manifests.contains_key(name));
     let kept_new = new.order.iter().filter(|name| old.manifests.contains_key(name));
     let metadata = |work: &DesiredWork| {
@@ -185,7 +258,7 @@ fn changed(before: &DesiredWork, old: &Content, after: &DesiredWork, new: &Conte
         serde_json::json!(metadata)
     };
     WorkDiff {
-        objects: objects.collect(),
+        objects: Vec::new(),
         reordered: !kept_old.eq(kept_new),
         spec: diff::diff(&old.rest, &new.rest),
         metadata: diff::diff(&metadata(before), &metadata(after)),
@@ -193,70 +266,66 @@ fn changed(before: &DesiredWork, old: &Content, after: &DesiredWork, new: &Conte
     }
 }
 
-fn deleted(before: &DesiredWork) -> WorkChange {
-    let content = Content::of(before);
-    let objects = content.manifests.keys().map(|object| RemovedObject {
-        object: object.clone(),
-        outcome: content.outcome(object, &before.delete_option),
-    });
-    WorkChange::Deleted {
-        delete_option: before.delete_option.clone(),
-        objects: objects.collect(),
-        renamed_to: None,
-    }
-}
-
-/// Marks objects that move from one work of a cluster to another. The other work is added or
-/// changed: an object may be in one work only.
-fn note_moves(works: &mut [WorkReview]) {
-    let mut taken: BTreeMap<ObjectName, WorkName> = BTreeMap::new();
+/// Marks deleted works that have another name now: all of their objects, and of no other deleted
+/// work, are in it, or their folder makes it.
+fn note_renames(works: &mut [WorkReview], base: &Desired, head: &Desired) {
+    let is_added = |key: &WorkKey| !base.works.contains_key(key) && head.works.contains_key(key);
+    let mut receivers: BTreeMap<WorkName, usize> = BTreeMap::new();
     for work in works.iter() {
-        let objects: Vec<&ObjectName> = match &work.change {
-            WorkChange::Added { objects, .. } => objects.iter().collect(),
-            WorkChange::Changed(diff) => {
-                let added = diff.objects.iter().filter(|o| o.change == ObjectDiff::Added);
-                added.map(|change| &change.object).collect()
-            }
-            WorkChange::Deleted { .. } | WorkChange::Released | WorkChange::Frozen => Vec::new(),
-        };
-        taken.extend(objects.into_iter().map(|object| (object.clone(), work.key.work.clone())));
-    }
-    let moved = |object: &ObjectName, outcome: &mut RemovalOutcome| {
-        if let Some(work) = taken.get(object) {
-            *outcome = RemovalOutcome::MovedTo { work: work.clone() };
-        }
-    };
-    for work in works {
-        match &mut work.change {
-            WorkChange::Deleted { objects, .. } => {
-                objects.iter_mut().for_each(|object| moved(&object.object, &mut object.outcome));
-            }
-            WorkChange::Changed(diff) => {
-                for ObjectChange { object, change } in &mut diff.objects {
-                    if let ObjectDiff::Removed(outcome) = change {
-                        moved(object, outcome);
-                    }
-                }
-            }
-            WorkChange::Added { .. } | WorkChange::Released | WorkChange::Frozen => {}
+        if let Some(to) = only_receiver(&work.change) {
+            *receivers.entry(to.clone()).or_default() += 1;
         }
     }
-}
-
-/// Marks deleted works whose folder now makes a work of another name.
-fn note_renames(works: &mut [WorkReview], head: &Desired) {
     let added: BTreeMap<RepoPath, WorkName> = works
         .iter()
         .filter(|work| matches!(work.change, WorkChange::Added { .. }))
-        .filter_map(|work| {
-            let now = head.works.get(&work.key)?;
-            Some((now.path.clone(), work.key.work.clone()))
-        })
+        .filter_map(|work| Some((work.path.clone()?, work.key.work.clone())))
         .collect();
     for work in works {
-        if let (WorkChange::Deleted { renamed_to, .. }, Some(path)) = (&mut work.change, &work.path)
-        {
-            *renamed_to = added.get(path).cloned();
+        let receiver = only_receiver(&work.change).filter(|to| receivers.get(*to) == Some(&1));
+        let receiver = receiver.map(|to| WorkKey { work: to.clone(), ..work.key.clone() });
+        let receiver = receiver.filter(is_added).map(|key| key.work);
+        let of_folder = work.path.as_ref().and_then(|path| added.get(path)).cloned();
+        if let WorkChange::Deleted { renamed_to, .. } = &mut work.change {
+            *renamed_to = receiver.or(of_folder);
+        }
+    }
+}
+
+/// The work that gets all objects of a deleted work.
+fn only_receiver(change: &WorkChange) -> Option<&WorkName> {
+    if !change.is_moved_away() {
+        return None;
+    }
+    let receivers = change.removals().into_iter().filter_map(|outcome| match outcome {
+        RemovalOutcome::MovedTo { work, .. } => Some(work),
+        _ => None,
+    });
+    let receivers: BTreeSet<&WorkName> = receivers.collect();
+    receivers.first().copied().filter(|_| receivers.len() == 1)
+}
+
+/// Marks deleted works that are new on other clusters, with the same name and the deleted objects,
+/// as a renamed folder of a cluster gives. No object moves to another cluster.
+fn note_other_clusters(clusters: &mut [ClusterReview]) {
+    let mut added: BTreeMap<WorkName, Vec<(ClusterName, BTreeSet<ObjectName>)>> = BTreeMap::new();
+    for work in clusters.iter().flat_map(|cluster| &cluster.works) {
+        if let WorkChange::Added { objects, .. } = &work.change {
+            let objects = objects.iter().map(|added| added.object.clone()).collect();
+            let WorkKey { cluster, work } = work.key.clone();
+            added.entry(work).or_default().push((cluster, objects));
+        }
+    }
+    for work in clusters.iter_mut().flat_map(|cluster| &mut cluster.works) {
+        let Some(there) = added.get(&work.key.work) else { continue };
+        let WorkChange::Deleted { objects, recreated_on, .. } = &mut work.change else { continue };
+        let gone = objects.iter().filter(|one| one.outcome == RemovalOutcome::Deleted);
+        let gone: Vec<&ObjectName> = gone.map(|one| &one.object).collect();
+        let has_all = |there: &BTreeSet<ObjectName>| gone.iter().all(|one| there.contains(*one));
+        if !gone.is_empty() {
+            let same = there.iter().filter(|(_, objects)| has_all(objects));
+            let names = same.map(|(cluster, _)| cluster.clone());
+            *recreated_on = names.take(RECREATED_ON_MAX).collect();
         }
     }
 }

@@ -1,14 +1,12 @@
 //! The result of a comparison of two desired states, and its JSON.
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::guards::{Signatures, WouldHold};
-use crate::config::ocm_rules;
+use super::moves::{MoveForecast, MovedFrom};
+use super::object_name::ObjectName;
 use crate::limits;
 use crate::model::diagnostic::Diagnostic;
-use crate::model::kinds::{Found, KindIndex};
-use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, CommitId, RepoPath, WorkKey, WorkName};
 use crate::model::work::DeletionPolicy;
 use crate::text::diagnostics;
@@ -56,8 +54,10 @@ pub struct ReviewCounts {
     /// Works of `works_changed` with changed labels or annotations only: the clusters do not
     /// change.
     pub works_metadata_only: usize,
-    /// Works that only the base has, except released ones.
+    /// Works that only the base has, except moved and released ones.
     pub works_deleted: usize,
+    /// Works that only the base has, and whose objects all move to other works of the cluster.
+    pub works_moved: usize,
     /// Works removed from Git with `prune: false`.
     pub works_released: usize,
     /// Works that the head has in an unreadable part.
@@ -66,13 +66,15 @@ pub struct ReviewCounts {
     pub works_suspended: usize,
     /// Works with the same content on both sides.
     pub works_unchanged: usize,
-    /// Objects of added works, and added objects of changed works.
+    /// Objects of added works, and added objects of changed works, except moved ones.
     pub objects_added: usize,
     /// Objects with different content in changed works.
     pub objects_changed: usize,
-    /// Objects of deleted works, and removed objects of changed works.
+    /// Objects of deleted works, and removed objects of changed works, except moved ones.
     pub objects_removed: usize,
-    /// Clusters with an added, changed, deleted or released work.
+    /// Objects that move from one work of a cluster to another.
+    pub objects_moved: usize,
+    /// Clusters with an added, changed, deleted, moved or released work.
     pub clusters_changed: usize,
     /// Clusters with a work on either side.
     pub clusters: usize,
@@ -125,8 +127,8 @@ pub struct Size {
 pub enum WorkChange {
     /// Only the head has it: it is created on the hub.
     Added {
-        /// Its objects, in the order of application.
-        objects: Vec<ObjectName>,
+        /// Its objects, sorted by name.
+        objects: Vec<AddedObject>,
         /// The base has the work too, but cannot be read there.
         base_unreadable: bool,
     },
@@ -138,12 +140,20 @@ pub enum WorkChange {
         delete_option: DeletionPolicy,
         /// Its objects, each with the outcome on the cluster.
         objects: Vec<RemovedObject>,
-        /// The folder now makes a work of this name.
+        /// The new work that gets all of its objects, or that its folder now makes.
         #[serde(skip_serializing_if = "Option::is_none")]
         renamed_to: Option<WorkName>,
+        /// Other clusters on which a new work of the same name has all deleted objects; at most
+        /// [`RECREATED_ON_MAX`].
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        recreated_on: Vec<ClusterName>,
     },
     /// Removed from Git with `prune: false`: stays on the hub and the cluster, unmanaged.
-    Released,
+    Released {
+        /// The objects that move to other works first.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        objects: Vec<RemovedObject>,
+    },
     /// Unreadable in the head: stays unchanged on the hub.
     Frozen,
 }
@@ -176,17 +186,19 @@ impl WorkDiff {
     }
 }
 
-/// The name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct ObjectName {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// The kind, as in `Deployment`.
-    pub kind: String,
-    /// The namespace; empty for an object of the cluster.
-    pub namespace: String,
-    /// `metadata.name`.
-    pub name: String,
+/// Clusters listed in `recreatedOn` of one work.
+pub(super) const RECREATED_ON_MAX: usize = 10;
+
+/// An object of an added work.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddedObject {
+    /// The object, as the fields `group`, `kind`, `namespace` and `name`.
+    #[serde(flatten)]
+    pub object: ObjectName,
+    /// The work of the cluster that had it in the base.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<MovedFrom>,
 }
 
 /// A changed object of a work that both sides have.
@@ -202,10 +214,14 @@ pub struct ObjectChange {
 
 /// The kind of an object's change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-#[serde(tag = "change", rename_all = "camelCase")]
+#[serde(tag = "change", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ObjectDiff {
     /// Only the head has it.
-    Added,
+    Added {
+        /// The work of the cluster that had it in the base.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        moved_from: Option<Box<MovedFrom>>,
+    },
     /// Only the base has it. Holds the outcome on the cluster.
     Removed(RemovalOutcome),
     /// Both sides have it, with different content.
@@ -238,47 +254,15 @@ pub enum RemovalOutcome {
     MovedTo {
         /// The work that has it now.
         work: WorkName,
+        /// How it gets there.
+        #[serde(flatten)]
+        forecast: MoveForecast,
     },
-}
-
-impl std::fmt::Display for ObjectName {
-    /// Writes the name, as in `Deployment shop/web`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ", self.kind)?;
-        if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace)?;
-        }
-        f.write_str(&self.name)
-    }
-}
-
-impl ObjectName {
-    /// The name of a manifest.
-    pub(super) fn of(object: &Value) -> Self {
-        let text = |pointer| {
-            object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        let api_version = text("/apiVersion");
-        Self {
-            group: api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(),
-            kind: text("/kind"),
-            namespace: text("/metadata/namespace"),
-            name: text("/metadata/name"),
-        }
-    }
-
-    /// Whether a rule matches this object. The plural of a custom kind is unknown here and not
-    /// compared.
-    pub(super) fn is_meant_by(&self, rule: &Identity) -> bool {
-        let plural_fits = match KindIndex::default().lookup(&self.group, &self.kind) {
-            Found::BuiltIn { resource, .. } => resource == rule.resource,
-            Found::Crd { .. } | Found::Guessed { .. } => true,
-        };
-        plural_fits
-            && self.group == rule.group
-            && ocm_rules::wildcard(&rule.namespace, &self.namespace)
-            && ocm_rules::wildcard(&rule.name, &self.name)
-    }
+    /// Its work keeps it, until a work that cannot be read in the head shows whether it has it.
+    MayHaveMoved {
+        /// The work that may have it.
+        work: WorkName,
+    },
 }
 
 impl Review {
@@ -292,9 +276,14 @@ impl Review {
         self.works().all(|work| work.change == WorkChange::Frozen)
     }
 
-    /// Whether some change would wait for an approval, a signature or a window.
+    /// Whether some change would wait for an approval, a signature, a window or another commit.
     pub fn is_held(&self) -> bool {
-        !self.holds.is_empty() || matches!(self.signatures, Some(Signatures::Refused { .. }))
+        !self.holds.is_empty()
+            || matches!(self.signatures, Some(Signatures::Refused { .. }))
+            || self.works().flat_map(|work| work.change.removals()).any(|outcome| {
+                let RemovalOutcome::MovedTo { forecast, .. } = outcome else { return false };
+                matches!(forecast, MoveForecast::ImmutableField { .. })
+            })
     }
 
     /// The review as one JSON object, with the fields of `Review`.
@@ -306,32 +295,64 @@ impl Review {
     }
 }
 
+impl WorkChange {
+    /// What becomes of the objects that the work no longer has.
+    pub(super) fn removals(&self) -> Vec<&RemovalOutcome> {
+        match self {
+            Self::Changed(diff) => {
+                let changes = diff.objects.iter().map(|one| &one.change);
+                let outcome = |change| match change {
+                    &ObjectDiff::Removed(ref outcome) => Some(outcome),
+                    _ => None,
+                };
+                changes.filter_map(outcome).collect()
+            }
+            Self::Deleted { objects, .. } | Self::Released { objects } => {
+                objects.iter().map(|one| &one.outcome).collect()
+            }
+            Self::Added { .. } | Self::Frozen => Vec::new(),
+        }
+    }
+
+    /// Whether the work is deleted, and every object of it moves to another work.
+    pub(super) fn is_moved_away(&self) -> bool {
+        let Self::Deleted { objects, .. } = self else { return false };
+        let is_moved = |one: &RemovedObject| matches!(one.outcome, RemovalOutcome::MovedTo { .. });
+        !objects.is_empty() && objects.iter().all(is_moved)
+    }
+}
+
 impl ReviewCounts {
     /// Counts the change of one work.
     pub(super) fn add(&mut self, work: &WorkReview) {
         let writes = matches!(work.change, WorkChange::Added { .. } | WorkChange::Changed(_));
         self.works_suspended += usize::from(writes && work.suspended);
+        for outcome in work.change.removals() {
+            match outcome {
+                RemovalOutcome::Deleted | RemovalOutcome::Stays => self.objects_removed += 1,
+                RemovalOutcome::MovedTo { .. } => self.objects_moved += 1,
+                RemovalOutcome::MayHaveMoved { .. } => {}
+            }
+        }
         match &work.change {
             WorkChange::Added { objects, .. } => {
                 self.works_added += 1;
-                self.objects_added += objects.len();
+                self.objects_added += objects.iter().filter(|one| one.moved_from.is_none()).count();
             }
             WorkChange::Changed(diff) => {
                 self.works_changed += 1;
                 self.works_metadata_only += usize::from(diff.is_metadata_only());
                 for object in &diff.objects {
                     match object.change {
-                        ObjectDiff::Added => self.objects_added += 1,
-                        ObjectDiff::Removed(_) => self.objects_removed += 1,
+                        ObjectDiff::Added { moved_from: None } => self.objects_added += 1,
                         ObjectDiff::Changed { .. } => self.objects_changed += 1,
+                        ObjectDiff::Added { .. } | ObjectDiff::Removed(_) => {}
                     }
                 }
             }
-            WorkChange::Deleted { objects, .. } => {
-                self.works_deleted += 1;
-                self.objects_removed += objects.len();
-            }
-            WorkChange::Released => self.works_released += 1,
+            WorkChange::Deleted { .. } if work.change.is_moved_away() => self.works_moved += 1,
+            WorkChange::Deleted { .. } => self.works_deleted += 1,
+            WorkChange::Released { .. } => self.works_released += 1,
             WorkChange::Frozen => self.works_frozen += 1,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::moves::FoundMoves;
 use crate::config::window::Closed;
 use crate::model::name::{ClusterName, CommitId};
 use crate::model::work::DesiredWork;
@@ -64,9 +65,17 @@ pub fn would_hold(
     if head.frozen.source {
         return Vec::new();
     }
-    let budget = over_budget(base, head, policy);
-    let windows = closed.and_then(|closed| outside_windows(base, head, budget.is_some(), closed));
+    let change = JudgedChange { base, head, moves: FoundMoves::between(base, head) };
+    let budget = change.over_budget(policy);
+    let windows = closed.and_then(|closed| change.outside_windows(budget.is_some(), closed));
     budget.into_iter().chain(windows).collect()
+}
+
+/// A change, with the objects that move between works.
+struct JudgedChange<'a> {
+    base: &'a Desired,
+    head: &'a Desired,
+    moves: FoundMoves<'a>,
 }
 
 /// Whether the head may have the work, but in an unreadable part.
@@ -74,50 +83,50 @@ fn is_unread(work: &DesiredWork, head: &Desired) -> bool {
     head.frozen.may_contain(&work.key, Some(work.path.as_str()))
 }
 
-fn over_budget(base: &Desired, head: &Desired, policy: &PlanPolicy) -> Option<WouldHold> {
-    if policy.allow_delete_all {
-        return None;
-    }
-    let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
-    for (key, work) in &base.works {
-        let deletions = clusters.entry(key.cluster.clone()).or_default();
-        if head.works.contains_key(key) || is_unread(work, head) {
-            deletions.kept += 1;
-        } else if work.prune {
-            deletions.unapproved += 1;
+impl JudgedChange<'_> {
+    fn over_budget(&self, policy: &PlanPolicy) -> Option<WouldHold> {
+        if policy.allow_delete_all {
+            return None;
         }
+        let Self { base, head, moves } = self;
+        let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
+        for (key, work) in &base.works {
+            let deletions = clusters.entry(key.cluster.clone()).or_default();
+            if head.works.contains_key(key) || is_unread(work, head) {
+                deletions.kept += 1;
+            } else if work.prune && !moves.is_moved_away(work) {
+                deletions.unapproved += 1;
+            }
+        }
+        let [before, after] =
+            [base, head].map(|desired| Budget::of(&policy.budgets, &desired.rules.budgets));
+        let excess = excess(before.stricter(after), &clusters)?;
+        let works = clusters.values().map(|deletions| deletions.unapproved).sum();
+        let what = count(works, "deletion");
+        let reason = format!("{what} would wait for an approval: {excess}");
+        Some(WouldHold { guard: Guard::Budget.as_str(), works, reason, until: None })
     }
-    let [before, after] =
-        [base, head].map(|desired| Budget::of(&policy.budgets, &desired.rules.budgets));
-    let excess = excess(before.stricter(after), &clusters)?;
-    let works = clusters.values().map(|deletions| deletions.unapproved).sum();
-    let what = count(works, "deletion");
-    let reason = format!("{what} would wait for an approval: {excess}");
-    Some(WouldHold { guard: Guard::Budget.as_str(), works, reason, until: None })
-}
 
-/// `deletions_wait`: the budget already holds deletions.
-fn outside_windows(
-    base: &Desired,
-    head: &Desired,
-    deletions_wait: bool,
-    closed: &Closed,
-) -> Option<WouldHold> {
-    let written = head.works.values().filter(|work| {
-        let before = base.works.get(&work.key);
-        let is_same = before.is_some_and(|before| before.body.digest == work.body.digest);
-        !is_same && !work.suspend && !head.suspended.covers(&work.key)
-    });
-    let gone = base.works.values().filter(|work| {
-        let stays = head.works.contains_key(&work.key) || is_unread(work, head);
-        let waits = deletions_wait && work.prune;
-        !stays && !waits && !head.suspended.covers(&work.key)
-    });
-    let works = written.count() + gone.count();
-    (works > 0).then(|| WouldHold {
-        guard: Guard::Window.as_str(),
-        works,
-        reason: format!("{} would wait: {closed}", count(works, "work")),
-        until: closed.until.map(|until| until.to_string()),
-    })
+    /// `deletions_wait`: the budget already holds deletions.
+    fn outside_windows(&self, deletions_wait: bool, closed: &Closed) -> Option<WouldHold> {
+        let Self { base, head, moves } = self;
+        let written = head.works.values().filter(|work| {
+            let before = base.works.get(&work.key);
+            let is_same = before.is_some_and(|before| before.body.digest == work.body.digest);
+            !is_same && !work.suspend && !head.suspended.covers(&work.key)
+        });
+        let gone = base.works.values().filter(|work| {
+            let stays = head.works.contains_key(&work.key) || is_unread(work, head);
+            // What a move needs is written first, whatever holds the deletion.
+            let waits = deletions_wait && work.prune && !moves.gives(work);
+            !stays && !waits && !head.suspended.covers(&work.key)
+        });
+        let works = written.count() + gone.count();
+        (works > 0).then(|| WouldHold {
+            guard: Guard::Window.as_str(),
+            works,
+            reason: format!("{} would wait: {closed}", count(works, "work")),
+            until: closed.until.map(|until| until.to_string()),
+        })
+    }
 }

@@ -1,7 +1,8 @@
 //! Prints a review as a pull-request comment.
 
 use super::difference::Review;
-use super::print::{Group, bytes, details, groups, guarded, headline, remarks, totals};
+use super::print::{Group, bytes, details, groups, guarded, recreated, remarks, totals};
+use super::words::headline;
 use crate::limits;
 use crate::model::name::CommitId;
 use crate::text::diagnostics::DiagnosticSummary;
@@ -24,6 +25,9 @@ pub fn markdown(review: &Review) -> String {
     }
     for remark in remarks(review) {
         out.push_str(&format!("> ⚠️ {remark}\n"));
+    }
+    if let Some(remark) = recreated(review) {
+        out.push_str(&format!("> ⚠️ {}\n", code(&remark)));
     }
     for line in guarded(review) {
         out.push_str(&format!("> ⏸️ {}\n", code(&line)));
@@ -64,7 +68,7 @@ fn revision(commit: Option<CommitId>) -> String {
 }
 
 fn row(group: &Group<'_>) -> String {
-    let (sign, _, words) = headline(group.first);
+    let (sign, _, words) = headline(group.first, code);
     let size = group
         .size()
         .map_or(String::new(), |size| format!("{} ({}%)", bytes(size.bytes), size.percent));
@@ -118,7 +122,7 @@ fn section(group: &Group<'_>) -> String {
     if text.is_empty() {
         return text;
     }
-    let (sign, ..) = headline(group.first);
+    let (sign, ..) = headline(group.first, code);
     let mut lines = String::new();
     let mut left_out = 0;
     for line in text.lines().map(diff_line) {

@@ -3,20 +3,29 @@
 //! Works with equal digests are skipped, so the cost grows with the size of the change only.
 //!
 //! - `difference`: the result, which is also the JSON output.
+//! - `moves`: objects that move from one work to another.
+//! - `immutable`: fields that Kubernetes never lets change, which holds a move.
 //! - `compare`: the comparison.
 //! - `guards`: what the daemon's guards would hold.
+//! - `words`: the changes in words.
 //! - `print`, `markdown`: the result for a terminal and for a pull request.
 
 mod compare;
 mod difference;
 mod guards;
+mod immutable;
 mod markdown;
+mod moves;
+mod object_name;
 mod print;
+mod words;
 
 pub use difference::{
-    ClusterReview, ObjectChange, ObjectDiff, ObjectName, RemovalOutcome, RemovedObject, Review,
+    AddedObject, ClusterReview, ObjectChange, ObjectDiff, RemovalOutcome, RemovedObject, Review,
     ReviewCounts, Size, WorkChange, WorkDiff, WorkReview,
 };
 pub use guards::{Signatures, WouldHold, would_hold};
 pub use markdown::markdown;
+pub use moves::{MoveForecast, MovedFrom};
+pub use object_name::ObjectName;
 pub use print::text;

@@ -1,13 +1,13 @@
 //! Prints a review for a terminal. A comment has the same words: see `markdown`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::difference::{
-    ObjectDiff, ObjectName, RemovalOutcome, Review, Size, WorkChange, WorkDiff, WorkReview,
-};
+use super::difference::{ObjectDiff, RemovalOutcome, Review, Size, WorkChange, WorkReview};
 use super::guards::Signatures;
-use crate::model::name::WorkName;
-use crate::model::work::DeletionPolicy;
+use super::moves::MovedFrom;
+use super::object_name::ObjectName;
+use super::words::{WriteName, headline, named, origin_words, outcome_words};
+use crate::model::name::{ClusterName, WorkName};
 use crate::text::escape::escape_untrusted;
 use crate::text::style::{ColorMode, TextStyle, count};
 
@@ -33,27 +33,10 @@ pub(super) fn groups(review: &Review) -> Vec<Group<'_>> {
     groups
 }
 
-/// Clusters named in one line. The others are counted.
-const CLUSTERS_NAMED_MAX: usize = 10;
-
-/// Writes `edge-1, edge-2 and 98 more`, each name through `write`.
-fn clusters_named<'a>(
-    clusters: impl Iterator<Item = &'a str>,
-    write: impl Fn(&str) -> String,
-) -> String {
-    let all: Vec<&str> = clusters.collect();
-    let names: Vec<String> = all.iter().take(CLUSTERS_NAMED_MAX).map(|name| write(name)).collect();
-    let named = names.join(", ");
-    match all.len().saturating_sub(CLUSTERS_NAMED_MAX) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
-}
-
 impl Group<'_> {
     /// The clusters, each name through `write`.
-    pub(super) fn clusters(&self, write: impl Fn(&str) -> String) -> String {
-        clusters_named(self.works.iter().map(|work| work.key.cluster.as_str()), write)
+    pub(super) fn clusters(&self, write: WriteName) -> String {
+        named(self.works.iter().map(|work| work.key.cluster.as_str()), write)
     }
 
     /// The size of the largest work. Sizes differ by the lengths of substituted values.
@@ -67,7 +50,7 @@ pub fn text(review: &Review, style: ColorMode) -> String {
     let mut out = String::new();
     for group in groups(review) {
         let work = group.first;
-        let (sign, paint, words) = headline(work);
+        let (sign, paint, words) = headline(work, str::to_owned);
         let name = style.styled(TextStyle::Strong, &work.key);
         out.push_str(&format!("{} {name}", style.styled(paint, sign)));
         out.push_str(&format!(": {words}"));
@@ -86,7 +69,7 @@ pub fn text(review: &Review, style: ColorMode) -> String {
     if !review.clusters.is_empty() {
         out.push('\n');
     }
-    for line in remarks(review) {
+    for line in remarks(review).into_iter().chain(recreated(review)) {
         out.push_str(&format!("{}\n", style.styled(TextStyle::Warning, line)));
     }
     for line in guarded(review) {
@@ -111,132 +94,31 @@ pub(super) fn bytes(number: usize) -> String {
     if number < 1024 { format!("{number} B") } else { format!("{:.1} KiB", number as f64 / 1024.0) }
 }
 
-/// The sign of a work's change, its style and its description.
-pub(super) fn headline(work: &WorkReview) -> (char, TextStyle, String) {
-    let suspended =
-        if work.suspended { "; suspended: not written until it is resumed" } else { "" };
-    match &work.change {
-        WorkChange::Added { objects, base_unreadable: false } => {
-            ('+', TextStyle::Good, format!("new, {}{suspended}", count(objects.len(), "object")))
-        }
-        WorkChange::Added { objects, base_unreadable: true } => (
-            '+',
-            TextStyle::Good,
-            format!(
-                "can be read again, {}; its previous content is unknown{suspended}",
-                count(objects.len(), "object")
-            ),
-        ),
-        WorkChange::Changed(diff) => {
-            ('~', TextStyle::Warning, format!("{}{suspended}", changed_words(diff)))
-        }
-        WorkChange::Deleted { delete_option, objects, renamed_to } => {
-            let renamed = match renamed_to {
-                Some(name) => format!("; its folder now makes the work {name}"),
-                None => String::new(),
-            };
-            let outcome =
-                removal_words(delete_option, objects.iter().map(|object| &object.outcome));
-            ('-', TextStyle::Bad, format!("deleted; {outcome}{renamed}"))
-        }
-        WorkChange::Released => (
-            '-',
-            TextStyle::Warning,
-            "released (prune: false): stays on the hub and on the cluster, unmanaged".into(),
-        ),
-        WorkChange::Frozen => {
-            ('!', TextStyle::Warning, "cannot be read: stays unchanged on the hub".into())
-        }
-    }
-}
-
-fn changed_words(diff: &WorkDiff) -> String {
-    if diff.is_metadata_only() {
-        return "only its labels or annotations change, nothing on the cluster".into();
-    }
-    let mut words = Vec::new();
-    if !diff.objects.is_empty() {
-        words.push(count(diff.objects.len(), "object"));
-    }
-    if !diff.spec.is_empty() {
-        words.push("its settings".into());
-    }
-    if !diff.metadata.is_empty() {
-        words.push("its labels or annotations".into());
-    }
-    if diff.reordered {
-        words.push("the order of its objects".into());
-    }
-    let change =
-        if words.is_empty() { String::new() } else { format!("changes {}", words.join(", ")) };
-    match diff.suspend {
-        None => change,
-        // The headline of a suspended work already mentions the suspension.
-        Some(true) if words.is_empty() => "no other change".into(),
-        Some(true) => change,
-        Some(false) if words.is_empty() => "is resumed by this change".into(),
-        Some(false) => format!("{change}, and is resumed by this change"),
-    }
-}
-
-/// The effect of a work's deletion on its cluster.
-fn removal_words<'a>(
-    option: &DeletionPolicy,
-    outcomes: impl Iterator<Item = &'a RemovalOutcome>,
-) -> String {
-    let (mut deleted, mut stay, mut moved) = (0, 0, 0);
-    for outcome in outcomes {
-        match outcome {
-            RemovalOutcome::Deleted => deleted += 1,
-            RemovalOutcome::Stays => stay += 1,
-            RemovalOutcome::MovedTo { .. } => moved += 1,
-        }
-    }
-    let mut words = Vec::new();
-    if deleted > 0 {
-        let verb = if deleted == 1 { "is" } else { "are" };
-        words.push(format!("{} {verb} deleted from the cluster", count(deleted, "object")));
-    }
-    if stay > 0 {
-        let verb = if stay == 1 { "stays" } else { "stay" };
-        words.push(format!("{} {verb} on the cluster", count(stay, "object")));
-    }
-    if moved > 0 {
-        let verb = if moved == 1 { "moves" } else { "move" };
-        words.push(format!("{} {verb} to another work", count(moved, "object")));
-    }
-    if words.is_empty() {
-        words.push("it has no objects".into());
-    }
-    format!("deleteOption {}: {}", option.policy(), words.join(", "))
-}
-
 /// A work's changes, object by object, indented.
 pub(super) fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
-    let object = |out: &mut String, sign: char, paint, name: &ObjectName, words: &str| {
-        let name = escape_untrusted(&name.to_string());
-        let sign = style.styled(paint, sign);
-        out.push_str(&format!("    {sign} {name}{words}\n"));
-    };
+    let mut details = Details { out, from: &work.key.work, style };
     match &work.change {
         WorkChange::Added { objects, .. } => {
-            objects.iter().for_each(|name| object(out, '+', TextStyle::Good, name, ""));
+            for added in objects {
+                details.added(&added.object, added.moved_from.as_ref());
+            }
         }
-        WorkChange::Deleted { objects, .. } => {
+        WorkChange::Deleted { objects, .. } | WorkChange::Released { objects } => {
             for removed in objects {
-                object(out, '-', TextStyle::Bad, &removed.object, &outcome_words(&removed.outcome));
+                details.removed(&removed.object, &removed.outcome);
             }
         }
         WorkChange::Changed(diff) => {
             for change in &diff.objects {
+                let object = &change.object;
                 match &change.change {
-                    ObjectDiff::Added => object(out, '+', TextStyle::Good, &change.object, ""),
-                    ObjectDiff::Removed(outcome) => {
-                        object(out, '-', TextStyle::Bad, &change.object, &outcome_words(outcome));
+                    ObjectDiff::Added { moved_from } => {
+                        details.added(object, moved_from.as_deref());
                     }
+                    ObjectDiff::Removed(outcome) => details.removed(object, outcome),
                     ObjectDiff::Changed { fields } => {
-                        object(out, '~', TextStyle::Warning, &change.object, "");
-                        fields.write_text(out, "        ", style);
+                        details.line('~', TextStyle::Warning, object, "");
+                        fields.write_text(details.out, FIELD_INDENT, style);
                     }
                 }
             }
@@ -246,19 +128,44 @@ pub(super) fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
                         "    {} {what} of the ManifestWork\n",
                         style.styled(TextStyle::Warning, '~')
                     ));
-                    fields.write_text(out, "        ", style);
+                    fields.write_text(out, FIELD_INDENT, style);
                 }
             }
         }
-        WorkChange::Released | WorkChange::Frozen => {}
+        WorkChange::Frozen => {}
     }
 }
 
-fn outcome_words(outcome: &RemovalOutcome) -> String {
-    match outcome {
-        RemovalOutcome::Deleted => ": deleted from the cluster".into(),
-        RemovalOutcome::Stays => ": stays on the cluster".into(),
-        RemovalOutcome::MovedTo { work } => format!(": now in work {work}"),
+/// Before the fields of an object.
+const FIELD_INDENT: &str = "        ";
+
+/// The lines of a work's objects.
+struct Details<'a> {
+    out: &'a mut String,
+    from: &'a WorkName,
+    style: ColorMode,
+}
+
+impl Details<'_> {
+    fn line(&mut self, sign: char, paint: TextStyle, object: &ObjectName, words: &str) {
+        let words = escape_untrusted(&format!("{object}{words}"));
+        self.out.push_str(&format!("    {} {words}\n", self.style.styled(paint, sign)));
+    }
+
+    fn added(&mut self, object: &ObjectName, moved: Option<&MovedFrom>) {
+        let Some(moved) = moved else { return self.line('+', TextStyle::Good, object, "") };
+        self.line('~', TextStyle::Warning, object, &origin_words(object, moved));
+        moved.fields.write_text(self.out, FIELD_INDENT, self.style);
+    }
+
+    fn removed(&mut self, object: &ObjectName, outcome: &RemovalOutcome) {
+        let (sign, paint) = match outcome {
+            RemovalOutcome::MovedTo { .. } | RemovalOutcome::MayHaveMoved { .. } => {
+                ('~', TextStyle::Warning)
+            }
+            RemovalOutcome::Deleted | RemovalOutcome::Stays => ('-', TextStyle::Bad),
+        };
+        self.line(sign, paint, object, &outcome_words(self.from, object, outcome));
     }
 }
 
@@ -275,6 +182,32 @@ pub(super) fn remarks(review: &Review) -> Vec<String> {
         remarks.push(format!("The repository has {}.", review.diagnostics));
     }
     remarks
+}
+
+/// A remark on objects that leave one cluster for another.
+pub(super) fn recreated(review: &Review) -> Option<String> {
+    let (mut number, mut from, mut to) = (0, BTreeSet::new(), BTreeSet::new());
+    for work in review.works() {
+        let WorkChange::Deleted { recreated_on, .. } = &work.change else { continue };
+        if !recreated_on.is_empty() {
+            let outcomes = work.change.removals().into_iter();
+            number += outcomes.filter(|outcome| **outcome == RemovalOutcome::Deleted).count();
+            from.insert(&work.key.cluster);
+            to.extend(recreated_on);
+        }
+    }
+    let clusters = |names: BTreeSet<&ClusterName>| {
+        named(names.into_iter().map(ClusterName::as_str), str::to_owned)
+    };
+    let what = match number {
+        0 => return None,
+        1 => "1 object is".to_owned(),
+        more => format!("{more} objects are"),
+    };
+    let (from, to) = (clusters(from), clusters(to));
+    Some(format!(
+        "{what} deleted on {from} and created on {to}: nothing moves from one cluster to another."
+    ))
 }
 
 /// The result of the signature check, and the reasons of holds. They contain untrusted text.
@@ -301,6 +234,7 @@ pub(super) fn totals(review: &Review) -> String {
     let parts: Vec<String> = [
         (counts.works_added, "to add"),
         (counts.works_changed, "to change"),
+        (counts.works_moved, "moved to other works"),
         (counts.works_deleted, "to delete"),
         (counts.works_released, "to release"),
     ]
@@ -316,6 +250,11 @@ pub(super) fn totals(review: &Review) -> String {
     if !parts.is_empty() {
         let total = counts.clusters;
         line.push_str(&format!(" on {} of {}", counts.clusters_changed, count(total, "cluster")));
+    }
+    match counts.objects_moved {
+        0 => {}
+        1 => line.push_str("; 1 object moves"),
+        more => line.push_str(&format!("; {more} objects move")),
     }
     for (number, what) in [
         (counts.works_suspended, "suspended"),

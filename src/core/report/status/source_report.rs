@@ -11,6 +11,7 @@ use super::tree::WorkTree;
 use super::{State, WorkStatus};
 use crate::limits;
 use crate::model::name::{CommitId, WorkKey};
+use crate::plan::Reason;
 use crate::plan::record;
 use crate::plan::record::RecordError;
 use crate::report::page;
@@ -31,7 +32,8 @@ pub struct SourceReport {
     /// Changes that wait for approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<ReportedHold>,
-    /// Works that are held, suspended, frozen, in conflict or rejected.
+    /// Works that are held, suspended, frozen, in conflict, rejected, or between which objects
+    /// move.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub works: Vec<ReportedWork>,
     /// Works left out because of the report's size limit.
@@ -95,7 +97,8 @@ fn is_zero(number: &usize) -> bool {
 /// Whether the hub alone does not show the reason of the work's state.
 fn is_hidden(work: &WorkState) -> bool {
     let is_open = matches!(work.state, State::Held | State::Suspended);
-    work.why.is_some() && (is_open || work.state.is_failure())
+    let moves = work.code == Some(Reason::MOVES_OBJECTS);
+    work.why.is_some() && (is_open || moves || work.state.is_failure())
 }
 
 impl ReportedWork {
@@ -183,7 +186,11 @@ impl SourceReport {
 
     fn add_works(&mut self, status: &SourceStatus) {
         let mut left = limits::REPORT_BYTES_MAX.saturating_sub(self.text().len());
-        for (key, work) in status.works.iter().filter(|(_, work)| is_hidden(work)) {
+        let mut hidden: Vec<(&WorkKey, &WorkState)> =
+            status.works.iter().filter(|(_, work)| is_hidden(work)).collect();
+        // Those that wait for nobody come last.
+        hidden.sort_by_key(|(_, work)| work.state == State::Pending);
+        for (key, work) in hidden {
             let work = ReportedWork::of(key, work);
             let bytes = serde_json::to_string(&work).map_or(usize::MAX, |text| text.len() + 1);
             if bytes < left && self.works_left_out == 0 {
@@ -241,8 +248,8 @@ impl ReportedSource {
         if reported.works_left_out > 0 {
             let left = reported.works_left_out;
             lines.push(format!(
-                "source {source}: {left} more works are held, suspended or refused: `gitwork \
-                 plan` lists them"
+                "source {source}: {left} more works are held, suspended, moving or refused: \
+                 `gitwork plan` lists them"
             ));
         }
         lines

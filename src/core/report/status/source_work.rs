@@ -10,6 +10,7 @@ use crate::limits;
 use crate::model::diagnostic::{Diagnostic, Scope};
 use crate::model::name::{ClusterName, CommitId, RepoPath, WorkKey};
 use crate::plan::drift_backoff::Contentions;
+use crate::plan::moves::ObjectMove;
 use crate::plan::observed::Observed;
 use crate::plan::{Effect, Plan, PlanStep, Reason};
 use crate::render::desired::Desired;
@@ -155,7 +156,8 @@ impl StatusInputs<'_> {
             Reason::UpToDate => return (view.state, None),
             Reason::Frozen => return (State::Frozen, Some(self.error_of(&step.key))),
             Reason::Suspended | Reason::SuspendedOnHub { .. } => State::Suspended,
-            Reason::HeldByBudget { .. }
+            Reason::HeldByOrigin { .. }
+            | Reason::HeldByBudget { .. }
             | Reason::HeldByRewind { .. }
             | Reason::HeldByRestore { .. }
             | Reason::HeldByWindow { .. }
@@ -173,6 +175,10 @@ impl StatusInputs<'_> {
             | Reason::DeleteOptionFirst { .. }
             | Reason::PruneOff { .. }
             | Reason::DeletesNoLongerHeld => State::Pending,
+            Reason::MovesObjects { moves } if is_held(moves) => State::Held,
+            // What the agent reports about the content on the hub is more urgent.
+            Reason::MovesObjects { .. } if view.state.is_failure() => return (view.state, None),
+            Reason::MovesObjects { .. } => State::Pending,
         };
         (state, Some(step.reason.to_string()))
     }
@@ -213,6 +219,10 @@ fn intent(effect: &Effect) -> State {
             State::Deleting
         }
     }
+}
+
+fn is_held(moves: &[ObjectMove]) -> bool {
+    moves.iter().any(|one| one.progress.is_held())
 }
 
 /// An error with its location, in one line.

@@ -10,6 +10,7 @@ use super::view::{Condition, feedback, short};
 use super::{State, WorkStatus, of_work};
 use crate::limits;
 use crate::model::name::ClusterName;
+use crate::model::object_digest::ObjectDigest;
 use crate::model::work_state::{Conditions, condition_message, is_secret, judge, text};
 
 /// A work with its conditions and objects.
@@ -60,6 +61,14 @@ impl fmt::Display for ObjectStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slash = if self.namespace.is_empty() { "" } else { "/" };
         write!(f, "{} {}{slash}{}", self.kind, self.namespace, self.name)
+    }
+}
+
+impl ObjectStatus {
+    /// What identifies the object.
+    pub fn digest(&self) -> ObjectDigest {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        ObjectDigest::new(group, &self.kind, &self.namespace, &self.name)
     }
 }
 

@@ -93,6 +93,25 @@ fn a_change_touches_its_own_path_and_the_pages_above_it() {
 }
 
 #[test]
+fn works_between_which_objects_move_have_state_and_reason() {
+    let waits = "configmaps/data in namespace shop moves from shop to shop2; shop keeps it until \
+                 shop2 has applied it";
+    let held = "held: configmaps/data in namespace shop moves from shop to shop2: shop2: suspended";
+    let mut now = status(&[("a", "shop2", State::Applied)]);
+    now.works.insert(key("a", "shop"), work(State::Pending, Some(waits)));
+    now.works.insert(key("b", "shop"), work(State::Held, Some(held)));
+    let all = file_changes(None, &now);
+    assert!(content(&all, "clusters/a/shop.yaml").contains(waits), "{all:?}");
+    let page = content(&all, "clusters/a.md");
+    assert!(page.contains("| pending |") && page.contains("moves from shop to shop2"), "{page}");
+    let summary: serde_json::Value = serde_json::from_str(content(&all, "summary.json")).unwrap();
+    assert_eq!(summary["state"], "pending");
+    let problems = summary["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0]["message"], held);
+}
+
+#[test]
 fn table_lists_unhealthy_clusters_first() {
     let now = status(&[
         ("a", "db", State::Applied),

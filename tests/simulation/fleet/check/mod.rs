@@ -183,7 +183,7 @@ impl Checker {
             match approval {
                 Approval::Deletions(works) => state.approved.extend(works.iter().cloned()),
                 Approval::Changes { works, .. } => state.changes.extend(works.iter().cloned()),
-                Approval::Rewind(_) | Approval::Restored { .. } => {}
+                Approval::Rewind(_) | Approval::Restored { .. } | Approval::Origin { .. } => {}
             }
         }
     }

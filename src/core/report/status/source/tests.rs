@@ -9,10 +9,13 @@ use crate::config::AdoptionPolicy;
 use crate::config::window::Closed;
 use crate::model::approval::Rewind;
 use crate::model::diagnostic::{Code, Location, Scope, Span};
+use crate::model::manifest::Identity;
 use crate::model::name::{RepoPath, WorkName};
+use crate::model::object_digest::ObjectDigest;
 use crate::plan::budget::Excess;
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::drift_backoff::{Contention, Contentions};
+use crate::plan::moves::{MoveProgress, ObjectMove};
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::{Effect, Plan, PlanStep, Reason};
 use crate::render::desired::{Desired, Frozen};
@@ -169,6 +172,46 @@ fn steps_without_effect_give_state_and_reason() {
     let conflict = Reason::Conflict { owner: None, adoption: AdoptionPolicy::Annotated };
     let work = one(foreign, step(&key, None, conflict), None);
     assert_eq!(work.view, StatusView::default());
+}
+
+#[test]
+fn work_with_moving_objects_is_pending_or_held_unless_its_agent_fails() {
+    let (from, to) = (key("edge-1", "shop"), key("edge-1", "shop2"));
+    let reason = |progress| {
+        let moving = ObjectMove {
+            digest: ObjectDigest::new("", "ConfigMap", "shop", "data"),
+            object: Identity {
+                group: String::new(),
+                resource: "configmaps".into(),
+                namespace: "shop".into(),
+                name: "data".into(),
+            },
+            from: from.clone(),
+            to: to.clone(),
+            progress,
+        };
+        Reason::MovesObjects { moves: [moving].into() }
+    };
+    let applying =
+        |failure: Option<&str>| MoveProgress::Applying { failure: failure.map(str::to_owned) };
+    let suspended = MoveProgress::Held { why: "shop2: suspended in Git".into() };
+    for (progress, applied, expected) in [
+        (applying(None), "True", State::Pending),
+        (applying(Some("field is immutable")), "True", State::Held),
+        (suspended, "True", State::Held),
+        (MoveProgress::Unreadable, "True", State::Held),
+        (MoveProgress::Orphaning { failure: None }, "False", State::Failed),
+    ] {
+        let reason = reason(progress);
+        let message = match expected {
+            State::Failed => "agent".to_owned(),
+            _ => reason.to_string(),
+        };
+        let work = one(Some(on_hub(&from, "fleet", applied, 2)), step(&from, None, reason), None);
+        assert_eq!((work.state, work.message()), (expected, Some(message)));
+        let code = (expected != State::Failed).then_some("MovesObjects");
+        assert_eq!(work.code, code);
+    }
 }
 
 #[test]

@@ -93,6 +93,30 @@ fn report_has_only_works_that_hub_does_not_explain() {
 }
 
 #[test]
+fn works_between_which_objects_move_are_reported_after_those_that_are_held() {
+    let moving = |state: State| WorkState {
+        code: Some("MovesObjects"),
+        ..self::state(state, Some("data moves from shop to shop2"))
+    };
+    let one = reported(vec![
+        (key("a", "giver"), moving(State::Pending)),
+        (key("b", "held"), moving(State::Held)),
+        (key("c", "pending"), state(State::Pending, Some("changed in Git"))),
+    ]);
+    let shown: Vec<(&str, &str)> =
+        one.works.iter().map(|work| (work.work.as_str(), work.state.as_str())).collect();
+    assert_eq!(shown, [("held", "held"), ("giver", "pending")]);
+    assert_eq!(one.works[1].reason.as_deref(), Some("MovesObjects"));
+    let all = [ReportedSource { source: "fleet".into(), report: one }];
+    let mut trees = vec![self::shown("a", "giver", "fleet")];
+    trees[0].work.state = State::Applied;
+    apply(&all, &mut trees);
+    let giver = &trees[0].work;
+    assert_eq!((giver.state, giver.reported), (State::Pending, true));
+    assert_eq!(giver.message.as_deref(), Some("data moves from shop to shop2"));
+}
+
+#[test]
 fn report_is_bounded_and_counts_omitted_works() {
     let why = "x".repeat(1_000);
     let works = (0..10_000).map(|n| (key("a", &format!("w{n}")), state(State::Held, Some(&why))));

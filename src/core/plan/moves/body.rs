@@ -1,0 +1,228 @@
+//! What the works of a move have on the hub until it is complete.
+//!
+//! Each body follows from what Git and the hub have, and is the same when it is computed again from
+//! itself on the hub. So a restart in the middle of a move changes nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::model::manifest::Identity;
+use crate::model::name::WorkKey;
+use crate::model::object_digest::ObjectDigest;
+use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
+use crate::plan::inputs::PlanInputs;
+use crate::plan::moves::TransitionalWork;
+use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
+use crate::plan::observed::WorkContent;
+
+/// What the work has meanwhile; `None` if Git's state, or the work's deletion, is right.
+/// `moves`: those from the work and to it.
+pub(super) fn transitional(
+    key: &WorkKey,
+    moves: &[&ObjectMove],
+    inputs: PlanInputs<'_>,
+) -> Option<TransitionalWork> {
+    let giving: Vec<&ObjectMove> = moves.iter().copied().filter(|one| one.from == *key).collect();
+    let withheld: BTreeSet<ObjectDigest> = moves
+        .iter()
+        .filter(|one| one.to == *key && is_withheld(one, inputs))
+        .map(|one| one.digest)
+        .collect();
+    let keeps = giving.iter().any(|one| !one.progress.is_complete());
+    let wanted = inputs.desired.works.get(key);
+    let drops = wanted.is_none() && !keeps && must_leave_before_release(key, &giving, inputs);
+    if !keeps && !drops && withheld.is_empty() {
+        return None;
+    }
+    let is_open = |one: &ObjectMove| !one.progress.is_complete() || withheld.contains(&one.digest);
+    let mut open: Vec<ObjectMove> =
+        moves.iter().copied().filter(|one| drops || is_open(one)).cloned().collect();
+    // What somebody has to act on comes first.
+    open.sort_by_key(|one| !one.progress.is_held());
+    let content = inputs.observed.content(key);
+    let body = match (wanted, content) {
+        _ if waits_for_content(key, moves, &withheld) => None,
+        (Some(work), _) if !keeps => of_desired(work, None, &giving, &withheld),
+        (_, None) => None,
+        (None, Some(content)) if drops => without_moved(content, &giving),
+        (None, Some(content)) => Some(removed(key, content, &giving, inputs)),
+        (Some(_), Some(content)) if giving.iter().any(|one| is_orphaning(one)) => {
+            Some(of_hub(content, &giving, None))
+        }
+        (Some(work), Some(_)) => of_desired(work, content, &giving, &withheld),
+    };
+    Some(TransitionalWork { body: body.map(Arc::new), moves: open.into() })
+}
+
+/// Whether the work must wait until the content of the giving work is read: it is written once,
+/// with what it gets.
+fn waits_for_content(
+    key: &WorkKey,
+    moves: &[&ObjectMove],
+    withheld: &BTreeSet<ObjectDigest>,
+) -> bool {
+    moves.iter().any(|one| {
+        one.progress == MoveProgress::Unread && (one.from == *key || withheld.contains(&one.digest))
+    })
+}
+
+fn is_orphaning(one: &ObjectMove) -> bool {
+    matches!(one.progress, MoveProgress::Orphaning { .. })
+}
+
+/// Whether the receiving work must not list the object yet.
+fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
+    let there = inputs.observed.works.get(&one.to);
+    let is_listed = || there.is_some_and(|there| there.object(one.digest).is_some());
+    match &one.progress {
+        MoveProgress::Unread | MoveProgress::Held { .. } | MoveProgress::Unreadable => !is_listed(),
+        // It gets the object once the giving work no longer lists it.
+        MoveProgress::Orphaning { .. } | MoveProgress::Orphaned => true,
+        MoveProgress::Applying { .. } | MoveProgress::Unseen | MoveProgress::Applied => false,
+    }
+}
+
+/// Whether objects that have moved leave a work before it is released, and others stay.
+fn must_leave_before_release(
+    key: &WorkKey,
+    giving: &[&ObjectMove],
+    inputs: PlanInputs<'_>,
+) -> bool {
+    let Some(work) = inputs.observed.works.get(key) else { return false };
+    let prune = inputs.last_known.get(key).map_or(work.prune, |last| last.prune);
+    !prune && work.objects.iter().any(|object| giving.iter().all(|m| m.digest != object.digest))
+}
+
+/// Git's state, without the objects that the work does not get yet, and with those that it still
+/// keeps. `None` if nothing would be left.
+fn of_desired(
+    work: &DesiredWork,
+    content: Option<&WorkContent>,
+    giving: &[&ObjectMove],
+    withheld: &BTreeSet<ObjectDigest>,
+) -> Option<WorkBody> {
+    let mut spec = work.body.spec.value();
+    let manifests = manifests_mut(&mut spec)?;
+    let digest = |manifest: &Value| ObjectDigest::of_manifest(manifest);
+    manifests.retain(|one| digest(one).is_none_or(|digest| !withheld.contains(&digest)));
+    let kept: Vec<&ObjectMove> =
+        giving.iter().copied().filter(|one| !one.progress.is_complete()).collect();
+    if let Some(content) = content {
+        let hub = content.spec();
+        let is_kept = |one: &&Value| kept.iter().any(|kept| digest(one) == Some(kept.digest));
+        manifests.extend(self::manifests(&hub).iter().filter(is_kept).cloned());
+        let entries = kept.iter().flat_map(|one| config_entries(one, &hub)).collect();
+        prepend_configs(&mut spec, entries);
+    }
+    if self::manifests(&spec).is_empty() {
+        return None;
+    }
+    Some(WorkBody::from_parts(spec, &work.body.metadata()))
+}
+
+/// The state on the hub, with the update strategy `CreateOnly` for what moves, and with orphaning
+/// rules for what must be orphaned first. `option`: the deleteOption to start from, if not that on
+/// the hub.
+fn of_hub(
+    content: &WorkContent,
+    giving: &[&ObjectMove],
+    option: Option<&DeletionPolicy>,
+) -> WorkBody {
+    let mut spec = content.spec();
+    let in_progress = giving.iter().filter(|one| is_in_progress(one));
+    let entries = in_progress.map(|one| create_only(one)).collect();
+    prepend_configs(&mut spec, entries);
+    let on_hub = spec.get("deleteOption").cloned();
+    let before = DeletionPolicy::from_value(on_hub.as_ref().unwrap_or(&Value::Null));
+    let after = option.unwrap_or(&before).orphaning(orphaned_objects(giving.iter().copied()));
+    if let (Value::Object(fields), true) = (&mut spec, after != before) {
+        fields.insert("deleteOption".into(), after.to_value(on_hub.as_ref()));
+    }
+    WorkBody::from_parts(spec, &content.metadata())
+}
+
+/// A giving work that Git no longer has.
+fn removed(
+    key: &WorkKey,
+    content: &WorkContent,
+    giving: &[&ObjectMove],
+    inputs: PlanInputs<'_>,
+) -> WorkBody {
+    let last = inputs.last_known.get(key);
+    // A work that is released keeps its deleteOption.
+    let option = last.filter(|last| last.prune).map(|last| &last.delete_option);
+    of_hub(content, giving, option)
+}
+
+/// The state on the hub without the objects that have moved. `None` if nothing would be left.
+fn without_moved(content: &WorkContent, giving: &[&ObjectMove]) -> Option<WorkBody> {
+    let mut spec = content.spec();
+    let manifests = manifests_mut(&mut spec)?;
+    manifests.retain(|one| {
+        let digest = ObjectDigest::of_manifest(one);
+        giving.iter().all(|moved| Some(moved.digest) != digest)
+    });
+    let is_empty = manifests.is_empty();
+    (!is_empty).then(|| WorkBody::from_parts(spec, &content.metadata()))
+}
+
+/// The objects that the giving work orphans or has orphaned for a move.
+pub(super) fn orphaned_objects<'a>(
+    giving: impl IntoIterator<Item = &'a ObjectMove>,
+) -> Vec<Identity> {
+    let orphaned = giving.into_iter().filter(|one| {
+        matches!(one.progress, MoveProgress::Orphaning { .. } | MoveProgress::Orphaned)
+    });
+    orphaned.map(|one| one.object.clone()).collect()
+}
+
+fn is_in_progress(one: &ObjectMove) -> bool {
+    matches!(one.progress, MoveProgress::Applying { .. } | MoveProgress::Orphaning { .. })
+}
+
+/// The entry of `manifestConfigs` with which the giving work does not write an object.
+fn create_only(one: &ObjectMove) -> Value {
+    json!({
+        "resourceIdentifier": one.object.to_value(),
+        "updateStrategy": {"type": "CreateOnly"},
+    })
+}
+
+/// The entries of `manifestConfigs` for an object that the giving work keeps. A held object has
+/// those that it has on the hub.
+fn config_entries(one: &ObjectMove, hub: &Value) -> Vec<Value> {
+    if is_in_progress(one) {
+        return vec![create_only(one)];
+    }
+    let identifier = one.object.to_value();
+    let configs = hub.get("manifestConfigs").and_then(Value::as_array);
+    let is_about = |entry: &&Value| entry.get("resourceIdentifier") == Some(&identifier);
+    configs.into_iter().flatten().filter(is_about).cloned().collect()
+}
+
+/// Puts entries first: for each field, an agent takes the first entry that has it (OCM work agent,
+/// config lookup).
+fn prepend_configs(spec: &mut Value, mut entries: Vec<Value>) {
+    if entries.is_empty() {
+        return;
+    }
+    let Value::Object(fields) = spec else { return };
+    if let Some(Value::Array(before)) = fields.remove("manifestConfigs") {
+        let others: Vec<Value> =
+            before.into_iter().filter(|entry| !entries.contains(entry)).collect();
+        entries.extend(others);
+    }
+    fields.insert("manifestConfigs".into(), entries.into());
+}
+
+/// `workload.manifests` of a spec.
+pub(super) fn manifests(spec: &Value) -> &[Value] {
+    let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
+    manifests.map_or(&[], Vec::as_slice)
+}
+
+fn manifests_mut(spec: &mut Value) -> Option<&mut Vec<Value>> {
+    spec.pointer_mut("/workload/manifests").and_then(Value::as_array_mut)
+}

@@ -1,0 +1,113 @@
+//! Finds the moves: objects that a work lists on the hub and that Git has in another work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::name::{ClusterName, WorkKey};
+use crate::model::object_digest::ObjectDigest;
+use crate::model::work::{DesiredObject, DesiredWork};
+use crate::plan::inputs::PlanInputs;
+use crate::plan::observed::{Observed, ObservedWork};
+use crate::render::desired::Desired;
+
+/// A move, before it is known how far it has come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FoundMove<'a> {
+    pub(super) digest: ObjectDigest,
+    /// The work that lists it on the hub.
+    pub(super) from: &'a ObservedWork,
+    /// Where it is in Git.
+    pub(super) to: Receiver<'a>,
+}
+
+/// The work that has an object in Git.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Receiver<'a> {
+    /// A work with this object.
+    Work(&'a DesiredWork, &'a DesiredObject),
+    /// A frozen work, which has the object or may have it.
+    Frozen(&'a WorkKey),
+}
+
+impl<'a> Receiver<'a> {
+    pub(super) fn key(self) -> &'a WorkKey {
+        match self {
+            Self::Work(work, _) => &work.key,
+            Self::Frozen(key) => key,
+        }
+    }
+}
+
+/// The works that take part in moves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MovingWorks {
+    /// All of them: the status of their agents leads to another plan.
+    pub all: BTreeSet<WorkKey>,
+    /// Giving works whose content must be read from the hub before the next plan.
+    pub unread: BTreeSet<WorkKey>,
+}
+
+impl MovingWorks {
+    /// The works that take part in moves from what the hub has to what Git wants.
+    pub fn of(desired: &Desired, observed: &Observed) -> Self {
+        let mut works = Self::default();
+        for found in find_all(desired, observed) {
+            let (from, to) = (&found.from.key, found.to.key());
+            works.all.extend([from.clone(), to.clone()]);
+            if observed.content(from).is_none() {
+                works.unread.insert(from.clone());
+            }
+        }
+        works
+    }
+}
+
+/// All moves, sorted by giving work.
+pub(super) fn find(inputs: PlanInputs<'_>) -> Vec<FoundMove<'_>> {
+    find_all(inputs.desired, inputs.observed)
+}
+
+/// The cost is in the number of works, and in the objects of those clusters that have a work with
+/// an object to give.
+fn find_all<'a>(desired: &'a Desired, observed: &'a Observed) -> Vec<FoundMove<'a>> {
+    let mut lost: BTreeMap<(&ClusterName, ObjectDigest), Vec<&ObservedWork>> = BTreeMap::new();
+    for work in observed.works.values().filter(|work| may_give(work, desired)) {
+        let wanted = desired.works.get(&work.key);
+        for object in &work.objects {
+            if wanted.is_none_or(|wanted| wanted.object(object.digest).is_none()) {
+                lost.entry((&work.key.cluster, object.digest)).or_default().push(work);
+            }
+        }
+    }
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    let clusters: BTreeSet<&ClusterName> = lost.keys().map(|(cluster, _)| *cluster).collect();
+    let mut found = Vec::new();
+    for to in desired.works.values().filter(|work| clusters.contains(&work.key.cluster)) {
+        for object in &*to.objects {
+            let digest = object.digest;
+            let givers = lost.remove(&(&to.key.cluster, digest)).into_iter().flatten();
+            let to = Receiver::Work(to, object);
+            found.extend(givers.map(|from| FoundMove { digest, from, to }));
+        }
+    }
+    for ((cluster, digest), givers) in lost {
+        let mut frozen = desired.frozen.objects.iter().filter(|(key, _)| key.cluster == *cluster);
+        let Some((key, _)) = frozen.find(|(_, objects)| objects.may_contain(digest)) else {
+            continue;
+        };
+        let givers = givers.into_iter().filter(|from| from.key != *key);
+        let to = Receiver::Frozen(key);
+        found.extend(givers.map(|from| FoundMove { digest, from, to }));
+    }
+    found.sort_by_key(|one| (&one.from.key, one.digest));
+    found
+}
+
+/// Whether a work on the hub may list objects that Git does not have in it. The objects of a work
+/// that is being deleted cannot be kept.
+fn may_give(work: &ObservedWork, desired: &Desired) -> bool {
+    work.is_ours(&desired.source)
+        && !work.deleting
+        && desired.works.get(&work.key).is_none_or(|wanted| wanted.body.digest != work.digest)
+}

@@ -1,0 +1,102 @@
+//! Objects that move from one work to another of the same cluster.
+//!
+//! A move is not a deletion: the object keeps its uid. A work that the hub has and that lists an
+//! object which Git has in another work is the giving work; that other work is the receiving one.
+//!
+//! - [`find`]: the moves, from the objects that works list on the hub and in Git.
+//! - `progress`: how far each move has come.
+//! - `body`: what the works of a move have on the hub meanwhile.
+//!
+//! In general the giving work keeps the manifest, with the update strategy `CreateOnly`, until the
+//! receiving work has applied it. It stays an owner of the object and writes nothing, so that any
+//! agent may act on both works in any order. An object that one of both works does not own is
+//! orphaned by the giving work first, and then given to the receiving one.
+
+mod body;
+mod find;
+mod object_move;
+mod progress;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use find::MovingWorks;
+pub use object_move::{MoveProgress, ObjectMove};
+
+use crate::model::name::WorkKey;
+use crate::model::work::{DeletionPolicy, WorkBody};
+use crate::plan::hazards::Hazards;
+use crate::plan::inputs::PlanInputs;
+
+/// What a work has on the hub while objects move from it or to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransitionalWork {
+    /// What to write. `None`: nothing can be written now, because the body has no objects or a
+    /// work of the move must be read first.
+    pub body: Option<Arc<WorkBody>>,
+    /// The moves that are not completed, or that this body completes.
+    pub moves: Arc<[ObjectMove]>,
+}
+
+/// All moves of one plan, by work.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Moves {
+    /// Works whose content on the hub differs from Git because of a move.
+    transitional: BTreeMap<WorkKey, TransitionalWork>,
+    /// The moves from each work on the hub.
+    giving: BTreeMap<WorkKey, Vec<ObjectMove>>,
+}
+
+impl Moves {
+    /// The moves that follow from what Git and the hub have now. `hazards`: works that must not be
+    /// touched do not take part.
+    pub fn observe(inputs: PlanInputs<'_>, hazards: &Hazards) -> Self {
+        let found = find::find(inputs);
+        if found.is_empty() {
+            return Self::default();
+        }
+        let all = progress::moves(&found, inputs, hazards);
+        let mut by_work: BTreeMap<&WorkKey, Vec<&ObjectMove>> = BTreeMap::new();
+        for one in &all {
+            by_work.entry(&one.from).or_default().push(one);
+            by_work.entry(&one.to).or_default().push(one);
+        }
+        let transitional = by_work.into_iter().filter_map(|(key, moves)| {
+            Some((key.clone(), body::transitional(key, &moves, inputs)?))
+        });
+        let transitional = transitional.collect();
+        let mut giving: BTreeMap<WorkKey, Vec<ObjectMove>> = BTreeMap::new();
+        for one in all {
+            giving.entry(one.from.clone()).or_default().push(one);
+        }
+        Self { transitional, giving }
+    }
+
+    /// What the work has on the hub meanwhile; `None` if that is what Git has.
+    pub fn transitional(&self, key: &WorkKey) -> Option<&TransitionalWork> {
+        self.transitional.get(key)
+    }
+
+    /// The deleteOption with which a work is deleted, so that it keeps the objects that it has
+    /// orphaned for a move. `option`: Git's final one.
+    pub(crate) fn final_option(&self, key: &WorkKey, option: &DeletionPolicy) -> DeletionPolicy {
+        option.orphaning(body::orphaned_objects(self.from(key)))
+    }
+
+    /// The moves from a work on the hub.
+    pub fn from(&self, key: &WorkKey) -> &[ObjectMove] {
+        self.giving.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether every object of a work on the hub moves to another work, so that its deletion loses
+    /// none.
+    pub fn is_moved_away(&self, key: &WorkKey, inputs: PlanInputs<'_>) -> bool {
+        let Some(work) = inputs.observed.works.get(key) else { return false };
+        let is_certain = |one: &&ObjectMove| inputs.desired.works.contains_key(&one.to);
+        let moves: Vec<&ObjectMove> = self.from(key).iter().filter(is_certain).collect();
+        !work.objects.is_empty()
+            && work.objects.iter().all(|object| moves.iter().any(|m| m.digest == object.digest))
+    }
+}

@@ -1,0 +1,105 @@
+//! One object that moves, and how far it has come.
+
+use std::fmt;
+
+use crate::model::manifest::Identity;
+use crate::model::name::WorkKey;
+use crate::model::object_digest::ObjectDigest;
+
+/// One object that moves from one work of a cluster to another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObjectMove {
+    /// What identifies the object.
+    pub digest: ObjectDigest,
+    /// The object, with the plural of its kind as in the receiving work.
+    pub object: Identity,
+    /// The work that lists it on the hub.
+    pub from: WorkKey,
+    /// The work that has it in Git.
+    pub to: WorkKey,
+    /// How far the move has come.
+    pub progress: MoveProgress,
+}
+
+/// How far a move has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MoveProgress {
+    /// The content of the giving work has not been read from the hub yet.
+    Unread,
+    /// The giving work keeps the object until the receiving one has applied it.
+    Applying {
+        /// Why the agent failed to apply it, if it did.
+        failure: Option<String>,
+    },
+    /// The giving work orphans the object first, because one of both works does not own it. The
+    /// receiving work gets it after that.
+    Orphaning {
+        /// Why the agent failed to apply it, if it did.
+        failure: Option<String>,
+    },
+    /// Neither work changes for this object until somebody acts.
+    Held {
+        /// Why, as in `shop2 is suspended in Git`.
+        why: String,
+    },
+    /// Git no longer has the object in the giving work, and may have it in a frozen one.
+    Unreadable,
+    /// No agent has seen the giving work, so it does not own the object.
+    Unseen,
+    /// The giving work has orphaned the object and no longer needs it.
+    Orphaned,
+    /// The receiving work owns the object.
+    Applied,
+}
+
+impl MoveProgress {
+    /// Whether the giving work may drop the object.
+    pub fn is_complete(&self) -> bool {
+        matches!(self, Self::Unseen | Self::Orphaned | Self::Applied)
+    }
+
+    /// Whether somebody has to act before the move goes on.
+    pub fn is_held(&self) -> bool {
+        match self {
+            Self::Held { .. } | Self::Unreadable => true,
+            Self::Applying { failure } | Self::Orphaning { failure } => failure.is_some(),
+            Self::Unread | Self::Unseen | Self::Orphaned | Self::Applied => false,
+        }
+    }
+}
+
+impl fmt::Display for ObjectMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { object, progress, .. } = self;
+        let (from, to) = (&self.from.work, &self.to.work);
+        let held = if progress.is_held() { "held: " } else { "" };
+        if *progress == MoveProgress::Unreadable {
+            return write!(
+                f,
+                "{held}{object} is no longer in {from} in Git, and may be in {to}, whose files \
+                 cannot be read; {from} keeps it until then"
+            );
+        }
+        write!(f, "{held}{object} moves from {from} to {to}")?;
+        match progress {
+            MoveProgress::Unread => write!(f, "; {from} is read first"),
+            MoveProgress::Applying { failure: None } => {
+                write!(f, "; {from} keeps it until {to} has applied it")
+            }
+            MoveProgress::Applying { failure: Some(failure) } => {
+                write!(f, ", which has not applied it: {failure}; {from} keeps it")
+            }
+            MoveProgress::Orphaning { failure: None } => {
+                write!(f, "; {from} orphans it first, then {to} gets it")
+            }
+            MoveProgress::Orphaning { failure: Some(failure) } => {
+                write!(f, "; {from} has not orphaned it: {failure}")
+            }
+            MoveProgress::Held { why } => write!(f, ": {why}"),
+            MoveProgress::Unreadable
+            | MoveProgress::Unseen
+            | MoveProgress::Orphaned
+            | MoveProgress::Applied => Ok(()),
+        }
+    }
+}

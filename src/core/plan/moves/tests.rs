@@ -1,0 +1,591 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::limits;
+use crate::model::name::{ClusterName, RepoPath, SourceId, WorkName};
+use crate::model::object_digest::ObjectDigest;
+use crate::model::work::{DesiredObject, DesiredWork};
+use crate::plan::lint;
+use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork, WorkContent};
+use crate::plan::{
+    Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason, plan, request,
+};
+use crate::render::desired::{Desired, FrozenObjects};
+use request::Request;
+
+/// Works of one cluster in Git, on the hub, and as their agent has applied them.
+struct World {
+    desired: Desired,
+    hub: BTreeMap<WorkKey, Value>,
+    last_known: LastKnownStates,
+    policy: PlanPolicy,
+    versions: u64,
+}
+
+/// A work in Git: its name, its objects with their content, and other fields of its spec.
+type Work<'a> = (&'a str, &'a [(&'a str, &'a str)], Value);
+
+fn key(work: &str) -> WorkKey {
+    WorkKey { cluster: ClusterName::parse("edge-1").unwrap(), work: WorkName::parse(work).unwrap() }
+}
+
+fn manifest(name: &str, content: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "shop", "name": name},
+        "data": {"content": content},
+    })
+}
+
+fn identifier(name: &str) -> Value {
+    json!({"resource": "configmaps", "namespace": "shop", "name": name})
+}
+
+fn desired_work(source: &SourceId, (name, objects, fields): &Work<'_>) -> DesiredWork {
+    let manifests: Vec<Value> =
+        objects.iter().map(|(name, content)| manifest(name, content)).collect();
+    let named = DesiredObject::all(manifests.iter().map(|one| (one, "configmaps")));
+    let mut spec = json!({"workload": {"manifests": manifests}});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let option = spec.get("deleteOption").cloned().unwrap_or_default();
+    let path = RepoPath::parse(&format!("clusters/edge-1/{name}")).unwrap();
+    let none = BTreeMap::new();
+    let prune = fields.get("prune") != Some(&json!(false));
+    if let Value::Object(fields) = &mut spec {
+        fields.remove("prune");
+        fields.remove("suspend");
+    }
+    DesiredWork {
+        key: key(name),
+        body: Arc::new(WorkBody::new(source, &path, spec, none.clone(), none, prune)),
+        path,
+        delete_option: DeletionPolicy::from_value(&option),
+        prune,
+        suspend: fields.get("suspend") == Some(&json!(true)),
+        objects: named,
+    }
+}
+
+impl World {
+    /// A cluster whose agent has applied these works.
+    fn settled(works: &[Work<'_>]) -> Self {
+        let desired = Desired {
+            source: SourceId::parse("fleet").unwrap(),
+            commit: None,
+            works: BTreeMap::new(),
+            frozen: crate::render::desired::Frozen::default(),
+            rules: crate::config::source_rules::SourceRules::default(),
+            approved: crate::model::approval::Approvals::default(),
+            suspended: crate::render::desired::Suspended::default(),
+            diagnostics: Vec::new(),
+        };
+        let mut world = Self {
+            desired,
+            hub: BTreeMap::new(),
+            last_known: LastKnownStates::new(),
+            policy: PlanPolicy::default(),
+            versions: 0,
+        };
+        world.commit(works);
+        world.pass();
+        world.agent_applies_all();
+        assert_eq!(world.pass(), [""; 0]);
+        world
+    }
+
+    fn commit(&mut self, works: &[Work<'_>]) {
+        let works = works.iter().map(|work| desired_work(&self.desired.source, work));
+        let works: BTreeMap<WorkKey, DesiredWork> =
+            works.map(|work| (work.key.clone(), work)).collect();
+        let added = works.keys().filter(|key| !self.desired.works.contains_key(key));
+        let added: Arc<BTreeSet<WorkKey>> = Arc::new(added.cloned().collect());
+        let gone = self.desired.works.iter().filter(|(key, _)| !works.contains_key(key));
+        let gone: LastKnownStates = gone
+            .map(|(key, work)| {
+                let state = LastKnownState {
+                    removed_by: None,
+                    delete_option: work.delete_option.clone(),
+                    prune: work.prune,
+                    budgets: None,
+                    added_since: Some(added.clone()),
+                };
+                (key.clone(), state)
+            })
+            .collect();
+        self.last_known.extend(gone);
+        self.last_known.retain(|key, _| !works.contains_key(key));
+        self.desired.works = works;
+    }
+
+    fn observed(&self) -> Observed {
+        let mut observed = Observed::default();
+        for object in self.hub.values() {
+            observed.record_change(ObservedWork::from_manifest_work(object.clone()).unwrap());
+        }
+        for key in MovingWorks::of(&self.desired, &observed).unread {
+            let content = WorkContent::from_manifest_work(self.hub[&key].clone());
+            observed.contents.insert(key, content);
+        }
+        observed
+    }
+
+    fn plan(&self) -> Plan {
+        let observed = self.observed();
+        let made = plan(&self.desired, &observed, &self.last_known, &self.policy);
+        let inputs = PlanInputs {
+            desired: &self.desired,
+            observed: &observed,
+            last_known: &self.last_known,
+            policy: &self.policy,
+        };
+        assert_eq!(lint::check(&made, inputs), [], "{made:?}");
+        made
+    }
+
+    /// Executes one plan, and gives what it did, as in `update shop`. A second plan then has
+    /// nothing to do before an agent acts.
+    fn pass(&mut self) -> Vec<String> {
+        let made = self.plan();
+        let mut done = Vec::new();
+        for (step, effect) in made.effects() {
+            done.push(format!("{} {}", effect.name(), step.key.work));
+            self.execute(&step.key, effect);
+        }
+        let again = self.plan();
+        let repeated: Vec<_> = again
+            .effects()
+            .filter(|(step, _)| made.effects().any(|(before, _)| before.key == step.key))
+            .map(|(step, effect)| (step.to_string(), effect.name()))
+            .filter(|(_, name)| *name == "update" || *name == "create")
+            .collect();
+        assert_eq!(repeated, [], "written twice");
+        done
+    }
+
+    fn execute(&mut self, key: &WorkKey, effect: &Effect) {
+        self.versions += 1;
+        let version = self.versions;
+        match request::request(key, effect, None) {
+            Request::Create(mut work) => {
+                work["metadata"]["uid"] = format!("uid-{version}").into();
+                work["metadata"]["generation"] = 1.into();
+                work["metadata"]["resourceVersion"] = version.to_string().into();
+                self.hub.insert(key.clone(), work);
+            }
+            Request::Delete { .. } => drop(self.hub.remove(key)),
+            _ => {
+                let work = self.hub.get_mut(key).unwrap();
+                match effect {
+                    Effect::SetDeleteOption { delete_option, .. } => {
+                        work["spec"]["deleteOption"] = delete_option.to_value(None);
+                    }
+                    Effect::Release { .. } => {
+                        work["metadata"]["labels"] = json!({});
+                    }
+                    _ => {
+                        let whole = effect.body().unwrap().to_manifest_work(key, None);
+                        for field in ["labels", "annotations"] {
+                            work["metadata"][field] = whole["metadata"][field].clone();
+                        }
+                        work["spec"] = whole["spec"].clone();
+                    }
+                }
+                let generation = work["metadata"]["generation"].as_i64().unwrap() + 1;
+                work["metadata"]["generation"] = generation.into();
+                work["metadata"]["resourceVersion"] = version.to_string().into();
+            }
+        }
+    }
+
+    fn agent_applies_all(&mut self) {
+        for name in self.hub.keys().cloned().collect::<Vec<_>>() {
+            self.agent_applies(name.work.as_str(), None);
+        }
+    }
+
+    /// The agent acts on the present generation of a work. `failure`: of its last object.
+    fn agent_applies(&mut self, work: &str, failure: Option<&str>) {
+        self.versions += 1;
+        let version = self.versions;
+        let work = self.hub.get_mut(&key(work)).unwrap();
+        let generation = work["metadata"]["generation"].clone();
+        let applied = |status: &str, message: &str| {
+            json!({
+                "type": "Applied", "status": status, "observedGeneration": generation,
+                "reason": "R", "message": message,
+            })
+        };
+        let manifests = work["spec"]["workload"]["manifests"].as_array().unwrap();
+        let last = manifests.len() - 1;
+        let reports: Vec<Value> = manifests
+            .iter()
+            .enumerate()
+            .map(|(index, manifest)| {
+                let condition = match failure.filter(|_| index == last) {
+                    Some(failure) => applied("False", failure),
+                    None => applied("True", ""),
+                };
+                json!({
+                    "resourceMeta": {
+                        "group": "", "version": "v1", "kind": "ConfigMap",
+                        "resource": "configmaps", "namespace": "shop",
+                        "name": manifest["metadata"]["name"],
+                    },
+                    "conditions": [condition],
+                })
+            })
+            .collect();
+        let condition = applied(if failure.is_some() { "False" } else { "True" }, "");
+        work["status"] = json!({
+            "conditions": [condition], "resourceStatus": {"manifests": reports},
+        });
+        work["metadata"]["finalizers"] = json!([AGENT_FINALIZER]);
+        work["metadata"]["resourceVersion"] = version.to_string().into();
+    }
+
+    /// The names of the objects that a work lists on the hub.
+    fn listed(&self, work: &str) -> Vec<String> {
+        let manifests = self.hub[&key(work)]["spec"]["workload"]["manifests"].as_array().unwrap();
+        let names = manifests.iter().map(|one| one["metadata"]["name"].as_str().unwrap());
+        names.map(str::to_owned).collect()
+    }
+
+    fn spec(&self, work: &str) -> &Value {
+        &self.hub[&key(work)]["spec"]
+    }
+
+    fn reason(&self, work: &str) -> String {
+        let plan = self.plan();
+        let step = plan.steps.iter().find(|step| step.key == key(work)).unwrap();
+        format!("{}: {}", step.action(), step.reason)
+    }
+}
+
+fn plain<'a>(name: &'a str, objects: &'a [(&'a str, &'a str)]) -> Work<'a> {
+    (name, objects, Value::Null)
+}
+
+#[test]
+fn renamed_work_is_deleted_after_the_new_one_is_applied() {
+    let mut world = World::settled(&[plain("shop", &[("data", "1")])]);
+    world.commit(&[plain("shop2", &[("data", "2")])]);
+    assert_eq!(world.pass(), ["update shop", "create shop2"]);
+    assert_eq!(
+        world.spec("shop")["manifestConfigs"],
+        json!([{"resourceIdentifier": identifier("data"), "updateStrategy": {"type": "CreateOnly"}}])
+    );
+    assert_eq!(world.spec("shop")["workload"]["manifests"], json!([manifest("data", "1")]));
+    assert_eq!(
+        world.reason("shop"),
+        "wait: configmaps/data in namespace shop moves from shop to shop2; shop keeps it until \
+         shop2 has applied it"
+    );
+    // The agent has seen the giving work only.
+    world.agent_applies("shop", None);
+    assert_eq!(world.pass(), [""; 0]);
+    world.agent_applies("shop2", None);
+    assert_eq!(world.pass(), ["delete shop"]);
+}
+
+#[test]
+fn deletion_waits_for_the_generation_that_lists_the_object() {
+    let mut world = World::settled(&[
+        plain("shop", &[("data", "1"), ("a", "1")]),
+        plain("shop2", &[("b", "1")]),
+    ]);
+    world.commit(&[plain("shop", &[("a", "1")]), plain("shop2", &[("b", "1"), ("data", "1")])]);
+    // Applied is True on shop2, of the generation before.
+    assert_eq!(world.pass(), ["update shop", "update shop2"]);
+    assert_eq!(world.listed("shop"), ["a", "data"]);
+    assert_eq!(world.pass(), [""; 0]);
+    world.agent_applies("shop2", None);
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["a"]);
+    assert_eq!(world.spec("shop").get("manifestConfigs"), None);
+    assert_eq!(world.reason("shop"), "keep: up to date");
+}
+
+#[test]
+fn swap_takes_two_writes_of_each_work() {
+    let mut world =
+        World::settled(&[plain("a", &[("one", "1"), ("x", "1")]), plain("b", &[("two", "1")])]);
+    world.commit(&[plain("a", &[("two", "2"), ("x", "2")]), plain("b", &[("one", "2")])]);
+    assert_eq!(world.pass(), ["update a", "update b"]);
+    assert_eq!(world.listed("a"), ["two", "x", "one"]);
+    assert_eq!(world.listed("b"), ["one", "two"]);
+    world.agent_applies("b", None);
+    assert_eq!(world.pass(), ["update a"]);
+    assert_eq!(world.listed("a"), ["two", "x"]);
+    assert_eq!(world.pass(), [""; 0]);
+    world.agent_applies("a", None);
+    assert_eq!(world.pass(), ["update b"]);
+    assert_eq!(world.listed("b"), ["one"]);
+}
+
+#[test]
+fn chain_and_revert_keep_the_object_until_its_last_work_has_it() {
+    let shop = |work| [plain(work, &[("data", "1")])];
+    let mut world = World::settled(&shop("a"));
+    world.commit(&shop("b"));
+    world.pass();
+    world.agent_applies("b", Some("not yet"));
+    world.commit(&shop("c"));
+    assert_eq!(world.pass(), ["update b", "create c"]);
+    world.agent_applies("a", None);
+    world.agent_applies("b", None);
+    assert_eq!(world.pass(), [""; 0]);
+    world.agent_applies("c", None);
+    assert_eq!(world.pass(), ["delete a", "delete b"]);
+
+    let mut world = World::settled(&shop("a"));
+    world.commit(&shop("b"));
+    world.pass();
+    world.commit(&shop("a"));
+    // An agent has not yet seen b, so that it owns nothing.
+    assert_eq!(world.pass(), ["update a", "delete b"]);
+    assert_eq!(world.spec("a").get("manifestConfigs"), None);
+}
+
+#[test]
+fn failing_receiver_leaves_the_object_with_the_giver() {
+    let mut world = World::settled(&[plain("shop", &[("data", "1")])]);
+    world.commit(&[plain("shop2", &[("data", "2")])]);
+    world.pass();
+    world.agent_applies("shop2", Some("field is immutable"));
+    assert_eq!(world.pass(), [""; 0]);
+    assert_eq!(
+        world.reason("shop"),
+        "hold: held: configmaps/data in namespace shop moves from shop to shop2, which has not \
+         applied it: field is immutable; shop keeps it"
+    );
+}
+
+#[test]
+fn neither_work_changes_for_the_object_while_one_is_suspended() {
+    let suspended = json!({"suspend": true});
+    let mut world = World::settled(&[
+        plain("shop", &[("data", "1"), ("a", "1")]),
+        plain("shop2", &[("b", "1")]),
+    ]);
+    world.commit(&[
+        plain("shop", &[("a", "2")]),
+        ("shop2", &[("b", "1"), ("data", "1")], suspended.clone()),
+    ]);
+    // The other changes of the giving work go out.
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["a", "data"]);
+    assert_eq!(world.spec("shop").get("manifestConfigs"), None);
+    assert!(world.reason("shop").contains("shop2: suspended in Git"), "{}", world.reason("shop"));
+
+    let mut world = World::settled(&[
+        plain("shop", &[("data", "1"), ("a", "1")]),
+        plain("shop2", &[("b", "1")]),
+    ]);
+    world.commit(&[
+        ("shop", &[("a", "2")], suspended),
+        plain("shop2", &[("b", "2"), ("data", "1")]),
+    ]);
+    assert_eq!(world.pass(), ["update shop2"]);
+    assert_eq!(world.listed("shop2"), ["b"]);
+    world.desired.frozen.works.insert(key("shop"));
+    world.desired.works.remove(&key("shop"));
+    assert_eq!(world.pass(), [""; 0]);
+    assert!(world.reason("shop2").contains("shop: kept as it is"), "{}", world.reason("shop2"));
+}
+
+/// A manifest that leaves a work and stands in a file that cannot be read is not removed.
+#[test]
+fn object_that_a_frozen_work_may_have_is_kept() {
+    let objects = |name: &str| FrozenObjects {
+        objects: DesiredObject::all([(&manifest(name, "1"), "configmaps")].into_iter()),
+        may_hide_more: false,
+    };
+    let unreadable = FrozenObjects { may_hide_more: true, ..FrozenObjects::default() };
+    for (frozen, is_kept) in
+        [(objects("data"), true), (objects("other"), false), (unreadable, true)]
+    {
+        let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
+        world.commit(&[plain("shop", &[("a", "2")])]);
+        world.desired.frozen.works.insert(key("shop2"));
+        world.desired.frozen.objects.insert(key("shop2"), frozen.clone());
+        assert_eq!(world.pass(), ["update shop"]);
+        let kept: &[&str] = if is_kept { &["a", "data"] } else { &["a"] };
+        assert_eq!(world.listed("shop"), kept);
+        assert_eq!(world.reason("shop").contains("cannot be read"), is_kept);
+
+        // The same for a work that is renamed to one that cannot be read.
+        let mut world =
+            World::settled(&[plain("shop", &[("data", "1")]), plain("b", &[("b", "1")])]);
+        world.commit(&[plain("b", &[("b", "1")])]);
+        world.desired.frozen.works.insert(key("shop2"));
+        world.desired.frozen.objects.insert(key("shop2"), frozen);
+        let expected: &[&str] = if is_kept { &[] } else { &["delete shop"] };
+        assert_eq!(world.pass(), expected);
+    }
+}
+
+#[test]
+fn object_that_a_work_does_not_own_is_orphaned_first() {
+    let rule = json!({"deleteOption": {
+        "propagationPolicy": "SelectivelyOrphan",
+        "selectivelyOrphans": {"orphaningRules": [identifier("data")]},
+    }});
+    let read_only = json!({"manifestConfigs": [
+        {"resourceIdentifier": identifier("data"), "updateStrategy": {"type": "ReadOnly"}},
+    ]});
+    let orphan = json!({"deleteOption": {"propagationPolicy": "Orphan"}});
+    for fields in [rule.clone(), read_only, orphan] {
+        let mut world = World::settled(&[
+            plain("shop", &[("data", "1"), ("a", "1")]),
+            plain("b", &[("b", "1")]),
+        ]);
+        let receiver: Work<'_> = ("b", &[("b", "2"), ("data", "2")], fields);
+        world.commit(&[plain("shop", &[("a", "2")]), receiver.clone()]);
+        assert_eq!(world.pass(), ["update b", "update shop"]);
+        assert_eq!(
+            (world.listed("b"), world.listed("shop")),
+            (vec!["b".into()], vec!["data".to_owned(), "a".into()])
+        );
+        assert_eq!(world.spec("shop")["deleteOption"], rule["deleteOption"]);
+        world.agent_applies("b", None);
+        assert_eq!(world.pass(), [""; 0], "the agent has not orphaned it");
+        world.agent_applies("shop", None);
+        assert_eq!(world.pass(), ["update shop"]);
+        assert_eq!(world.listed("shop"), ["a"]);
+        assert_eq!(world.spec("shop").get("deleteOption"), None);
+        assert_eq!(world.pass(), ["update b"]);
+        assert_eq!(world.listed("b"), ["b", "data"]);
+        world.agent_applies_all();
+        assert_eq!(world.pass(), [""; 0]);
+    }
+}
+
+#[test]
+fn removed_work_orphans_for_its_receiver_and_is_deleted() {
+    let orphan = json!({"deleteOption": {"propagationPolicy": "Orphan"}});
+    let mut world = World::settled(&[plain("shop", &[("data", "1"), ("gone", "1")])]);
+    world.commit(&[("shop2", &[("data", "2"), ("b", "1")], orphan)]);
+    world.policy.allow_delete_all = true;
+    assert_eq!(world.pass(), ["update shop", "create shop2"]);
+    assert_eq!(world.listed("shop2"), ["b"]);
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["delete shop"]);
+    assert_eq!(world.pass(), ["update shop2"]);
+    assert_eq!(world.listed("shop2"), ["data", "b"]);
+}
+
+#[test]
+fn complete_object_holds_its_own_move_only() {
+    let orphan = json!({"deleteOption": {"propagationPolicy": "Orphan"}});
+    let mut world =
+        World::settled(&[plain("shop", &[("data", "1"), ("a", "1")]), plain("b", &[("b", "1")])]);
+    let shop = world.hub.get_mut(&key("shop")).unwrap();
+    let reports = shop.pointer_mut("/status/resourceStatus/manifests/0/conditions").unwrap();
+    let complete = json!({"type": "Complete", "status": "True"});
+    reports.as_array_mut().unwrap().push(complete);
+    world.commit(&[plain("shop", &[("a", "2")]), ("b", &[("b", "2"), ("data", "2")], orphan)]);
+    assert_eq!(world.pass(), ["update b", "update shop"]);
+    assert_eq!(
+        (world.listed("b"), world.listed("shop")),
+        (vec!["b".into()], vec!["a".to_owned(), "data".into()])
+    );
+    assert!(world.reason("shop").contains("is Complete"), "{}", world.reason("shop"));
+}
+
+#[test]
+fn work_that_is_released_gives_moved_objects_away_before() {
+    let kept = json!({"prune": false});
+    let mut world = World::settled(&[("shop", &[("data", "1"), ("stays", "1")], kept.clone())]);
+    world.commit(&[plain("shop2", &[("data", "1")])]);
+    assert_eq!(world.pass(), ["update shop", "create shop2"]);
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["stays"]);
+    assert_eq!(world.pass(), ["release shop"]);
+
+    let mut world = World::settled(&[("shop", &[("data", "1")], kept)]);
+    world.commit(&[plain("shop2", &[("data", "1")])]);
+    world.pass();
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["delete shop"], "it would be empty");
+}
+
+#[test]
+fn renames_count_as_no_deletion() {
+    let names: Vec<(String, String)> =
+        (0..30).map(|n| (format!("old-{n:02}"), format!("new-{n:02}"))).collect();
+    let object = |n: usize| format!("data-{n:02}");
+    let objects: Vec<String> = (0..30).map(object).collect();
+    let lists: Vec<[(&str, &str); 1]> = objects.iter().map(|name| [(name.as_str(), "1")]).collect();
+    let old: Vec<Work<'_>> =
+        names.iter().zip(&lists).map(|((old, _), list)| plain(old, list)).collect();
+    let new: Vec<Work<'_>> =
+        names.iter().zip(&lists).map(|((_, new), list)| plain(new, list)).collect();
+    let mut world = World::settled(&old);
+    world.commit(&new);
+    assert_eq!(world.pass().len(), 60);
+    world.agent_applies_all();
+    assert_eq!(world.pass().len(), 30);
+    let left: BTreeSet<&str> = world.hub.keys().map(|key| key.work.as_str()).collect();
+    assert!(left.iter().all(|name| name.starts_with("new-")), "{left:?}");
+}
+
+#[test]
+fn held_deletion_stops_no_receiver() {
+    let mut world = World::settled(&[plain("shop", &[("data", "1"), ("gone", "1")])]);
+    world.commit(&[plain("shop2", &[("data", "2")])]);
+    // The only work of the source loses an object.
+    assert_eq!(world.pass(), ["update shop", "create shop2"]);
+    assert!(world.reason("shop").starts_with("hold: "), "{}", world.reason("shop"));
+    world.agent_applies_all();
+    assert_eq!(world.pass(), [""; 0]);
+    let plan = world.plan();
+    assert_eq!(plan.held_deletions().unwrap().works.len(), 1);
+    assert_eq!(plan.held_deletions().unwrap().hash.to_string().len(), 64);
+}
+
+#[test]
+fn work_that_would_be_too_large_orphans_first() {
+    let half = "x".repeat(limits::WORK_BYTES_MAX / 2);
+    let mut world = World::settled(&[plain("shop", &[("data", &half), ("a", "1")])]);
+    world.commit(&[
+        plain("shop", &[("a", "1"), ("large", &half)]),
+        plain("shop2", &[("data", &half)]),
+    ]);
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["data", "a"]);
+    assert!(world.reason("shop2").contains("shop orphans it first"), "{}", world.reason("shop2"));
+    world.agent_applies("shop", None);
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["a", "large"]);
+    assert_eq!(world.pass(), ["create shop2"]);
+}
+
+#[test]
+fn unread_giver_changes_neither_work() {
+    let mut world = World::settled(&[plain("shop", &[("data", "1")])]);
+    world.commit(&[plain("shop2", &[("data", "1")])]);
+    let mut observed = world.observed();
+    observed.contents.clear();
+    let plan = plan(&world.desired, &observed, &world.last_known, &world.policy);
+    assert!(plan.is_empty(), "{plan:?}");
+    let moving = |reason: &Reason| matches!(reason, Reason::MovesObjects { .. });
+    assert!(plan.steps.iter().all(|step| moving(&step.reason)), "{plan:?}");
+}
+
+#[test]
+fn only_works_of_one_cluster_move_objects() {
+    let digest = |name| ObjectDigest::of_manifest(&manifest(name, "")).unwrap();
+    let world = World::settled(&[plain("shop", &[("data", "1")])]);
+    let observed = world.observed();
+    assert!(observed.works[&key("shop")].object(digest("data")).is_some());
+    let mut desired = world.desired.clone();
+    let mut elsewhere = desired.works.remove(&key("shop")).unwrap();
+    elsewhere.key.cluster = ClusterName::parse("edge-2").unwrap();
+    desired.works.insert(elsewhere.key.clone(), elsewhere);
+    assert_eq!(MovingWorks::of(&desired, &observed), MovingWorks::default());
+}

@@ -1,0 +1,210 @@
+//! The objects of a work on the hub, and how far its agent has come with each.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::model::manifest::Identity;
+use crate::model::object_digest::ObjectDigest;
+use crate::model::work::DeletionPolicy;
+use crate::render::work_folder::is_about;
+
+/// One object that a work on the hub lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObservedObject {
+    /// What identifies the object.
+    pub digest: ObjectDigest,
+    /// The status of the manifest's condition `Applied`, if it is about the work's generation.
+    pub applied: Option<bool>,
+    /// The manifest's condition `Complete` is True: the agent does not apply it again (OCM work
+    /// agent, manifest conditions).
+    pub complete: bool,
+    /// The deleteOption on the hub orphans the object.
+    pub orphaned: bool,
+    /// Its update strategy on the hub is `ReadOnly`: the agent does not own it.
+    pub read_only: bool,
+}
+
+impl ObservedObject {
+    /// Whether the agent has applied the object at the work's generation, as one that the work
+    /// owns.
+    pub fn is_owned(&self) -> bool {
+        self.applied == Some(true) && !self.orphaned && !self.read_only
+    }
+
+    /// Whether the agent has orphaned the object: it removes its owner reference when it applies
+    /// the manifest (OCM work agent, Orphan timing).
+    pub fn is_orphaned(&self) -> bool {
+        self.applied == Some(true) && self.orphaned && !self.read_only && !self.complete
+    }
+}
+
+/// The objects of a work with this spec and status, at this generation; sorted by digest.
+pub(super) fn objects(
+    spec: &Value,
+    status: &Value,
+    generation: i64,
+    delete_option: &DeletionPolicy,
+) -> Box<[ObservedObject]> {
+    let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
+    let configs = spec.get("manifestConfigs").and_then(Value::as_array);
+    let configs = configs.map_or(&[][..], Vec::as_slice);
+    let reported = reported(status);
+    let mut all: Vec<ObservedObject> = manifests
+        .into_iter()
+        .flatten()
+        .filter_map(ObjectDigest::of_manifest)
+        .map(|digest| match reported.get(&digest) {
+            Some(report) => report.object(digest, generation, configs, delete_option),
+            None => ObservedObject {
+                digest,
+                applied: None,
+                complete: false,
+                orphaned: *delete_option == DeletionPolicy::Orphan,
+                read_only: false,
+            },
+        })
+        .collect();
+    all.sort_by_key(|object| object.digest);
+    all.into()
+}
+
+/// What the agent reports of one manifest.
+struct ManifestReport<'a> {
+    meta: &'a Value,
+    conditions: &'a [Value],
+}
+
+/// The entries of `status.resourceStatus.manifests` by object.
+fn reported(status: &Value) -> BTreeMap<ObjectDigest, ManifestReport<'_>> {
+    let manifests = status.pointer("/resourceStatus/manifests").and_then(Value::as_array);
+    let read = |manifest| {
+        let meta = Value::get(manifest, "resourceMeta")?;
+        let conditions = manifest.get("conditions").and_then(Value::as_array);
+        let conditions = conditions.map_or(&[][..], Vec::as_slice);
+        Some((ObjectDigest::of_resource_meta(meta)?, ManifestReport { meta, conditions }))
+    };
+    manifests.into_iter().flatten().filter_map(read).collect()
+}
+
+impl ManifestReport<'_> {
+    fn object(
+        &self,
+        digest: ObjectDigest,
+        generation: i64,
+        configs: &[Value],
+        delete_option: &DeletionPolicy,
+    ) -> ObservedObject {
+        let identity = self.identity();
+        let applied = self.condition("Applied").filter(|condition| {
+            // A report about another generation is about other content.
+            condition.get("observedGeneration").and_then(Value::as_i64) == Some(generation)
+        });
+        ObservedObject {
+            digest,
+            applied: applied.map(is_true),
+            complete: self.condition("Complete").is_some_and(is_true),
+            orphaned: delete_option.orphans(&identity),
+            read_only: update_strategy(configs, &identity) == Some("ReadOnly"),
+        }
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Value> {
+        let is_kind = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(kind);
+        self.conditions.iter().find(is_kind)
+    }
+
+    fn identity(&self) -> Identity {
+        let text = |field| self.meta.get(field).and_then(Value::as_str).unwrap_or_default();
+        Identity {
+            group: text("group").to_owned(),
+            resource: text("resource").to_owned(),
+            namespace: text("namespace").to_owned(),
+            name: text("name").to_owned(),
+        }
+    }
+}
+
+fn is_true(condition: &Value) -> bool {
+    condition.get("status").and_then(Value::as_str) == Some("True")
+}
+
+/// The type of the object's update strategy: that of the first entry about the object that has one
+/// (OCM work agent, config lookup).
+pub(crate) fn update_strategy<'a>(configs: &'a [Value], identity: &Identity) -> Option<&'a str> {
+    let about = configs.iter().filter(|entry| is_about(entry, identity));
+    let mut kinds = about.filter_map(|entry| entry.pointer("/updateStrategy/type"));
+    kinds.next().and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(generation: i64, conditions: &Value, spec_fields: &Value) -> ObservedObject {
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": "shop", "name": "data"},
+        });
+        let mut spec = json!({"workload": {"manifests": [manifest]}});
+        for (field, value) in spec_fields.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let meta = json!({
+            "ordinal": 0, "group": "", "version": "v1", "kind": "ConfigMap",
+            "resource": "configmaps", "namespace": "shop", "name": "data",
+        });
+        let manifests = json!([{"resourceMeta": meta, "conditions": conditions}]);
+        let status = json!({"resourceStatus": {"manifests": manifests}});
+        let option = DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+        let all = objects(&spec, &status, generation, &option);
+        assert_eq!(all.len(), 1);
+        all[0]
+    }
+
+    fn applied(status: &str, generation: i64) -> Value {
+        json!([{"type": "Applied", "status": status, "observedGeneration": generation}])
+    }
+
+    #[test]
+    fn applied_of_an_older_generation_does_not_count() {
+        assert_eq!(read(3, &applied("True", 3), &json!({})).applied, Some(true));
+        assert_eq!(read(3, &applied("False", 3), &json!({})).applied, Some(false));
+        for old in [applied("True", 2), json!([{"type": "Applied", "status": "True"}]), json!(7)] {
+            assert_eq!(read(3, &old, &json!({})).applied, None, "{old}");
+        }
+    }
+
+    #[test]
+    fn ownership_follows_from_delete_option_and_strategy() {
+        let rule = |name: &str| {
+            let rule = json!({"resource": "configmaps", "namespace": "shop", "name": name});
+            json!({"deleteOption": {
+                "propagationPolicy": "SelectivelyOrphan",
+                "selectivelyOrphans": {"orphaningRules": [rule]},
+            }})
+        };
+        let strategies = |kinds: &[&str]| {
+            let identifier = json!({"resource": "configmaps", "namespace": "*", "name": "d*"});
+            let entry = |kind: &&str| json!({"resourceIdentifier": identifier, "updateStrategy": {"type": kind}});
+            json!({"manifestConfigs": kinds.iter().map(entry).collect::<Vec<_>>()})
+        };
+        for (spec, owned, orphaned) in [
+            (json!({}), true, false),
+            (json!({"deleteOption": {"propagationPolicy": "Orphan"}}), false, true),
+            (rule("data"), false, true),
+            (rule("other"), true, false),
+            (strategies(&["ReadOnly", "CreateOnly"]), false, false),
+            (strategies(&["CreateOnly", "ReadOnly"]), true, false),
+        ] {
+            let object = read(3, &applied("True", 3), &spec);
+            assert_eq!((object.is_owned(), object.is_orphaned()), (owned, orphaned), "{spec}");
+            let unseen = read(4, &applied("True", 3), &spec);
+            assert!(!unseen.is_owned() && !unseen.is_orphaned(), "{spec}");
+        }
+        let complete = json!([applied("True", 3)[0], {"type": "Complete", "status": "True"}]);
+        assert!(!read(3, &complete, &rule("data")).is_orphaned());
+    }
+}

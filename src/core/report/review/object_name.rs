@@ -1,0 +1,68 @@
+//! The name of an object, as people know it.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::config::ocm_rules;
+use crate::model::kinds::{Found, KindIndex};
+use crate::model::manifest::Identity;
+use crate::model::object_digest::ObjectDigest;
+
+/// The name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ObjectName {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// The kind, as in `Deployment`.
+    pub kind: String,
+    /// The namespace; empty for an object of the cluster.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+impl std::fmt::Display for ObjectName {
+    /// Writes the name, as in `Deployment shop/web`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+impl ObjectName {
+    /// The name of a manifest.
+    pub(super) fn of(object: &Value) -> Self {
+        let text = |pointer| {
+            object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let api_version = text("/apiVersion");
+        Self {
+            group: api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(),
+            kind: text("/kind"),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+        }
+    }
+
+    /// What identifies the object.
+    pub(super) fn digest(&self) -> ObjectDigest {
+        let Self { group, kind, namespace, name } = self;
+        ObjectDigest::new(group, kind, namespace, name)
+    }
+
+    /// Whether a rule matches this object. The plural of a custom kind is unknown here and not
+    /// compared.
+    pub(super) fn is_meant_by(&self, rule: &Identity) -> bool {
+        let plural_fits = match KindIndex::default().lookup(&self.group, &self.kind) {
+            Found::BuiltIn { resource, .. } => resource == rule.resource,
+            Found::Crd { .. } | Found::Guessed { .. } => true,
+        };
+        plural_fits
+            && self.group == rule.group
+            && ocm_rules::wildcard(&rule.namespace, &self.namespace)
+            && ocm_rules::wildcard(&rule.name, &self.name)
+    }
+}

@@ -1,0 +1,220 @@
+//! What Git, the hub and operators say about one source, and what is still to be read before a
+//! plan can follow from it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::model::approval::Rewind;
+use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
+use crate::plan::observed::WorkContent;
+use crate::plan::rewind;
+use crate::plan::rewind::AppliedCommits;
+use crate::plan::{PlanInputs, PlanPolicy};
+use crate::render::desired::Desired;
+use crate::sync::git_history::{AncestryLookup, GitHistory};
+use crate::sync::hub::{HubError, HubEvent};
+use crate::sync::observed_hub::ObservedHub;
+use crate::sync::operator_directives::OperatorDirectives;
+use crate::sync::source_record::SourceRecord;
+
+/// The facts of one source.
+#[derive(Debug)]
+pub struct SourceFacts {
+    /// The desired state in Git; `None` before the first read.
+    desired: Option<Arc<Desired>>,
+    /// The works on the hub.
+    pub hub: ObservedHub,
+    /// What Git's history shows.
+    pub history: GitHistory,
+    /// What operators say on the hub.
+    pub directives: OperatorDirectives,
+    /// The source's record on the hub.
+    pub record: SourceRecord,
+    /// The number of changes, without those of directives and record.
+    revision: u64,
+}
+
+impl SourceFacts {
+    /// `known_record_generation`: what this machine remembers of the source's record on the hub.
+    pub(crate) fn new(source: SourceId, known_record_generation: u64) -> Self {
+        Self {
+            desired: None,
+            hub: ObservedHub::new(source),
+            history: GitHistory::default(),
+            directives: OperatorDirectives::default(),
+            record: SourceRecord::new(known_record_generation),
+            revision: 0,
+        }
+    }
+
+    /// The desired state in Git; `None` before the first read.
+    pub fn desired(&self) -> Option<&Arc<Desired>> {
+        self.desired.as_ref()
+    }
+
+    /// Whether Git, the hub, directives and record are known. Nothing is planned before.
+    pub fn is_ready(&self) -> bool {
+        self.desired.is_some()
+            && self.hub.is_listed()
+            && self.directives.is_known()
+            && self.record.is_known()
+    }
+
+    /// The commits that were applied, according to the hub, without abandoned ones; none before the
+    /// hub was listed.
+    pub fn applied(&self) -> impl Iterator<Item = CommitId> + '_ {
+        let on_works = self.hub.commits_on_works().into_iter();
+        on_works.flat_map(|commits| rewind::applied(commits, self.record.current()))
+    }
+
+    /// The applied commits that are known now, with abandoned ones.
+    pub fn known_commits(&self) -> AppliedCommits {
+        AppliedCommits {
+            on_works: self.hub.commits_on_works().cloned().unwrap_or_default(),
+            recorded: self.record.current().and_then(|record| record.commit),
+        }
+    }
+
+    /// Sets the desired state. Gives whether it differs from the one before.
+    pub fn set_desired(&mut self, desired: &Arc<Desired>) -> bool {
+        let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, desired));
+        if !same {
+            self.desired = Some(desired.clone());
+            self.history.forget_removed();
+            // A suspension that was set before the push must take effect.
+            self.directives.ask_again();
+            self.mark_changed();
+        }
+        !same
+    }
+
+    /// Records an event of the hub.
+    pub fn set_event(&mut self, event: HubEvent) {
+        let is_changed = match event {
+            HubEvent::Listed(works) => {
+                if self.hub.is_listed() {
+                    // Events may be missing before the list: the hub may have been replaced or
+                    // restored.
+                    self.record.ask_again(None);
+                }
+                self.hub.record_list(works);
+                true
+            }
+            HubEvent::Changed(work) => {
+                // A removed work that was looked up waits for its agent, as a work of a move does,
+                // so that any change of its status may lead to another plan.
+                let waits_for_agent =
+                    self.history.has_looked_up(&work.key) || self.hub.is_moving(&work.key);
+                let differs = self.hub.record_change(*work);
+                differs.is_some_and(|differs| differs || waits_for_agent)
+            }
+            HubEvent::Gone(key) => self.hub.record_gone(&key),
+            HubEvent::Interrupted(_) => false,
+        };
+        if is_changed {
+            self.mark_changed();
+        }
+    }
+
+    /// Reads directives and record again before the next plan: another process may have written
+    /// them.
+    pub fn ask_again(&mut self) {
+        self.directives.ask_again();
+        self.record.ask_again(None);
+    }
+
+    /// When the next read of directives or record is due.
+    pub fn next_read(&self) -> Option<Instant> {
+        self.directives.due().into_iter().chain(self.record.due()).min()
+    }
+
+    /// What to look up about the head's history before the next plan. As for removed works, the
+    /// end of the wait after a failure does not wake the loop.
+    pub fn ancestry_lookup(&mut self, now: Instant) -> AncestryLookup {
+        let waits = self.history.is_waiting(now);
+        match self.unknown_commits() {
+            Some(commits) if commits.is_empty() => AncestryLookup::Known,
+            Some(commits) if !waits => AncestryLookup::Due(commits),
+            _ => AncestryLookup::Wait,
+        }
+    }
+
+    /// Whether the history of the head is known.
+    pub fn knows_ancestry(&self) -> bool {
+        self.unknown_commits().is_some_and(|commits| commits.is_empty())
+    }
+
+    /// Commits whose relation to the head is unknown; `None` before Git and the hub are known.
+    fn unknown_commits(&self) -> Option<BTreeSet<CommitId>> {
+        let desired = self.desired.as_ref().filter(|_| self.hub.is_listed())?;
+        let Some(head) = desired.commit else { return Some(BTreeSet::new()) };
+        let ancestry = self.history.ancestry();
+        let is_rewound = !ancestry.is_clear() && !ancestry.rewound(self.applied()).is_empty();
+        // The commits of approvals matter only if there is a rewind.
+        let approved = if is_rewound { self.approved_rewinds() } else { BTreeSet::new() };
+        let approved = approved.into_iter().map(|rewind| rewind.to);
+        Some(ancestry.unknown_commits(head, self.applied().chain(approved)))
+    }
+
+    /// Removed works whose history in Git is needed before the next plan. The end of the wait after
+    /// a failure does not wake the loop: while a fetch uses the source it would wake without end.
+    pub fn removals_to_look_up(&mut self, now: Instant) -> Vec<(WorkKey, RepoPath)> {
+        let waits = self.history.is_waiting(now);
+        match (&self.desired, self.hub.observed()) {
+            (Some(desired), Some(observed)) if !waits => {
+                self.history.not_looked_up(desired, observed)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Works whose content on the hub is needed before the next plan: objects move from them.
+    pub fn contents_to_read(&mut self, now: Instant) -> Vec<WorkKey> {
+        match &self.desired {
+            Some(desired) => self.hub.contents_to_read(desired, now),
+            None => Vec::new(),
+        }
+    }
+
+    /// Records the content of works. After a failure, the next read is due at `retry`.
+    pub fn set_contents(
+        &mut self,
+        read: Vec<(WorkKey, Result<Option<WorkContent>, HubError>)>,
+        retry: Instant,
+    ) {
+        for (key, content) in read {
+            match content {
+                Ok(content) => self.hub.record_content(key, content),
+                Err(_) => self.hub.postpone_contents(retry),
+            }
+        }
+    }
+
+    /// The rewinds that operators approve, on the hub and in Git.
+    pub(crate) fn approved_rewinds(&self) -> BTreeSet<Rewind> {
+        let on_hub = self.directives.known().map(|found| &found.approvals);
+        let in_git = self.desired.as_ref().map(|desired| &desired.approved);
+        let approvals = on_hub.into_iter().chain(in_git);
+        approvals.flat_map(|approvals| &approvals.rewinds).cloned().collect()
+    }
+
+    /// The inputs of a plan; `None` before Git and the hub are known.
+    pub(crate) fn inputs<'a>(&'a self, policy: &'a PlanPolicy) -> Option<PlanInputs<'a>> {
+        let (desired, observed) = (self.desired.as_ref()?, self.hub.observed()?);
+        Some(PlanInputs { desired, observed, last_known: self.history.last_known(), policy })
+    }
+
+    /// Marks a change that leads to another plan.
+    pub fn mark_changed(&mut self) {
+        self.revision += 1;
+    }
+
+    /// The number of changes so far: a plan of another revision is of an older state.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision + self.directives.revision() + self.record.revision()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

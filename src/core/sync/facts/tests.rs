@@ -1,0 +1,88 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::config::source_rules::SourceRules;
+use crate::model::approval::Approvals;
+use crate::model::name::ObjectId;
+use crate::plan::directives::Directives;
+use crate::plan::record::Record;
+use crate::render::desired::{Frozen, Suspended};
+use crate::sync::hub::StoredRecord;
+
+pub(crate) fn commit(number: u8) -> CommitId {
+    ObjectId([number; 20])
+}
+
+pub(crate) fn desired(head: u8) -> Desired {
+    Desired {
+        source: SourceId::parse("fleet").unwrap(),
+        commit: Some(commit(head)),
+        works: BTreeMap::new(),
+        frozen: Frozen::default(),
+        rules: SourceRules::default(),
+        approved: Approvals::default(),
+        suspended: Suspended::default(),
+        diagnostics: Vec::new(),
+    }
+}
+
+/// The facts of a source with this head, without works and without a record.
+pub(crate) fn facts(head: u8) -> SourceFacts {
+    let mut facts = SourceFacts::new(SourceId::parse("fleet").unwrap(), 0);
+    facts.set_desired(&Arc::new(desired(head)));
+    facts.set_event(HubEvent::Listed(Vec::new()));
+    facts.record.set_read(None, false);
+    facts
+}
+
+pub(crate) fn stored(record: Record) -> Option<StoredRecord> {
+    Some(StoredRecord { record, resource_version: "1".into() })
+}
+
+#[expect(clippy::disallowed_methods, reason = "an Instant has no other constructor")]
+pub(crate) fn test_now() -> Instant {
+    Instant::now()
+}
+
+#[test]
+fn every_change_of_a_part_gives_another_revision() {
+    let mut facts = facts(1);
+    let now = test_now();
+    let mut last = facts.revision();
+    let mut is_changed = |facts: &SourceFacts| {
+        let before = std::mem::replace(&mut last, facts.revision());
+        before != last
+    };
+    facts.directives.set(Some(Directives::default()), now);
+    assert!(is_changed(&facts) && facts.is_ready());
+    facts.directives.set(Some(Directives::default()), now);
+    assert!(!is_changed(&facts));
+    facts.set_event(HubEvent::Listed(Vec::new()));
+    assert!(is_changed(&facts) && facts.record.is_due(now) && !facts.is_ready());
+    facts.record.set_read(stored(Record::default()), false);
+    assert!(is_changed(&facts));
+    facts.set_desired(&Arc::new(desired(1)));
+    assert!(is_changed(&facts) && facts.directives.is_due(now));
+    facts.history.postpone(now);
+    assert!(!is_changed(&facts));
+}
+
+#[test]
+fn failed_ancestry_lookup_is_repeated_after_a_wait() {
+    let mut facts = facts(1);
+    let now = test_now();
+    let commits = BTreeSet::from([commit(9)]);
+    assert_eq!(facts.ancestry_lookup(now), AncestryLookup::Known, "nothing was applied");
+    let record = Record { commit: Some(commit(9)), ..Record::default() };
+    facts.record.set_read(stored(record), true);
+    assert_eq!(facts.ancestry_lookup(now), AncestryLookup::Due(commits.clone()));
+    facts.history.postpone(now);
+    assert_eq!(facts.ancestry_lookup(now), AncestryLookup::Wait);
+    let later = now + Duration::from_secs(30);
+    assert_eq!(facts.ancestry_lookup(later), AncestryLookup::Due(commits.clone()));
+    assert!(facts.history.due().is_none(), "the wait that has ended wakes nobody again");
+    facts.history.set_ancestry(commit(1), &commits, &BTreeSet::new());
+    assert!(facts.knows_ancestry());
+    assert_eq!(facts.ancestry_lookup(later), AncestryLookup::Known);
+}

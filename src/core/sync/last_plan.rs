@@ -1,0 +1,77 @@
+//! The last plan of one source.
+
+use std::sync::Arc;
+
+use crate::model::name::WorkKey;
+use crate::plan;
+use crate::plan::conflicting_manager::ConflictingManager;
+use crate::plan::drift_backoff::Written;
+use crate::plan::lint;
+use crate::plan::lint::PlanViolation;
+use crate::plan::{Effect, Plan, PlanInputs, Reason};
+
+/// The last plan, and of which state of the source it is.
+#[derive(Debug, Default)]
+pub(crate) struct LastPlan {
+    plan: Option<Arc<Plan>>,
+    /// Rules that the plan breaks, by a bug of the planner. Nothing is done for these works.
+    violations: Vec<PlanViolation>,
+    /// The revision of the facts that it follows from.
+    revision: u64,
+}
+
+impl LastPlan {
+    /// Makes the plan of `inputs`. `revision`: the one of the facts among them.
+    pub(crate) fn replace(&mut self, inputs: PlanInputs<'_>, revision: u64) -> Arc<Plan> {
+        // Drop the old plan first: two plans would be most of a pass's memory.
+        self.plan = None;
+        let plan = Arc::new(plan_of(inputs));
+        self.violations = lint::check(&plan, inputs);
+        debug_assert_eq!(self.violations, [], "the planner keeps the rules");
+        self.revision = revision;
+        self.plan = Some(plan.clone());
+        plan
+    }
+
+    /// Whether the facts are those of the last plan.
+    pub(crate) fn is_current(&self, revision: u64) -> bool {
+        self.revision == revision
+    }
+
+    /// The plan of `inputs`: the last one if it is current, or else another.
+    pub(crate) fn current_or_new(&self, inputs: PlanInputs<'_>, revision: u64) -> Arc<Plan> {
+        let last = self.plan.as_ref().filter(|_| self.is_current(revision));
+        last.cloned().unwrap_or_else(|| Arc::new(plan_of(inputs)))
+    }
+
+    /// The rules that the plan breaks.
+    pub(crate) fn violations(&self) -> &[PlanViolation] {
+        &self.violations
+    }
+
+    /// Whether the step of a work breaks a rule.
+    pub(crate) fn breaks_rule(&self, key: &WorkKey) -> bool {
+        self.violations.iter().any(|found| found.key == *key)
+    }
+
+    /// The content that an effect of this plan writes; `None` if it writes none, or only a marker.
+    pub(crate) fn content_of(&self, key: &WorkKey, effect: &Effect) -> Option<Written> {
+        let body = effect.body()?;
+        let steps = &self.plan.as_ref()?.steps;
+        let step = steps.get(steps.binary_search_by(|step| step.key.cmp(key)).ok()?)?;
+        let (edited, by) = match &step.reason {
+            Reason::DeletesNoLongerHeld => return None,
+            Reason::EditedOnHub { by } => {
+                (true, by.clone().unwrap_or_else(|| Arc::new(ConflictingManager::Unknown)))
+            }
+            Reason::NewInGit => (false, Arc::new(ConflictingManager::Deleter)),
+            // The previous content was written by a gitwork.
+            _ => (false, Arc::new(ConflictingManager::Gitwork)),
+        };
+        Some(Written { content: body.digest, edited, by })
+    }
+}
+
+fn plan_of(inputs: PlanInputs<'_>) -> Plan {
+    plan::plan(inputs.desired, inputs.observed, inputs.last_known, inputs.policy)
+}

@@ -1,0 +1,103 @@
+//! What a plan needs from Git's history: the ancestry of the head, the last state of removed works,
+//! and the commits that changed works.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use super::error::EngineError;
+use super::source_access::SourceAccess;
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::sync::facts::SourceFacts;
+use gitwork_core::sync::git_history::AncestryLookup;
+
+/// Rounds of queries about the ancestry of one head: one for the old head, one for all commits, one
+/// for the commits of approvals.
+const ANCESTRY_ROUNDS: usize = 3;
+
+/// Whether Git's history of the head is known, as a plan needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AncestryQuery {
+    /// All of it is known, or the source has no commits.
+    Known,
+    /// The last read of Git's history failed, and the wait after it has not ended.
+    Waiting,
+    /// A fetch uses the source; its end makes the next plan due.
+    SourceBusy,
+    /// Commits are still unknown after [`ANCESTRY_ROUNDS`].
+    Incomplete,
+}
+
+/// Asks Git which of the applied commits the head builds on. Nothing is planned before that is
+/// [`AncestryQuery::Known`].
+pub(super) async fn ask_ancestry(
+    source: &mut SourceAccess,
+    facts: &mut SourceFacts,
+    now: Instant,
+) -> Result<AncestryQuery, EngineError> {
+    let Some(head) = facts.desired().and_then(|desired| desired.commit) else {
+        return Ok(AncestryQuery::Known);
+    };
+    for _ in 0..ANCESTRY_ROUNDS {
+        let commits = match facts.ancestry_lookup(now) {
+            AncestryLookup::Known => return Ok(AncestryQuery::Known),
+            AncestryLookup::Due(commits) => commits,
+            AncestryLookup::Wait => return Ok(AncestryQuery::Waiting),
+        };
+        let asked = commits.clone();
+        match source.query(move |reader, cancel| reader.unreached(head, &asked, cancel)).await? {
+            Some(Ok(unreached)) => facts.history.set_ancestry(head, &commits, &unreached),
+            Some(Err(error)) => {
+                tracing::error!(source = %source.id(), %error, "cannot read Git's history; the \
+                    hub stays as it is");
+                facts.history.postpone(now);
+            }
+            None => return Ok(AncestryQuery::SourceBusy),
+        }
+    }
+    Ok(if facts.knows_ancestry() { AncestryQuery::Known } else { AncestryQuery::Incomplete })
+}
+
+/// Asks Git for the final `deleteOption` of removed works. Without it nothing is deleted.
+pub(super) async fn ask_removed_works(
+    source: &mut SourceAccess,
+    facts: &mut SourceFacts,
+    now: Instant,
+) -> Result<(), EngineError> {
+    let candidates = facts.removals_to_look_up(now);
+    let Some(desired) = facts.desired().cloned().filter(|_| !candidates.is_empty()) else {
+        return Ok(());
+    };
+    let asked = candidates.clone();
+    let query =
+        source.query(move |reader, cancel| reader.last_known_states(&desired, &asked, cancel));
+    match query.await? {
+        Some(Ok(found)) => facts.history.set_last_known(&candidates, found),
+        Some(Err(error)) => {
+            tracing::error!(
+                source = %source.id(), %error, works = candidates.len(),
+                "cannot read Git's history of removed works; they are not deleted"
+            );
+            facts.history.postpone(now);
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Asks Git for the commit that last changed each work folder. It is informative: a failure holds
+/// nothing back.
+pub(super) async fn last_changed(
+    source: &mut SourceAccess,
+    head: Option<CommitId>,
+    folders: BTreeSet<RepoPath>,
+) -> Result<BTreeMap<RepoPath, CommitId>, EngineError> {
+    let Some(head) = head.filter(|_| !folders.is_empty()) else { return Ok(BTreeMap::new()) };
+    match source.query(move |reader, cancel| reader.last_changed(head, &folders, cancel)).await? {
+        Some(Ok(found)) => Ok(found),
+        Some(Err(error)) => {
+            tracing::warn!(source = %source.id(), %error, "cannot read the history of the works");
+            Ok(BTreeMap::new())
+        }
+        None => Ok(BTreeMap::new()),
+    }
+}

@@ -1,0 +1,229 @@
+//! What an engine does: it brings the state of one source up to date with Git and the hub, plans,
+//! and applies the results. It decides nothing about time and leadership.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::stream::BoxStream;
+use jiff::tz::TimeZone;
+
+use super::error::EngineError;
+use super::git_history::{self, AncestryQuery};
+use super::hub_queries;
+use super::pass::{Pass, PassEvent};
+use super::record_keeper::RecordKeeper;
+use super::reports::Reports;
+use super::source_access::{Fetched, SourceAccess};
+use super::tasks::due_tasks;
+use crate::clock::monotonic;
+use crate::leader_guarded_hub::LeaderGuardedHub;
+use crate::leadership::Leadership;
+use crate::metrics::{Metrics, Stage};
+use crate::reader::SourceReader;
+use gitwork_core::model::name::SourceId;
+use gitwork_core::plan::Plan;
+use gitwork_core::sync::guards::GuardOptions;
+use gitwork_core::sync::state::SyncState;
+use gitwork_hub::execute::{ExecuteOptions, Task};
+use gitwork_hub::{Hub, HubEvent};
+use gitwork_runtime::clock::WallClock;
+
+mod once;
+
+/// Reconciles the hub with one source, one step at each call.
+pub(super) struct Reconciler {
+    id: SourceId,
+    hub: Arc<dyn Hub>,
+    execute: ExecuteOptions,
+    record: RecordKeeper,
+    pub source: SourceAccess,
+    pub state: SyncState,
+    pub reports: Reports,
+    pub wall_clock: WallClock,
+}
+
+impl Reconciler {
+    /// A reconciler that has read nothing yet.
+    pub fn new(
+        hub: Arc<dyn Hub>,
+        reader: Box<dyn SourceReader>,
+        guards: GuardOptions,
+        execute: ExecuteOptions,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (id, generation) = (reader.id().clone(), reader.known_record_generation());
+        Self {
+            hub,
+            execute,
+            record: RecordKeeper::new(id.clone()),
+            source: SourceAccess::new(reader),
+            state: SyncState::new(id.clone(), guards, generation, monotonic()),
+            reports: Reports::new(id.clone(), metrics),
+            wall_clock: WallClock::system(),
+            id,
+        }
+    }
+
+    /// Rejects writes to the hub unless this daemon is the leader.
+    pub fn guard_writes(&mut self, leadership: Leadership) {
+        self.hub = Arc::new(LeaderGuardedHub::new(self.hub.clone(), leadership));
+    }
+
+    /// The events of the hub.
+    pub fn watch_hub(&self) -> BoxStream<'static, HubEvent> {
+        self.hub.watch(&self.id)
+    }
+
+    /// Applies an event of the hub.
+    pub fn apply_hub_event(&mut self, event: HubEvent) {
+        self.reports.hub_event(&event);
+        self.state.facts_mut().set_event(event);
+    }
+
+    /// Reads directives and the record from the hub if they are due. Gives whether an operator
+    /// requests a sync.
+    pub async fn ask_hub(&mut self, now: Instant) -> bool {
+        let mut is_requested = false;
+        if self.state.facts().directives.is_due(now) {
+            let facts = self.state.facts_mut();
+            is_requested = hub_queries::ask_directives(&*self.hub, &self.id, facts, now).await;
+            // Windows open and close, and clocks are set, without an event.
+            self.set_time();
+        }
+        self.record.read_due(&*self.hub, &mut self.state, now).await;
+        is_requested
+    }
+
+    /// Whether a fetch can begin. A new process first reads from the hub which commits were
+    /// applied, to verify later ones.
+    pub fn can_fetch(&self) -> bool {
+        let waits = self.source.needs_applied_commits() && !self.state.facts().hub.is_listed();
+        !self.source.is_fetching() && !waits
+    }
+
+    /// Begins a fetch. [`SourceAccess::fetched`] waits for its end.
+    pub fn begin_fetch(&mut self) {
+        let needs_applied = self.source.needs_applied_commits();
+        let applied = needs_applied.then(|| self.state.facts().applied().collect());
+        self.source.begin_fetch(applied, self.state.facts().known_commits());
+    }
+
+    /// Applies the result of a fetch. Gives whether the desired state changed. `leads`: this daemon
+    /// is the leader.
+    pub fn apply_fetch(&mut self, fetched: Fetched, leads: bool) -> bool {
+        if fetched.missed_query {
+            self.state.facts_mut().mark_changed();
+        }
+        let at = self.wall_clock.now();
+        let read = match fetched.read {
+            Ok(read) => read,
+            Err(error) => {
+                self.reports.fetch_failed(&error, at, leads);
+                return false;
+            }
+        };
+        self.state.facts_mut().history.read_after(fetched.known_before);
+        self.observe_record_generation();
+        self.reports.fetched(&read, at, leads);
+        let changed = self.state.facts_mut().set_desired(&read.desired);
+        if changed {
+            self.reports.desired_changed(&read, leads);
+        }
+        changed
+    }
+
+    /// Applies the record generation that the source remembers; a fetch may have updated it.
+    fn observe_record_generation(&mut self) {
+        if let Some(generation) = self.source.known_record_generation() {
+            self.state.facts_mut().record.observe_generation(generation);
+        }
+    }
+
+    /// Begins a pass; `None` if there is nothing to do.
+    pub async fn begin_pass(&mut self, now: Instant) -> Result<Option<Pass>, EngineError> {
+        let lookups = self.state.retries_mut().take_lookups(now);
+        if !lookups.is_empty() {
+            return Ok(Some(Pass::look_up(&self.hub, lookups)));
+        }
+        let Some((plan, tasks)) = self.plan(now).await? else { return Ok(None) };
+        self.reports.spent(Stage::Plan, monotonic().saturating_duration_since(now));
+        self.reports.planned(&plan);
+        if tasks.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Pass::execute(&self.hub, tasks, self.execute)))
+    }
+
+    /// The current plan, and its effects that are due; `None` before all that it needs is known.
+    async fn plan(&mut self, now: Instant) -> Result<Option<(Arc<Plan>, Vec<Task>)>, EngineError> {
+        let facts = self.state.facts_mut();
+        let Some(desired) = facts.desired().cloned().filter(|_| facts.is_ready()) else {
+            return Ok(None);
+        };
+        let ancestry = git_history::ask_ancestry(&mut self.source, facts, now).await?;
+        if ancestry != AncestryQuery::Known {
+            tracing::debug!(source = %self.id, ?ancestry, "no plan without the head's history");
+            return Ok(None);
+        }
+        git_history::ask_removed_works(&mut self.source, self.state.facts_mut(), now).await?;
+        hub_queries::read_contents(&*self.hub, &self.id, self.state.facts_mut(), now).await;
+        self.set_time();
+        if self.state.guards().rewind().doubts_read() {
+            return Ok(None);
+        }
+        let changed = self.state.update_contentions(now);
+        self.reports.contentions(self.state.guards().policy().contentions.len(), changed);
+        let Some(plan) = self.state.plan() else { return Ok(None) };
+        for violation in self.state.violations() {
+            tracing::error!(
+                source = %self.id, work = %violation.key, rule = violation.rule.as_str(),
+                "the plan breaks a rule; nothing is done for this work; report this as a bug"
+            );
+        }
+        self.reports.log.followed_rewind(&plan, self.state.guards().rewind().followed());
+        let (hub, source, state) = (&*self.hub, &mut self.source, &mut self.state);
+        let record = self.record.write_due(hub, state, source, &plan, now).await?;
+        if record.is_written() {
+            // The plan depends on the record.
+            self.set_time();
+        }
+        if !record.allows_execution() {
+            return Ok(None);
+        }
+        let tasks = due_tasks(&mut self.source, &self.state, &desired, &plan, now).await?;
+        Ok(Some((plan, tasks)))
+    }
+
+    /// Publishes the status if it is due. `leads`: this daemon is the leader.
+    pub fn publish_due_status(&mut self, leads: bool) {
+        let at = self.wall_clock.now();
+        self.reports.publish_due_status(&self.state, monotonic(), at, leads);
+    }
+
+    /// Applies the time of day to the guards.
+    fn set_time(&mut self) {
+        self.state.set_time(self.wall_clock.now(), &|name| TimeZone::get(name).ok());
+    }
+
+    /// Applies the remaining events of a pass.
+    pub async fn finish(&mut self, mut pass: Pass) {
+        while let Some(event) = pass.next().await {
+            self.apply_pass_event(event);
+        }
+    }
+
+    /// Applies an event of a pass.
+    pub fn apply_pass_event(&mut self, event: PassEvent) {
+        let (now, seed) = (monotonic(), fastrand::u64(..));
+        match event {
+            PassEvent::LookedUp(key, found) => {
+                self.state.set_looked_up(&key, *found, now, seed);
+                self.reports.status_changed();
+            }
+            PassEvent::Outcome(outcome) => {
+                self.reports.outcome(&outcome);
+                self.state.set_outcome(&outcome, now, seed);
+            }
+        }
+    }
+}

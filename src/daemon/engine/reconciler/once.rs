@@ -1,0 +1,58 @@
+//! One sync without waiting, as `gitwork run --once` makes it.
+
+use std::sync::Arc;
+
+use super::Reconciler;
+use crate::clock::monotonic;
+use crate::engine::error::EngineError;
+use crate::engine::pass::Pass;
+use gitwork_core::plan::Plan;
+use gitwork_core::render::desired::Desired;
+use gitwork_hub::HubEvent;
+use gitwork_source::SourceState;
+
+impl Reconciler {
+    /// Reads the hub and Git, writes what is due, and gives the plan that is left after it.
+    pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
+        let read = self.read_all().await?;
+        // Why two rounds: the writes of the first show which names are taken and which works
+        // changed after the list. The second plans with these works as they are.
+        for _ in 0..2 {
+            let now = monotonic();
+            let lookups = self.state.retries_mut().take_lookups(now);
+            self.finish(Pass::look_up(&self.hub, lookups)).await;
+            let Some((_, tasks)) = self.plan(now).await? else { break };
+            self.finish(Pass::execute(&self.hub, tasks, self.execute)).await;
+        }
+        let plan = self.state.plan().unwrap_or_default();
+        self.reports.planned(&plan);
+        match read.verification_failure {
+            Some(failure) => Err(EngineError::VerificationFailed(failure)),
+            None => Ok((Arc::unwrap_or_clone(plan), read.desired)),
+        }
+    }
+
+    /// Reads all of the hub, then Git.
+    async fn read_all(&mut self) -> Result<SourceState, EngineError> {
+        let works = self.hub.list(Some(&self.id)).await?;
+        self.state.facts_mut().set_event(HubEvent::Listed(works));
+        let directives = self.hub.directives(&self.id).await?;
+        self.state.facts_mut().directives.set(Some(directives), monotonic());
+        self.state.set_record(self.hub.record(&self.id).await?);
+        let facts = self.state.facts_mut();
+        let (applied, known) = (facts.applied().collect(), facts.known_commits());
+        facts.history.read_after(known);
+        let read = self.source.query(move |reader, cancel| {
+            reader.set_applied_commits(applied);
+            reader.read(cancel)
+        });
+        let read = read.await?.ok_or(EngineError::Panic)??;
+        self.observe_record_generation();
+        if !self.state.facts().record.is_known() {
+            self.state.set_record(self.hub.record(&self.id).await?);
+        }
+        self.state.facts_mut().set_desired(&read.desired);
+        self.reports.log.read(&read);
+        Ok(read)
+    }
+}

@@ -1,0 +1,60 @@
+//! The record generation that the status branch keeps, read once.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use gitwork_core::model::name::SourceId;
+use gitwork_core::model::operation_error::{OperationError, describe};
+use gitwork_git::{Remote, StatusBranchCheckpoint};
+
+use crate::config::{SourceConfig, SourceLocation};
+use crate::error::SourceReadError;
+
+/// The checkpoint on the source's status branch.
+#[derive(Default)]
+pub(crate) struct Checkpoint {
+    /// The status branch, until it has been read once.
+    branch: Option<StatusBranchCheckpoint>,
+    /// The record generation on the branch; 0 while unknown.
+    record_generation: u64,
+}
+
+impl Checkpoint {
+    /// The checkpoint on a branch of the source's repository; none for a folder on disk.
+    pub fn on_branch(config: &SourceConfig, branch: &str) -> Self {
+        let SourceLocation::Git { remote, cache, .. } = &config.repository else {
+            return Self::default();
+        };
+        let folder = cache.join(format!("{}-status-checkpoint", config.id));
+        let branch = StatusBranchCheckpoint::new(&folder, Remote::clone(remote), branch);
+        Self { branch: Some(branch), record_generation: 0 }
+    }
+
+    /// The record generation on the branch; 0 while unknown.
+    pub fn record_generation(&self) -> u64 {
+        self.record_generation
+    }
+
+    /// Reads the branch, if that has not happened yet. If only a person can fix the branch, the
+    /// source is read without it; if a retry may help, the read fails.
+    pub fn read(
+        &mut self,
+        source: &SourceId,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<(), SourceReadError> {
+        let Some(branch) = &self.branch else { return Ok(()) };
+        match branch.record_generation(source, cancel) {
+            Ok(generation) => self.record_generation = generation,
+            Err(error) if error.needs_action() => tracing::warn!(
+                %source,
+                branch = branch.branch(),
+                reason = error.reason(),
+                error = describe(&error),
+                "cannot read the status branch; gitwork may not notice a hub restored from a backup"
+            ),
+            Err(error) => return Err(SourceReadError::StatusBranchCheckpoint(error)),
+        }
+        self.branch = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! The reading of a source: fetch, verify, render.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
+use gitwork_core::signature::verification::VerificationFailure;
+use gitwork_git::{Directory, Fetched, Mirror};
+
+use crate::config::SourceConfig;
+use crate::error::SourceReadError;
+use crate::origin::Origin;
+use crate::verification::{Verification, Verified};
+
+/// One state of a source.
+#[derive(Debug, Clone)]
+pub struct SourceState {
+    /// The works that Git wants.
+    pub desired: Arc<Desired>,
+    /// The full name of the reference, or the folder, for messages.
+    pub name: String,
+    /// The committer date, in seconds since 1970; `None` for a folder on disk.
+    pub committed_seconds: Option<i64>,
+    /// The time that the read took.
+    pub spent: Spent,
+    /// Why this is the last verified commit instead of the reference's commit.
+    pub verification_failure: Option<Arc<VerificationFailure>>,
+    /// The tree at the source's path.
+    pub root: ObjectId,
+}
+
+/// The time that the parts of a read took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spent {
+    /// Fetching, or listing the folder.
+    pub fetch: Duration,
+    /// Verifying and rendering; `None` if nothing had changed.
+    pub render: Option<Duration>,
+}
+
+/// What a source keeps from one read to the next.
+pub(crate) struct Reading {
+    pub renderer: Renderer,
+    pub verification: Option<Verification>,
+    last: Option<SourceState>,
+    clock: fn() -> Timestamp,
+}
+
+impl Reading {
+    /// Nothing has been read yet, and every commit may be applied.
+    pub fn new(config: &SourceConfig, clock: fn() -> Timestamp) -> Self {
+        let renderer = Renderer::new(config.id.clone()).with_tenancy(config.tenancy.clone());
+        Self { renderer, verification: None, last: None, clock }
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// The commit that was read last.
+    pub fn last_commit(&self) -> Option<CommitId> {
+        self.last.as_ref().and_then(|last| last.desired.commit)
+    }
+
+    /// Whether anything was read.
+    pub fn has_read(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Keeps a state, with which the next read is compared.
+    pub fn keep(&mut self, read: &SourceState) {
+        self.last = Some(read.clone());
+    }
+
+    /// Fetches, verifies and renders. A fetch of another source that began at most `age_max` ago
+    /// counts too.
+    pub fn read(
+        &mut self,
+        origin: &mut Origin,
+        path: &RepoPath,
+        age_max: Duration,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<SourceState, SourceReadError> {
+        match origin {
+            Origin::Mirror { mirror, reference } => {
+                let mut timer = Timer::start();
+                let fetched = mirror.fetch_within(reference, age_max, cancel)?;
+                timer.fetched();
+                let found = self.verify(mirror, path, fetched.commit, cancel)?;
+                let verified = Fetched { commit: found.commit, ..fetched };
+                let read = self.read_commit(mirror, path, verified, timer)?;
+                Ok(SourceState { verification_failure: found.failure.map(Arc::from), ..read })
+            }
+            Origin::Directory(directory) => self.read_directory(directory),
+        }
+    }
+
+    /// The newest commit up to `head` that may be applied.
+    fn verify(
+        &mut self,
+        mirror: &Mirror,
+        path: &RepoPath,
+        head: CommitId,
+        cancel: &AtomicBool,
+    ) -> Result<Verified, SourceReadError> {
+        let now = self.now();
+        Ok(match &mut self.verification {
+            Some(verification) => {
+                verification.verify(mirror.repository(), path, head, now, cancel)?
+            }
+            None => Verified { commit: head, failure: None },
+        })
+    }
+
+    /// Renders a commit of the mirror. `timer` runs since the fetch began.
+    fn read_commit(
+        &mut self,
+        mirror: &Mirror,
+        path: &RepoPath,
+        of: Fetched,
+        timer: Timer,
+    ) -> Result<SourceState, SourceReadError> {
+        let Fetched { commit, name } = of;
+        if let Some(last) = &self.last
+            && last.desired.commit == Some(commit)
+        {
+            return Ok(SourceState { name, spent: timer.unchanged(), ..last.clone() });
+        }
+        let snapshot = mirror.snapshot(commit, path)?;
+        let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
+        let facts = mirror.repository().commit(commit)?;
+        Ok(SourceState {
+            desired,
+            name,
+            committed_seconds: Some(facts.committed_seconds),
+            spent: timer.rendered(),
+            verification_failure: None,
+            root: snapshot.root,
+        })
+    }
+
+    /// Lists and renders the folder.
+    fn read_directory(
+        &mut self,
+        directory: &mut Directory,
+    ) -> Result<SourceState, SourceReadError> {
+        let mut timer = Timer::start();
+        let snapshot = directory.snapshot()?;
+        timer.fetched();
+        if let Some(last) = &self.last
+            && last.root == snapshot.root
+        {
+            return Ok(SourceState { spent: timer.unchanged(), ..last.clone() });
+        }
+        let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
+        Ok(SourceState {
+            desired,
+            name: directory.root().display().to_string(),
+            committed_seconds: None,
+            spent: timer.rendered(),
+            verification_failure: None,
+            root: snapshot.root,
+        })
+    }
+}
+
+/// Measures the parts of a read.
+#[derive(Clone, Copy)]
+struct Timer {
+    began: Instant,
+    fetch: Duration,
+}
+
+impl Timer {
+    fn start() -> Self {
+        Self { began: Instant::now(), fetch: Duration::ZERO }
+    }
+
+    /// The fetch, or the listing of the folder, has ended.
+    fn fetched(&mut self) {
+        self.fetch = self.began.elapsed();
+    }
+
+    /// The time of a read that found nothing new.
+    fn unchanged(self) -> Spent {
+        Spent { fetch: self.fetch, render: None }
+    }
+
+    /// The time of a read that verified and rendered until now.
+    fn rendered(self) -> Spent {
+        let render = self.began.elapsed().saturating_sub(self.fetch);
+        Spent { fetch: self.fetch, render: Some(render) }
+    }
+}

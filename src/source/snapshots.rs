@@ -1,0 +1,85 @@
+//! The files of single revisions of a source, outside of a read.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use gitwork_core::model::kinds::KindIndex;
+use gitwork_core::model::name::{CommitId, RepoPath};
+use gitwork_core::model::snapshot::{ObjectError, Snapshot};
+use gitwork_core::render::desired::Desired;
+use gitwork_git::{FetchError, Reference, Repository, RepositoryError, split_revision};
+
+use crate::error::SourceReadError;
+use crate::origin::Origin;
+use crate::reading::{Reading, SourceState};
+
+/// The files of single revisions of one source. All calls block.
+pub struct SourceSnapshots<'a> {
+    /// The source's path in its repository.
+    path: &'a RepoPath,
+    origin: &'a mut Origin,
+    reading: &'a Reading,
+}
+
+impl<'a> SourceSnapshots<'a> {
+    pub(crate) fn new(path: &'a RepoPath, origin: &'a mut Origin, reading: &'a Reading) -> Self {
+        Self { path, origin, reading }
+    }
+
+    /// The commit of a revision (`git rev-parse`) of the repository that the source is in. In a
+    /// mirror, names are those of the remote's branches and tags, and `HEAD` is the source's
+    /// reference.
+    pub fn resolve(
+        &mut self,
+        revision: &str,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<CommitId, SourceReadError> {
+        let Origin::Mirror { mirror, reference } = &mut *self.origin else {
+            let resolve = |repository: &Repository, _: &RepoPath| Ok(repository.resolve(revision)?);
+            return self.origin.with_repository(self.path, resolve);
+        };
+        if !self.reading.has_read() {
+            mirror.fetch(reference, cancel)?;
+        }
+        let known = mirror.resolve(revision);
+        if !matches!(known, Err(RepositoryError::RevisionMissing { .. })) {
+            return Ok(known?);
+        }
+        // What another source fetched is not fresh enough.
+        let name = split_revision(revision).0.to_owned();
+        for reference in [Reference::Branch(name.clone()), Reference::Tag(name)] {
+            match mirror.fetch(&reference, cancel) {
+                Ok(_) => return Ok(mirror.resolve(revision)?),
+                Err(FetchError::ReferenceMissing { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(known?)
+    }
+
+    /// Renders one commit of the repository that the source is in.
+    pub fn render(&mut self, commit: CommitId) -> Result<Desired, SourceReadError> {
+        let snapshot = self.origin.with_repository(self.path, |repository, path| {
+            Ok(repository.snapshot(commit, path)?)
+        })?;
+        // The last rendered works are a good start: most works of two revisions are equal.
+        Ok(self.reading.renderer.clone().render(&snapshot.snapshot())?)
+    }
+
+    /// Calls `act` with the snapshot of a read, and with the kinds that its CRDs define.
+    pub fn with_files<T>(
+        &mut self,
+        read: &SourceState,
+        act: impl FnOnce(&Snapshot<'_>, &KindIndex) -> Result<T, ObjectError>,
+    ) -> Result<T, SourceReadError> {
+        let kinds = self.reading.renderer.kinds();
+        match &mut *self.origin {
+            Origin::Mirror { mirror, .. } => {
+                let commit = read.desired.commit.map_or_else(|| mirror.resolve("HEAD"), Ok)?;
+                let snapshot = mirror.snapshot(commit, self.path)?;
+                Ok(act(&snapshot.snapshot(), kinds)?)
+            }
+            Origin::Directory(directory) => Ok(act(&directory.snapshot()?.snapshot(), kinds)?),
+        }
+    }
+}

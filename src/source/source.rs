@@ -1,0 +1,144 @@
+//! A source: what it is configured with, opened and read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use gitwork_core::model::name::CommitId;
+
+use crate::checkpoint::Checkpoint;
+use crate::config::{SourceConfig, SourceLocation};
+use crate::error::SourceReadError;
+use crate::history::SourceHistory;
+use crate::origin::Origin;
+use crate::reading::{Reading, SourceState};
+use crate::signatures::SourceSignatures;
+use crate::snapshots::SourceSnapshots;
+use crate::state_files::StateFiles;
+use crate::verification::Verification;
+
+/// An opened source, with the result of its last read. [`crate::Sources`] opens it.
+pub struct Source {
+    config: SourceConfig,
+    origin: Origin,
+    state_files: StateFiles,
+    reading: Reading,
+    checkpoint: Checkpoint,
+}
+
+impl Source {
+    pub(crate) fn new(
+        config: SourceConfig,
+        origin: Origin,
+        state_files: StateFiles,
+        reading: Reading,
+    ) -> Self {
+        Self { config, origin, state_files, reading, checkpoint: Checkpoint::default() }
+    }
+
+    /// Reads the record generation of the status branch once, with the first read. A new machine
+    /// with an empty mirror does not know it, and a hub restored from a backup has a lower one.
+    pub fn with_checkpoint(self, branch: &str) -> Self {
+        Self { checkpoint: Checkpoint::on_branch(&self.config, branch), ..self }
+    }
+
+    /// Reads only verified commits from now on. If this process syncs the source, it starts from the
+    /// last commit that was verified on this machine, and keeps the next one.
+    ///
+    /// # Errors
+    /// The operator requires signatures, but the source is a folder on disk.
+    pub fn with_verification(
+        mut self,
+        mut verification: Verification,
+    ) -> Result<Self, SourceReadError> {
+        match &self.config.repository {
+            SourceLocation::Git { .. } => {
+                if let Some(file) = self.state_files.writable("verified") {
+                    verification.remember_in(file);
+                }
+                self.reading.verification = Some(verification);
+            }
+            SourceLocation::Directory(_) if verification.requires_nothing() => {}
+            SourceLocation::Directory(path) => {
+                return Err(SourceReadError::NothingSigned { path: path.clone() });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Reads only verified commits from now on, starting from the commits that the hub has applied:
+    /// commits verified earlier on this machine do not count, and the result is not kept. A folder
+    /// on disk is read as it is.
+    pub fn with_trial_verification(mut self, verification: Verification) -> Self {
+        let is_git = matches!(self.config.repository, SourceLocation::Git { .. });
+        self.reading.verification = is_git.then(|| verification.on_trial());
+        self
+    }
+
+    /// The configuration that the source was opened with.
+    pub fn config(&self) -> &SourceConfig {
+        &self.config
+    }
+
+    /// The source's files beside its mirror.
+    pub fn state_files(&self) -> &StateFiles {
+        &self.state_files
+    }
+
+    /// The history of the source's paths, up to the commit that was read last.
+    pub fn history(&self) -> SourceHistory<'_> {
+        SourceHistory::new(&self.config, &self.origin, self.reading.last_commit())
+    }
+
+    /// Questions about the signatures of the source's commits.
+    pub fn signatures(&self) -> SourceSignatures<'_> {
+        SourceSignatures::new(&self.config.path, &self.origin, &self.reading)
+    }
+
+    /// The files of single revisions of the source.
+    pub fn snapshots(&mut self) -> SourceSnapshots<'_> {
+        SourceSnapshots::new(&self.config.path, &mut self.origin, &self.reading)
+    }
+
+    /// The highest known generation of the source's record on the hub: of this machine or of the
+    /// status branch; 0 if neither knows one.
+    pub fn known_record_generation(&self) -> u64 {
+        self.state_files.record_generation().max(self.checkpoint.record_generation())
+    }
+
+    /// Whether the next read needs the applied commits first: see [`Self::set_applied_commits`].
+    pub fn needs_applied_commits(&self) -> bool {
+        self.reading.verification.as_ref().is_some_and(Verification::needs_applied_commits)
+    }
+
+    /// Sets the commits that were applied, as the hub reports them.
+    pub fn set_applied_commits(&mut self, commits: BTreeSet<CommitId>) {
+        if let Some(verification) = &mut self.reading.verification {
+            verification.set_applied_commits(commits);
+        }
+    }
+
+    /// Fetches, verifies and renders. Unchanged files are not read again.
+    ///
+    /// # Errors
+    /// The source's works are unknown then, not absent.
+    pub fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
+        self.read_within(Duration::ZERO, cancel)
+    }
+
+    /// As [`Self::read`]. A fetch for another source with the same mirror counts too if it began at
+    /// most `age_max` ago.
+    pub fn read_within(
+        &mut self,
+        age_max: Duration,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<SourceState, SourceReadError> {
+        let read = self.reading.read(&mut self.origin, &self.config.path, age_max, cancel)?;
+        if read.spent.render.is_some() {
+            self.checkpoint.read(&self.config.id, cancel)?;
+            self.reading.keep(&read);
+        }
+        Ok(read)
+    }
+}
