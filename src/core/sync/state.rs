@@ -177,9 +177,9 @@ impl SyncState {
         if !self.facts.is_ready() || self.guards.rewind().doubts_read() {
             return None;
         }
-        let reads = self.facts.history.due().into_iter().chain(self.facts.hub.contents_due());
-        let postponed = reads.min();
-        let next = self.retries.next_due().into_iter().chain(postponed).min()?;
+        let postponed = self.facts.history.due();
+        let retries = self.retries.next_due().into_iter().chain(self.facts.hub.contents_due());
+        let next = retries.chain(postponed).min()?;
         // Without the history there is no plan and no retry.
         if self.facts.knows_ancestry() { Some(next) } else { postponed }
     }

@@ -8,6 +8,7 @@ use futures::future::FutureExt;
 use serde_json::json;
 
 use super::*;
+use gitwork_core::plan::observed::WorkContent;
 use crate::{HubEvent, StoredRecord};
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey, WorkName};
 use gitwork_core::model::work::{DeletionPolicy, WorkBody};
@@ -53,6 +54,12 @@ impl<F: Fn(&Call<'_>) -> Reply + Send + Sync + 'static> Hub for Script<F> {
     }
     fn get<'a>(&'a self, _: &'a WorkKey) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
         async { Ok(None) }.boxed()
+    }
+    fn content<'a>(
+        &'a self,
+        _: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Option<WorkContent>, HubError>> {
+        unreachable!("executing reads no content")
     }
     fn directives<'a>(
         &'a self,

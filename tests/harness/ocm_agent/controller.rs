@@ -16,15 +16,6 @@ pub enum Controller {
 }
 
 impl Controller {
-    pub const ALL: [Self; 6] = [
-        Self::AddFinalizer,
-        Self::ManifestWork,
-        Self::AvailableStatus,
-        Self::ManifestWorkFinalizer,
-        Self::AppliedManifestWorkFinalizer,
-        Self::Unmanaged,
-    ];
-
     /// How many keys it works on at once.
     pub fn workers(self) -> usize {
         if matches!(self, Self::AddFinalizer | Self::Unmanaged) { 1 } else { 10 }
