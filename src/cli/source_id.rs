@@ -33,7 +33,7 @@ impl IdFrom {
 /// The id of a source that nothing names, taken from all works on the hub. A clone has another
 /// default id than the daemon's source.
 ///
-/// It is the source of `work`. Without it, it is the default id, if the hub has a source of this id.
+/// It is the source of `work`. Without it, it is the default id if the hub has a source of this id.
 /// Else it is the only source on the hub.
 pub fn source_on_hub(
     works: &[ObservedWork],

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::address::{Address, bracketed, without_userinfo};
 
-/// The repository that a URL names, as `host/path` or as its absolute path on disk. https, http, ssh
-/// and the short form `git@host:path` give one text, with and without `.git`. There are no
+/// The repository that a URL names, as `host/path` or as its absolute path on disk. https, http,
+/// ssh and the short form `git@host:path` give one text, with and without `.git`. There are no
 /// credentials in it. A relative path on disk starts from `base`.
 pub fn canonical_repository(url: &str, base: &Path) -> String {
     // The URL of a clone's remote may have credentials.

@@ -195,18 +195,18 @@ impl OwnTurn<'_> {
         }
     }
 
-    /// Ends the turn, and gives the result of the source that fetched. `number`: of the repository
-    /// that was fetched into.
+    /// Ends the turn, and gives the result of the source that fetched. The number is that of the
+    /// repository with what was fetched.
     pub fn end(
         self,
-        number: u64,
-        fetched: Result<GroupFetched, FetchError>,
+        fetched: Result<(u64, GroupFetched), FetchError>,
     ) -> Result<Fetched, FetchError> {
         let mut state = self.group.state();
-        let mut results = Vec::new();
+        let (mut number, mut results) = (0, Vec::new());
         // An error of the whole fetch is the others' error too.
         let (own, affected) = match fetched {
-            Ok(GroupFetched { own, others }) => {
+            Ok((of, GroupFetched { own, others })) => {
+                number = of;
                 for reference in &self.others {
                     // Its source then fetches by itself, and reports its own error.
                     state.set_apart(reference, !others.iter().any(|(of, _)| of == reference));
@@ -302,7 +302,7 @@ mod tests {
                                 panic!("{name}")
                             };
                             let others = vec![(branch(other), fetched(other))];
-                            turn.end(0, Ok(GroupFetched { own: Ok(fetched(name)), others }))
+                            turn.end(Ok((0, GroupFetched { own: Ok(fetched(name)), others })))
                         }
                         Turn::Cancelled => panic!("cancelled"),
                     };
@@ -320,7 +320,7 @@ mod tests {
         let turn = own(group.enter(&asked(&a, Instant::now(), Duration::ZERO)));
         assert_eq!((&turn.own, &turn.others), (&a, &vec![b.clone()]));
         let others = vec![(b.clone(), fetched("b"))];
-        turn.end(3, Ok(GroupFetched { own: Ok(fetched("a")), others })).unwrap();
+        turn.end(Ok((3, GroupFetched { own: Ok(fetched("a")), others }))).unwrap();
 
         let now = Instant::now();
         let Turn::Shared { number: 3, result } = group.enter(&asked(&b, now, age)) else {
@@ -340,7 +340,7 @@ mod tests {
         let (group, a, b) = group(Duration::ZERO);
         let (start, age) = (Instant::now(), Duration::from_secs(3_600));
         let turn = own(group.enter(&asked(&a, start, age)));
-        assert!(matches!(turn.end(0, Err(failed())), Err(FetchError::Shared(_))));
+        assert!(matches!(turn.end(Err(failed())), Err(FetchError::Shared(_))));
         let Turn::Shared { result: Err(error), .. } = group.enter(&asked(&b, start, age)) else {
             panic!("not shared")
         };
@@ -355,13 +355,13 @@ mod tests {
         let mut turn = own(group.enter(&asked(&a, Instant::now(), Duration::ZERO)));
         turn.separate();
         assert!(turn.others.is_empty());
-        let alone = |name| Ok(GroupFetched { own: Ok(fetched(name)), others: Vec::new() });
-        turn.end(0, alone("a")).unwrap();
+        let alone = |name| Ok((0, GroupFetched { own: Ok(fetched(name)), others: Vec::new() }));
+        turn.end(alone("a")).unwrap();
         let again = || asked(&a, Instant::now(), Duration::ZERO);
         assert!(own(group.enter(&again())).others.is_empty());
         let turn = own(group.enter(&asked(&b, Instant::now(), Duration::ZERO)));
         assert!(turn.others.is_empty(), "its failure must not be that of the others");
-        turn.end(0, alone("b")).unwrap();
+        turn.end(alone("b")).unwrap();
         assert_eq!(own(group.enter(&again())).others, [b.clone()]);
         group.unfollow(&b);
         assert!(own(group.enter(&again())).others.is_empty());
@@ -376,7 +376,7 @@ mod tests {
         let waiting = FetchRequest { cancel: &cancel, ..asked(&b, now, Duration::ZERO) };
         assert!(matches!(group.enter(&waiting), Turn::Cancelled));
         let error = FetchError::Cancelled { url: "u".to_owned() };
-        assert!(matches!(turn.end(0, Err(error)), Err(FetchError::Cancelled { .. })));
+        assert!(matches!(turn.end(Err(error)), Err(FetchError::Cancelled { .. })));
         assert!(matches!(group.enter(&asked(&b, now, Duration::ZERO)), Turn::Own(_)));
     }
 }

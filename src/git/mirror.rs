@@ -194,44 +194,66 @@ impl Mirror {
         cancel: &Arc<AtomicBool>,
     ) -> Result<Fetched, FetchError> {
         let fetched = self.lock(cancel).and_then(|lock| {
-            self.move_to_newest(&lock)?;
-            let fetched = self.fetch_locked(&turn, &lock, cancel);
+            let mut newer = self.newer(&lock)?;
+            let fetched = self.fetch_locked(&mut newer, &turn, &lock, cancel);
             if turn.others.is_empty() || !fetched.as_ref().is_err_and(may_be_of_another_source) {
                 return fetched;
             }
             turn.separate();
-            self.fetch_locked(&turn, &lock, cancel)
+            self.fetch_locked(&mut newer, &turn, &lock, cancel)
         });
-        turn.end(self.number, fetched)
+        turn.end(fetched)
     }
 
-    /// One fetch, into the present repository or into a new one.
+    /// The newest repository, if this source does not read it yet. Removes those that nobody reads.
+    fn newer(&self, lock: &FolderLock) -> Result<Option<PinnedRepository>, FetchError> {
+        let is_newest = self.folder.newest_number()? == Some(self.number);
+        let newer = match is_newest {
+            true => None,
+            false => Some(newest_or_new(&self.folder, Some(self.number), lock)?),
+        };
+        let newest = newer.as_ref().map_or(self.number, |newer| newer.number);
+        self.folder.remove_others(newest, lock)?;
+        Ok(newer)
+    }
+
+    /// One fetch, into the newest repository or into a new one. This source reads it from then on.
+    /// Gives the number of the repository too.
     fn fetch_locked(
         &mut self,
+        newer: &mut Option<PinnedRepository>,
         turn: &OwnTurn<'_>,
         lock: &FolderLock,
         cancel: &Arc<AtomicBool>,
-    ) -> Result<GroupFetched, FetchError> {
-        if self.repository.is_damaged() || self.is_oversized()? {
+    ) -> Result<(u64, GroupFetched), FetchError> {
+        let (number, git, is_damaged) = match newer {
+            Some(newer) => (newer.number, &newer.git, false),
+            None => (self.number, self.repository.git(), self.repository.is_damaged()),
+        };
+        if is_damaged || self.is_oversized(number)? {
             return self.rebuild(turn, lock, cancel);
         }
-        if turn.others.is_empty()
-            && let Some(fetched) = local_commit(self.repository.git(), &turn.own)
-        {
-            return Ok(GroupFetched { own: Ok(fetched), others: Vec::new() });
-        }
+        let local = local_commit(git, &turn.own).filter(|_| turn.others.is_empty());
         let bounds = self.bounds(self.limits.fetch_bytes_max);
         let references = (&turn.own, &turn.others[..]);
-        match fetch_into(self.repository.git(), &self.remote, bounds, references, cancel) {
+        let fetched = match local {
+            Some(fetched) => Ok(GroupFetched { own: Ok(fetched), others: Vec::new() }),
+            None => fetch_into(git, &self.remote, bounds, references, cancel),
+        };
+        let fetched = match fetched {
             // An error on the local disk: the mirror is suspect, not the remote.
             Err(FetchError::Git { source, .. })
             | Ok(GroupFetched { own: Err(FetchError::Git { source, .. }), .. })
                 if is_local(&source) =>
             {
-                self.rebuild(turn, lock, cancel)
+                return self.rebuild(turn, lock, cancel);
             }
-            other => other,
+            other => other?,
+        };
+        if let Some(newer) = newer.take_if(|_| fetched.own.is_ok()) {
+            self.replace(newer);
         }
+        Ok((number, fetched))
     }
 
     fn lock(&self, cancel: &Arc<AtomicBool>) -> Result<FolderLock, FetchError> {
@@ -255,15 +277,6 @@ impl Mirror {
         let is_there = newest.is_some();
         newest.into_iter().for_each(|newest| self.replace(newest));
         Ok(is_there)
-    }
-
-    /// Reads the newest repository from now on, and removes those that nobody reads.
-    fn move_to_newest(&mut self, lock: &FolderLock) -> Result<(), FetchError> {
-        if self.folder.newest_number()? != Some(self.number) {
-            let newest = newest_or_new(&self.folder, Some(self.number), lock)?;
-            self.replace(newest);
-        }
-        Ok(self.folder.remove_others(self.number, lock)?)
     }
 
     fn replace(&mut self, newest: PinnedRepository) {
@@ -307,10 +320,10 @@ impl Mirror {
         Bounds { total, stall, bytes_max }
     }
 
-    /// Whether the mirror is larger than its limit or has too many packs.
-    fn is_oversized(&self) -> Result<bool, MirrorError> {
+    /// Whether the repository with a number is larger than its limit or has too many packs.
+    fn is_oversized(&self, number: u64) -> Result<bool, MirrorError> {
         let mut packs = 0;
-        let bytes = size(&self.folder.numbered(self.number), &mut |path| {
+        let bytes = size(&self.folder.numbered(number), &mut |path| {
             packs += usize::from(path.extension().is_some_and(|e| e == "pack"));
         })?;
         Ok(bytes > self.limits.mirror_bytes_max || packs > limits::MIRROR_PACKS_MAX)
@@ -322,7 +335,7 @@ impl Mirror {
         turn: &OwnTurn<'_>,
         lock: &FolderLock,
         cancel: &Arc<AtomicBool>,
-    ) -> Result<GroupFetched, FetchError> {
+    ) -> Result<(u64, GroupFetched), FetchError> {
         let git = self.folder.create(lock)?;
         let budget = self.limits.fetch_bytes_max.min(self.limits.mirror_bytes_max);
         let references = (&turn.own, &turn.others[..]);
@@ -330,7 +343,7 @@ impl Mirror {
         drop(git);
         if !matches!(fetched, Ok(GroupFetched { own: Ok(_), .. })) {
             self.folder.discard(lock)?;
-            return fetched.map(|fetched| GroupFetched { others: Vec::new(), ..fetched });
+            return fetched.map(|fetched| (0, GroupFetched { others: Vec::new(), ..fetched }));
         }
         let (size, limit) = (self.folder.new_size()?, self.limits.mirror_bytes_max);
         if size > limit {
@@ -339,7 +352,7 @@ impl Mirror {
         }
         let newest = self.folder.install(Some(self.number), lock)?;
         self.replace(newest);
-        fetched
+        fetched.map(|fetched| (self.number, fetched))
     }
 }
 

@@ -135,8 +135,8 @@ pub struct Operator<'a> {
 
 impl Operator<'_> {
     /// Stores an approval with its user and time, and gives the user. Drops approvals of deletions
-    /// that are complete: `is_there` gives whether a uid still exists. Drops earlier approvals of an
-    /// origin with the next one: they would let the source return without another approval.
+    /// that are complete: `is_there` gives whether a uid still exists. Drops earlier approvals of
+    /// an origin with the next one: they would let the source return without another approval.
     pub async fn approve(
         &self,
         approval: &Approval,

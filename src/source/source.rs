@@ -43,8 +43,8 @@ impl Source {
         Self { checkpoint: Checkpoint::on_branch(&self.config, branch), ..self }
     }
 
-    /// Reads only verified commits from now on. If this process syncs the source, it starts from the
-    /// last commit that was verified on this machine, and keeps the next one.
+    /// Reads only verified commits from now on. If this process syncs the source, it starts from
+    /// the last commit that was verified on this machine, and keeps the next one.
     ///
     /// # Errors
     /// The operator requires signatures, but the source is a folder on disk.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::ocm_agent_double::OrderChooser;
+use crate::ocm_agent_double::{Choice, OrderChooser};
 use world::{World, condition_of, in_each_order};
 
 /// OCM's work agent, ManifestWork controller and available-status controller.
@@ -244,15 +244,42 @@ async fn kills_change_nothing_in_the_end() {
         let mut world = World::start(order).await;
         let manifests = vec![world.config_map("a", "1"), world.config_map("b", "1")];
         world.create("web", manifests, json!({})).await;
-        world.until_applied("web").await;
+        world.settle().await;
         world.write_manifests("web", vec![world.config_map("b", "2")]).await;
-        world.until_applied("web").await;
         world.settle().await;
         assert!(world.live("a").await.is_none());
         assert_eq!(world.recorded("web").await, ["configmaps/b"]);
         assert_eq!(world.value("b").await, "2");
         assert!(world.agent.trace().iter().filter(|line| *line == "start").count() > 1);
     }
+}
+
+/// OCM's work agent, ManifestWork controller: the status of the work is written before
+/// `appliedResources`. What a kill between the two leaves unrecorded is not deleted when it leaves
+/// the work; it goes with the work, by Kubernetes' garbage collection.
+#[tokio::test]
+async fn object_that_is_not_recorded_stays_until_its_work_goes() {
+    let mut world = World::start(OrderChooser::explicit([])).await;
+    world.order = OrderChooser::by(|choices: &[Choice]| {
+        let records = |choice: &Choice| {
+            choice.label.contains("PATCH") && choice.label.ends_with("-web/status")
+        };
+        choices.iter().position(|choice| !records(choice)).unwrap_or(0)
+    });
+    let manifests = vec![world.config_map("a", "1"), world.config_map("b", "1")];
+    world.create("web", manifests, json!({})).await;
+    world.until_applied("web").await;
+    world.agent.restart().await;
+    assert!(world.recorded("web").await.is_empty());
+    world.write_manifests("web", vec![world.config_map("b", "1")]).await;
+    world.order = OrderChooser::explicit([]);
+    world.settle().await;
+    assert_eq!(world.recorded("web").await, ["configmaps/b"]);
+    assert_eq!(world.owners("a").await, ["web"]);
+    world.delete("web").await;
+    let maps = world.config_maps();
+    let is_gone = async || maps.get_opt("a").await.unwrap().is_none().then_some(());
+    world.agent.step_until(&mut world.order, "garbage collection", is_gone).await;
 }
 
 /// OCM's work agent, eviction: an AppliedManifestWork without a work goes after the grace period.

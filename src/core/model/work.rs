@@ -291,12 +291,12 @@ pub struct DesiredWork {
     /// `true`: nothing is written for this work while it is set.
     pub suspend: bool,
     /// The objects of the work, sorted by digest.
-    pub objects: Arc<[DesiredObject]>,
+    pub objects: Arc<[NamedObject]>,
 }
 
 /// One object of a work in Git, as far as it takes to find it in other works.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DesiredObject {
+pub struct NamedObject {
     /// What identifies the object.
     pub digest: ObjectDigest,
     /// The plural of its kind, as in `deployments`.
@@ -305,13 +305,13 @@ pub struct DesiredObject {
 
 impl DesiredWork {
     /// The object with this identity, if the work has it.
-    pub fn object(&self, digest: ObjectDigest) -> Option<&DesiredObject> {
+    pub fn object(&self, digest: ObjectDigest) -> Option<&NamedObject> {
         let at = self.objects.binary_search_by_key(&digest, |object| object.digest).ok()?;
         self.objects.get(at)
     }
 }
 
-impl DesiredObject {
+impl NamedObject {
     /// The objects of manifests, each with the plural of its kind; sorted by digest.
     pub fn all<'a>(manifests: impl Iterator<Item = (&'a Value, &'a str)>) -> Arc<[Self]> {
         let read = |(manifest, resource): (&Value, &str)| {

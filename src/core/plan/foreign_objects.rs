@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::{DesiredObject, DesiredWork};
+use crate::model::work::{DesiredWork, NamedObject};
 use crate::plan::observed::ObservedWork;
 use crate::render::desired::Desired;
 
@@ -81,7 +81,7 @@ pub fn foreign_objects(desired: &Desired, works: &[ObservedWork]) -> Vec<Foreign
     found
 }
 
-fn identity(work: &DesiredWork, object: &DesiredObject) -> Option<Identity> {
+fn identity(work: &DesiredWork, object: &NamedObject) -> Option<Identity> {
     let spec = work.body.spec.value();
     let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array)?;
     let is_object = |one: &&Value| ObjectDigest::of_manifest(one) == Some(object.digest);
@@ -140,7 +140,7 @@ mod tests {
         let path = RepoPath::parse("clusters/edge-1/shop2").unwrap();
         let (spec, none) = (spec("Foreground"), BTreeMap::new());
         let manifests = spec["workload"]["manifests"].as_array().unwrap();
-        let objects = DesiredObject::all(manifests.iter().map(|one| (one, "configmaps")));
+        let objects = NamedObject::all(manifests.iter().map(|one| (one, "configmaps")));
         let work = DesiredWork {
             key: key("shop2"),
             body: Arc::new(WorkBody::new(&source, &path, spec, none.clone(), none, true)),

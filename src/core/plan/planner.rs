@@ -24,7 +24,7 @@ pub fn plan(
 ) -> Plan {
     let inputs = PlanInputs { desired, observed, last_known, policy };
     let hazards = Hazards::observe(inputs);
-    let moves = Moves::observe(inputs, &hazards);
+    let moves = Moves::observe(inputs, &|key| hazards.stands_still(key));
     let candidates = candidates(inputs, hazards.blocked(), &moves);
     let hazards = hazards.with_guards(inputs, &candidates);
     let steps = candidates.into_iter().map(|candidate| step(candidate, inputs, &hazards));

@@ -8,7 +8,7 @@ use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::{DesiredObject, DesiredWork};
+use crate::model::work::{DesiredWork, NamedObject};
 
 /// The desired state of one commit or directory.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ pub struct Frozen {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FrozenObjects {
     /// The objects that could be read, sorted by digest.
-    pub objects: Arc<[DesiredObject]>,
+    pub objects: Arc<[NamedObject]>,
     /// A manifest could not be read, so there may be other objects.
     pub may_hide_more: bool,
 }

@@ -31,7 +31,7 @@ use crate::model::kinds::{CrdNames, Found, KindIndex};
 use crate::model::manifest::{Identity, Manifest, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::{ObjectError, Objects};
-use crate::model::work::{DesiredObject, DesiredWork};
+use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::desired::FrozenObjects;
 use checks::{check_objects, check_tenancy};
 use files::FolderFiles;
@@ -168,7 +168,7 @@ fn frozen_objects(
         found.is_error() && (*at == rendered.path || files.iter().any(|file| file.path == *at))
     };
     FrozenObjects {
-        objects: DesiredObject::all(named),
+        objects: NamedObject::all(named),
         may_hide_more: rendered.diagnostics.iter().any(hides),
     }
 }

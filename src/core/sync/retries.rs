@@ -49,8 +49,8 @@ impl Retries {
         }
     }
 
-    /// Records that an effect succeeded. `written`: the content that it wrote, to find other clients
-    /// that keep changing it.
+    /// Records that an effect succeeded. `written`: the content that it wrote, to find other
+    /// clients that keep changing it.
     pub(crate) fn succeeded(&mut self, key: &WorkKey, written: Option<Written>, now: Instant) {
         self.backoffs.succeeded(key);
         if let Some(written) = written {

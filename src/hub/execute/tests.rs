@@ -8,10 +8,10 @@ use futures::future::FutureExt;
 use serde_json::json;
 
 use super::*;
-use gitwork_core::plan::observed::WorkContent;
 use crate::{HubEvent, StoredRecord};
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey, WorkName};
 use gitwork_core::model::work::{DeletionPolicy, WorkBody};
+use gitwork_core::plan::observed::WorkContent;
 
 /// One call of the hub: what was asked, of whom, with how many at once, and how often before.
 struct Call<'a> {

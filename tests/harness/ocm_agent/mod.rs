@@ -20,6 +20,7 @@ mod conditions;
 mod config;
 mod context;
 mod controller;
+mod events;
 mod finalizers;
 mod gate;
 mod informer;
@@ -40,11 +41,11 @@ use kube::Client;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use context::{Context, Identity, RunOutcome, WORK_FINALIZER};
+use context::{Context, Identity, RunOutcome};
 use controller::Controller;
 use gate::Run;
-use informer::{Event, Informer};
-use json::{has_finalizer, name, text};
+use informer::Informer;
+use json::{name, text};
 use queue::{Delay, WorkQueue};
 use requests::{Mappings, RequestError, Requests};
 
@@ -64,6 +65,8 @@ pub struct OcmAgent {
     applied: Informer,
     queues: BTreeMap<Controller, WorkQueue>,
     runs: Vec<ActiveRun>,
+    /// When a key was tried again last, as the length of the trace. No key waits for ever.
+    tried: BTreeMap<(Controller, String), usize>,
     /// Whether the caches have been filled.
     is_started: bool,
     /// How far timers are.
@@ -111,6 +114,7 @@ impl OcmAgent {
             applied,
             queues: BTreeMap::new(),
             runs: Vec::new(),
+            tried: BTreeMap::new(),
             is_started: false,
             clock: Duration::ZERO,
             trace: Vec::new(),
@@ -202,11 +206,12 @@ impl OcmAgent {
         if !self.is_started {
             self.restart().await;
         }
-        // An outage is no event: informers try again.
-        let _ = self.observe().await;
+        let observed = self.observe().await;
         let mut actions = self.actions();
         if actions.is_empty() {
-            return false;
+            // In an outage, informers try again.
+            sleep(if observed.is_err() { PAUSE } else { Duration::ZERO }).await;
+            return observed.is_err();
         }
         if order.kills() {
             self.restart().await;
@@ -241,6 +246,7 @@ impl OcmAgent {
                 if is_idle {
                     sleep(pause(delay)).await;
                 }
+                self.tried.insert((controller, key.clone()), self.trace.len());
                 self.queue(controller).take_retry(&key);
                 self.start(controller, key).await;
             }
@@ -275,11 +281,16 @@ impl OcmAgent {
             let ready = queue.ready().iter();
             actions.extend(ready.map(|key| Action::Start(*controller, key.clone())));
         }
+        let mut retries: Vec<(Controller, &str, Delay)> = Vec::new();
         for (controller, queue) in free() {
-            let retries = queue.retries();
-            actions
-                .extend(retries.map(|(key, delay)| Action::Retry(*controller, key.clone(), delay)));
+            retries.extend(queue.retries().map(|(key, delay)| (*controller, key, delay)));
         }
+        let tried = |controller, key: &str| self.tried.get(&(controller, key.to_owned()));
+        retries.sort_by_key(|(controller, key, _)| tried(*controller, key));
+        let retry = |(controller, key, delay): (_, &str, _)| {
+            Action::Retry(controller, key.to_owned(), delay)
+        };
+        actions.extend(retries.into_iter().map(retry));
         actions
     }
 
@@ -328,46 +339,6 @@ impl OcmAgent {
         let clock = self.clock;
         self.queue(controller).done(&key, &outcome, clock);
     }
-
-    fn deliver_work(&mut self) {
-        let event = self.works.deliver(&mut self.context.caches().works);
-        let Some(event) = event else { return };
-        self.expect_success();
-        let work = name(event.object()).to_owned();
-        let applied = self.applied_name(&work);
-        for controller in [
-            Controller::AddFinalizer,
-            Controller::AvailableStatus,
-            Controller::ManifestWorkFinalizer,
-        ] {
-            self.queue(controller).add(&work);
-        }
-        self.queue(Controller::Unmanaged).add(&applied);
-        if applies(&event) {
-            self.queue(Controller::ManifestWork).add(&work);
-        }
-    }
-
-    fn deliver_applied(&mut self) {
-        let event = self.applied.deliver(&mut self.context.caches().applied);
-        let Some(event) = event else { return };
-        self.expect_success();
-        let Identity { hub_hash, agent_id, .. } = self.context.identity.clone();
-        let applied = name(event.object()).to_owned();
-        if let Some(work) = applied.strip_prefix(&format!("{hub_hash}-")) {
-            self.queue(Controller::ManifestWorkFinalizer).add(work);
-        }
-        if text(event.object(), "/spec/agentID") == agent_id {
-            self.queue(Controller::AppliedManifestWorkFinalizer).add(&applied);
-            self.queue(Controller::Unmanaged).add(&applied);
-        }
-    }
-
-    fn expect_success(&mut self) {
-        for queue in self.queues.values_mut() {
-            queue.expect_success();
-        }
-    }
 }
 
 fn informers(context: &Context) -> (Informer, Informer) {
@@ -380,21 +351,5 @@ fn pause(delay: Delay) -> Duration {
     match delay {
         Delay::Failed(count) => (PAUSE * 2_u32.pow(count.min(16))).min(PAUSE_MAX),
         Delay::Waiting => PAUSE * 4,
-    }
-}
-
-/// Whether the ManifestWork controller has to look at a changed work: the finalizer is new, or spec
-/// or labels have changed. Its own changes of the status do not start it again.
-fn applies(event: &Event) -> bool {
-    let is_taken = |work: &Value| has_finalizer(work, WORK_FINALIZER);
-    match event {
-        Event::Added(work) => is_taken(work),
-        Event::Updated { old, new } => {
-            let labels = "/metadata/labels";
-            let is_changed =
-                old["spec"] != new["spec"] || old.pointer(labels) != new.pointer(labels);
-            is_taken(new) && (is_changed || !is_taken(old))
-        }
-        Event::Deleted(_) => false,
     }
 }

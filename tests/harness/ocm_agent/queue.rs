@@ -49,11 +49,11 @@ impl WorkQueue {
     }
 
     /// Keys that can be tried again. A key that failed too often is not among them.
-    pub fn retries(&self) -> impl Iterator<Item = (&String, Delay)> {
+    pub fn retries(&self) -> impl Iterator<Item = (&str, Delay)> {
         let is_useful = |delay: &Delay| !matches!(delay, Delay::Failed(FAILURES_MAX..));
         let retries = self.delayed.iter().filter(move |(_, delay)| is_useful(delay));
         let free = retries.filter(|(key, _)| !self.running.contains(*key));
-        free.map(|(key, delay)| (key, *delay))
+        free.map(|(key, delay)| (key.as_str(), *delay))
     }
 
     /// Takes a key that is ready.
@@ -64,10 +64,9 @@ impl WorkQueue {
 
     /// Ends the delay of a key, and takes it.
     pub fn take_retry(&mut self, key: &str) {
-        if let Some(Delay::Failed(count)) = self.delayed.get_mut(key) {
-            *count += 1;
-        } else {
-            self.delayed.remove(key);
+        if let Some(Delay::Failed(count)) = self.delayed.remove(key) {
+            // The count goes on if the run fails again.
+            self.delayed.insert(key.to_owned(), Delay::Failed(count + 1));
         }
         self.take(key);
     }
@@ -83,24 +82,18 @@ impl WorkQueue {
 
     pub fn done(&mut self, key: &str, outcome: &RunOutcome, now: Duration) {
         self.running.remove(key);
-        match outcome {
-            Ok(Requeue::No) => {
-                self.delayed.remove(key);
+        let earlier = self.delayed.remove(key);
+        match (outcome, earlier) {
+            (Ok(Requeue::No), _) => {}
+            (Ok(Requeue::After(time)), _) => {
+                let due = self.timers.entry(key.to_owned()).or_insert(now + *time);
+                *due = (*due).min(now + *time);
             }
-            Ok(Requeue::After(delay)) => {
-                self.delayed.remove(key);
-                let due = self.timers.entry(key.to_owned()).or_insert(now + *delay);
-                *due = (*due).min(now + *delay);
+            (Ok(Requeue::Waiting), _) => drop(self.delayed.insert(key.to_owned(), Delay::Waiting)),
+            (Err(_), Some(failed @ Delay::Failed(_))) => {
+                self.delayed.insert(key.to_owned(), failed);
             }
-            Ok(Requeue::Waiting) => {
-                self.delayed.insert(key.to_owned(), Delay::Waiting);
-            }
-            Err(_) => {
-                let delay = self.delayed.entry(key.to_owned()).or_insert(Delay::Failed(0));
-                if *delay == Delay::Waiting {
-                    *delay = Delay::Failed(0);
-                }
-            }
+            (Err(_), _) => drop(self.delayed.insert(key.to_owned(), Delay::Failed(0))),
         }
         if self.dirty.remove(key) {
             self.add(key);

@@ -239,7 +239,8 @@ impl World {
     /// The same, of a command that reads the repository.
     pub async fn say_of_repo(&self, command: &[&str]) {
         let cache = self.sync.folder.path().join("cli-cache");
-        let url = self.sync.repo.file_url();
+        // The same URL as the daemon's: a source has one origin.
+        let url = format!("{}/fleet.git", self.git_url);
         let of_repo = ["--repo", &url, "--branch", "main", "--cache", cache.to_str().unwrap()];
         self.say(&[command, &of_repo].concat()).await;
     }

@@ -10,7 +10,7 @@ use gitwork_core::config::Budgets;
 use gitwork_core::config::source_rules::SourceRules;
 use gitwork_core::model::approval::{Approval, Approvals};
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
-use gitwork_core::model::work::{DeletionPolicy, DesiredObject, DesiredWork, WorkBody};
+use gitwork_core::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
 use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::Observed;
 use gitwork_core::plan::{
@@ -171,7 +171,7 @@ impl World {
             let manifests: Vec<Value> =
                 work.objects.iter().map(|name| manifest(key, name, &work.text)).collect();
             let named = manifests.iter().map(|one| (one, "configmaps"));
-            let named = DesiredObject::all(named);
+            let named = NamedObject::all(named);
             let mut spec = json!({ "workload": { "manifests": manifests } });
             if work.delete_option != DeletionPolicy::Foreground {
                 spec["deleteOption"] = work.delete_option.to_value(None);

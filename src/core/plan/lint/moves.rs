@@ -6,7 +6,7 @@ use super::Write;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::WorkBody;
 use crate::plan::effect::Effect;
-use crate::plan::observed::{ObservedObject, ObservedWork};
+use crate::plan::observed::{ListedObject, ObservedWork};
 
 impl Write<'_> {
     /// Whether the body consists of manifests that Git has for the work or that the hub lists in
@@ -76,7 +76,7 @@ impl Write<'_> {
         };
         let mut lost = self.gives().filter(|digest| !left.contains(digest));
         lost.any(|digest| {
-            let orphaned = there.object(digest).is_some_and(ObservedObject::is_orphaned);
+            let orphaned = there.object(digest).is_some_and(ListedObject::is_orphaned);
             !orphaned && !self.is_owned_elsewhere(digest)
         })
     }
@@ -89,7 +89,7 @@ impl Write<'_> {
                 && work.key != *key
                 && work.is_ours(source)
                 && !work.deleting
-                && work.object(digest).is_some_and(ObservedObject::is_owned)
+                && work.object(digest).is_some_and(ListedObject::is_owned)
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::{DesiredObject, DesiredWork};
+use crate::model::work::{DesiredWork, NamedObject};
 use crate::plan::inputs::PlanInputs;
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::render::desired::Desired;
@@ -23,7 +23,7 @@ pub(super) struct FoundMove<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Receiver<'a> {
     /// A work with this object.
-    Work(&'a DesiredWork, &'a DesiredObject),
+    Work(&'a DesiredWork, &'a NamedObject),
     /// A frozen work, which has the object or may have it.
     Frozen(&'a WorkKey),
 }

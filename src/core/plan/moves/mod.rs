@@ -27,8 +27,10 @@ pub use object_move::{MoveProgress, ObjectMove};
 
 use crate::model::name::WorkKey;
 use crate::model::work::{DeletionPolicy, WorkBody};
-use crate::plan::hazards::Hazards;
 use crate::plan::inputs::PlanInputs;
+
+/// Why a work must not be written until somebody acts; `None` if it may be.
+pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<String> + 'a;
 
 /// What a work has on the hub while objects move from it or to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,14 +52,14 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// The moves that follow from what Git and the hub have now. `hazards`: works that must not be
-    /// touched do not take part.
-    pub fn observe(inputs: PlanInputs<'_>, hazards: &Hazards) -> Self {
+    /// The moves that follow from what Git and the hub have now. No object moves from a work or to
+    /// a work that stands still.
+    pub fn observe(inputs: PlanInputs<'_>, stands_still: &StandsStill<'_>) -> Self {
         let found = find::find(inputs);
         if found.is_empty() {
             return Self::default();
         }
-        let all = progress::moves(&found, inputs, hazards);
+        let all = progress::moves(&found, inputs, stands_still);
         let mut by_work: BTreeMap<&WorkKey, Vec<&ObjectMove>> = BTreeMap::new();
         for one in &all {
             by_work.entry(&one.from).or_default().push(one);

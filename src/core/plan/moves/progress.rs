@@ -8,19 +8,19 @@ use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
-use crate::plan::hazards::Hazards;
 use crate::plan::inputs::PlanInputs;
+use crate::plan::moves::StandsStill;
 use crate::plan::moves::body;
 use crate::plan::moves::find::{FoundMove, Receiver};
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
-use crate::plan::observed::{ObservedObject, ObservedWork, WorkContent, update_strategy};
+use crate::plan::observed::{ListedObject, ObservedWork, WorkContent, update_strategy};
 use crate::render::work_folder::wire_size;
 
 /// All found moves with their progress, in the same order.
 pub(super) fn moves(
     found: &[FoundMove<'_>],
     inputs: PlanInputs<'_>,
-    hazards: &Hazards,
+    stands_still: &StandsStill<'_>,
 ) -> Vec<ObjectMove> {
     let mut all = Vec::with_capacity(found.len());
     for givers in found.chunk_by(|a, b| a.from.key == b.from.key) {
@@ -32,7 +32,10 @@ pub(super) fn moves(
         let judges: Vec<Judge<'_>> = givers
             .iter()
             .zip(&specs)
-            .map(|(found, spec)| Judge { found, spec, content: content.as_ref(), inputs, hazards })
+            .map(|(found, spec)| {
+                let content = content.as_ref();
+                Judge { found, spec, content, inputs, stands_still }
+            })
             .collect();
         for judge in &judges {
             let object = judge.spec.identity();
@@ -131,13 +134,13 @@ struct Judge<'a> {
     /// The spec of the giving work on the hub; `None` if it has not been read.
     content: Option<&'a Value>,
     inputs: PlanInputs<'a>,
-    hazards: &'a Hazards,
+    stands_still: &'a StandsStill<'a>,
 }
 
 impl Judge<'_> {
     fn progress(&self, object: &Identity) -> MoveProgress {
         let FoundMove { from, to, .. } = *self.found;
-        if let Some(why) = self.hazards.stands_still(&from.key) {
+        if let Some(why) = (self.stands_still)(&from.key) {
             return held(&from.key, &why);
         }
         if !from.agent.seen {
@@ -146,14 +149,14 @@ impl Judge<'_> {
         let Some(content) = self.content else { return MoveProgress::Unread };
         let Receiver::Work(to, _) = to else { return MoveProgress::Unreadable };
         let orphans = self.needs_orphaning(content, object);
-        if orphans && self.listed().is_some_and(ObservedObject::is_orphaned) {
+        if orphans && self.listed().is_some_and(ListedObject::is_orphaned) {
             return MoveProgress::Orphaned;
         }
         let there = self.inputs.observed.works.get(&to.key).filter(|there| self.is_ours(there));
         if !orphans && there.is_some_and(|there| self.is_applied(there)) {
             return MoveProgress::Applied;
         }
-        if let Some(why) = self.hazards.stands_still(&to.key) {
+        if let Some(why) = (self.stands_still)(&to.key) {
             return held(&to.key, &why);
         }
         if orphans { self.orphaning() } else { self.applying(there) }
@@ -182,7 +185,7 @@ impl Judge<'_> {
         Some(&last.delete_option)
     }
 
-    fn listed(&self) -> Option<&ObservedObject> {
+    fn listed(&self) -> Option<&ListedObject> {
         self.found.from.object(self.found.digest)
     }
 
@@ -192,7 +195,7 @@ impl Judge<'_> {
 
     /// Whether the hub shows the object applied at the receiving work's generation, and owned.
     fn is_applied(&self, there: &ObservedWork) -> bool {
-        !there.deleting && there.object(self.found.digest).is_some_and(ObservedObject::is_owned)
+        !there.deleting && there.object(self.found.digest).is_some_and(ListedObject::is_owned)
     }
 
     fn applying(&self, there: Option<&ObservedWork>) -> MoveProgress {

@@ -6,7 +6,7 @@ use super::*;
 use crate::limits;
 use crate::model::name::{ClusterName, RepoPath, SourceId, WorkName};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::{DesiredObject, DesiredWork};
+use crate::model::work::{DesiredWork, NamedObject};
 use crate::plan::lint;
 use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork, WorkContent};
 use crate::plan::{
@@ -46,7 +46,7 @@ fn identifier(name: &str) -> Value {
 fn desired_work(source: &SourceId, (name, objects, fields): &Work<'_>) -> DesiredWork {
     let manifests: Vec<Value> =
         objects.iter().map(|(name, content)| manifest(name, content)).collect();
-    let named = DesiredObject::all(manifests.iter().map(|one| (one, "configmaps")));
+    let named = NamedObject::all(manifests.iter().map(|one| (one, "configmaps")));
     let mut spec = json!({"workload": {"manifests": manifests}});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -276,7 +276,9 @@ fn renamed_work_is_deleted_after_the_new_one_is_applied() {
     assert_eq!(world.pass(), ["update shop", "create shop2"]);
     assert_eq!(
         world.spec("shop")["manifestConfigs"],
-        json!([{"resourceIdentifier": identifier("data"), "updateStrategy": {"type": "CreateOnly"}}])
+        json!([
+            {"resourceIdentifier": identifier("data"), "updateStrategy": {"type": "CreateOnly"}},
+        ])
     );
     assert_eq!(world.spec("shop")["workload"]["manifests"], json!([manifest("data", "1")]));
     assert_eq!(
@@ -401,7 +403,7 @@ fn neither_work_changes_for_the_object_while_one_is_suspended() {
 #[test]
 fn object_that_a_frozen_work_may_have_is_kept() {
     let objects = |name: &str| FrozenObjects {
-        objects: DesiredObject::all([(&manifest(name, "1"), "configmaps")].into_iter()),
+        objects: NamedObject::all([(&manifest(name, "1"), "configmaps")].into_iter()),
         may_hide_more: false,
     };
     let unreadable = FrozenObjects { may_hide_more: true, ..FrozenObjects::default() };

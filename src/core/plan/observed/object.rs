@@ -11,7 +11,7 @@ use crate::render::work_folder::is_about;
 
 /// One object that a work on the hub lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ObservedObject {
+pub struct ListedObject {
     /// What identifies the object.
     pub digest: ObjectDigest,
     /// The status of the manifest's condition `Applied`, if it is about the work's generation.
@@ -25,7 +25,7 @@ pub struct ObservedObject {
     pub read_only: bool,
 }
 
-impl ObservedObject {
+impl ListedObject {
     /// Whether the agent has applied the object at the work's generation, as one that the work
     /// owns.
     pub fn is_owned(&self) -> bool {
@@ -45,18 +45,18 @@ pub(super) fn objects(
     status: &Value,
     generation: i64,
     delete_option: &DeletionPolicy,
-) -> Box<[ObservedObject]> {
+) -> Box<[ListedObject]> {
     let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
     let configs = spec.get("manifestConfigs").and_then(Value::as_array);
     let configs = configs.map_or(&[][..], Vec::as_slice);
     let reported = reported(status);
-    let mut all: Vec<ObservedObject> = manifests
+    let mut all: Vec<ListedObject> = manifests
         .into_iter()
         .flatten()
         .filter_map(ObjectDigest::of_manifest)
         .map(|digest| match reported.get(&digest) {
             Some(report) => report.object(digest, generation, configs, delete_option),
-            None => ObservedObject {
+            None => ListedObject {
                 digest,
                 applied: None,
                 complete: false,
@@ -94,13 +94,13 @@ impl ManifestReport<'_> {
         generation: i64,
         configs: &[Value],
         delete_option: &DeletionPolicy,
-    ) -> ObservedObject {
+    ) -> ListedObject {
         let identity = self.identity();
         let applied = self.condition("Applied").filter(|condition| {
             // A report about another generation is about other content.
             condition.get("observedGeneration").and_then(Value::as_i64) == Some(generation)
         });
-        ObservedObject {
+        ListedObject {
             digest,
             applied: applied.map(is_true),
             complete: self.condition("Complete").is_some_and(is_true),
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    fn read(generation: i64, conditions: &Value, spec_fields: &Value) -> ObservedObject {
+    fn read(generation: i64, conditions: &Value, spec_fields: &Value) -> ListedObject {
         let manifest = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"namespace": "shop", "name": "data"},

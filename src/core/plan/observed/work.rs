@@ -21,7 +21,7 @@ use crate::model::work::{
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::observed::agent::AgentView;
 use crate::plan::observed::object;
-use crate::plan::observed::object::ObservedObject;
+use crate::plan::observed::object::ListedObject;
 
 /// One ManifestWork on the hub.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ pub struct ObservedWork {
     /// The status that the agent reports.
     pub status: StatusView,
     /// The objects that it lists, sorted by digest.
-    pub objects: Box<[ObservedObject]>,
+    pub objects: Box<[ListedObject]>,
 }
 
 /// The labels and annotations that a user set through Git. Gitwork removes those that Git drops,
@@ -170,7 +170,7 @@ impl ObservedWork {
     }
 
     /// The object with this identity, if the work lists it.
-    pub fn object(&self, digest: ObjectDigest) -> Option<&ObservedObject> {
+    pub fn object(&self, digest: ObjectDigest) -> Option<&ListedObject> {
         let at = self.objects.binary_search_by_key(&digest, |object| object.digest).ok()?;
         self.objects.get(at)
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::settings::Settings;
 use crate::model::manifest::Manifest;
 use crate::model::name::{RepoPath, SourceId, WorkKey};
-use crate::model::work::{DeletionPolicy, DesiredObject, DesiredWork, WorkBody};
+use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
 
 /// What a work is made of, after all levels are merged.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl WorkParts {
     pub fn into_work(self, key: WorkKey, path: &RepoPath, source: &SourceId) -> DesiredWork {
         let Self { settings, delete_option, configs, manifests } = self;
         let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
-        let named = DesiredObject::all(named);
+        let named = NamedObject::all(named);
         let objects: Vec<Value> = manifests.into_iter().map(|manifest| manifest.object).collect();
         let mut spec = json!({ "workload": { "manifests": objects } });
         if let Value::Object(fields) = &mut spec {

@@ -106,6 +106,11 @@ impl CommitContent {
                 && (self.broken.contains(key) || self.huge.contains(key)))
     }
 
+    /// Whether a work of the cluster cannot be read.
+    pub fn hides_objects(&self, cluster: &ClusterName) -> bool {
+        self.works.keys().any(|key| key.cluster == *cluster && self.freezes(key))
+    }
+
     /// The work, if the commit has it and it is readable.
     pub fn readable(&self, key: &WorkKey) -> Option<&GitWork> {
         self.works.get(key).filter(|_| !self.freezes(key))
