@@ -209,8 +209,10 @@ impl OcmAgent {
         let observed = self.observe().await;
         let mut actions = self.actions();
         if actions.is_empty() {
-            // In an outage, informers try again.
-            sleep(if observed.is_err() { PAUSE } else { Duration::ZERO }).await;
+            if observed.is_err() {
+                // In an outage, informers try again.
+                sleep(PAUSE).await;
+            }
             return observed.is_err();
         }
         if order.kills() {
@@ -285,12 +287,12 @@ impl OcmAgent {
         for (controller, queue) in free() {
             retries.extend(queue.retries().map(|(key, delay)| (*controller, key, delay)));
         }
-        let tried = |controller, key: &str| self.tried.get(&(controller, key.to_owned()));
-        retries.sort_by_key(|(controller, key, _)| tried(*controller, key));
-        let retry = |(controller, key, delay): (_, &str, _)| {
-            Action::Retry(controller, key.to_owned(), delay)
-        };
-        actions.extend(retries.into_iter().map(retry));
+        retries.sort_by_key(|(controller, key, _)| {
+            self.tried.get(&(*controller, (*key).to_owned())).copied()
+        });
+        for (controller, key, delay) in retries {
+            actions.push(Action::Retry(controller, key.to_owned(), delay));
+        }
         actions
     }
 

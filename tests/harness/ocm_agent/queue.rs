@@ -89,11 +89,15 @@ impl WorkQueue {
                 let due = self.timers.entry(key.to_owned()).or_insert(now + *time);
                 *due = (*due).min(now + *time);
             }
-            (Ok(Requeue::Waiting), _) => drop(self.delayed.insert(key.to_owned(), Delay::Waiting)),
-            (Err(_), Some(failed @ Delay::Failed(_))) => {
-                self.delayed.insert(key.to_owned(), failed);
+            (Ok(Requeue::Waiting), _) => {
+                self.delayed.insert(key.to_owned(), Delay::Waiting);
             }
-            (Err(_), _) => drop(self.delayed.insert(key.to_owned(), Delay::Failed(0))),
+            (Err(_), Some(Delay::Failed(count))) => {
+                self.delayed.insert(key.to_owned(), Delay::Failed(count));
+            }
+            (Err(_), _) => {
+                self.delayed.insert(key.to_owned(), Delay::Failed(0));
+            }
         }
         if self.dirty.remove(key) {
             self.add(key);

@@ -45,7 +45,7 @@ async fn keeps_uid_of_plain_move(order: OrderChooser) -> bool {
 #[tokio::test]
 async fn plain_move_deletes_the_object_in_some_orders() {
     let mut kept = Vec::new();
-    for seed in 0..8 {
+    for seed in 0..12 {
         kept.push(keeps_uid_of_plain_move(OrderChooser::seeded(seed)).await);
     }
     assert!(kept.contains(&false), "an order deletes the object");

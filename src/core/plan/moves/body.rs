@@ -77,9 +77,13 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
     let there = inputs.observed.works.get(&one.to);
     let is_listed = || there.is_some_and(|there| there.object(one.digest).is_some());
     match &one.progress {
-        MoveProgress::Unread | MoveProgress::Held { .. } | MoveProgress::Unreadable => !is_listed(),
-        // It gets the object once the giving work no longer lists it.
-        MoveProgress::Orphaning { .. } | MoveProgress::Orphaned => true,
+        MoveProgress::Unread
+        | MoveProgress::Held { .. }
+        | MoveProgress::Unreadable
+        // It gets the object once the giving work no longer lists it. What it lists already, as of
+        // an earlier move, it does not lose.
+        | MoveProgress::Orphaning { .. }
+        | MoveProgress::Orphaned => !is_listed(),
         MoveProgress::Applying { .. } | MoveProgress::Unseen | MoveProgress::Applied => false,
     }
 }

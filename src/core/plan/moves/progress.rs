@@ -200,6 +200,11 @@ impl Judge<'_> {
 
     fn applying(&self, there: Option<&ObservedWork>) -> MoveProgress {
         let digest = self.found.digest;
+        // OCM's agent does nothing more for such a work (OCM work agent, ManifestWorkController).
+        if there.is_some_and(|there| there.agent.complete) {
+            let why = "the work is Complete, so its agent applies nothing more";
+            return held(self.found.to.key(), why);
+        }
         let failure = there.filter(|there| has_failed(there, digest));
         let failure = failure.map(|there| failure_of(there, self.spec.manifest()));
         MoveProgress::Applying { failure }
