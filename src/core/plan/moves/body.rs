@@ -13,9 +13,18 @@ use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use crate::plan::inputs::PlanInputs;
-use crate::plan::moves::TransitionalWork;
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
 use crate::plan::observed::WorkContent;
+
+/// What a work has on the hub while objects move from it or to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransitionalWork {
+    /// What to write. `None`: nothing can be written now, because the body has no objects or a
+    /// work of the move must be read first.
+    pub body: Option<Arc<WorkBody>>,
+    /// The moves that are not completed, or that this body completes.
+    pub moves: Arc<[ObjectMove]>,
+}
 
 /// What the work has meanwhile; `None` if Git's state, or the work's deletion, is right.
 /// `moves`: those from the work and to it.

@@ -20,27 +20,15 @@ mod progress;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+pub use body::TransitionalWork;
 pub use find::MovingWorks;
 pub use object_move::{MoveProgress, ObjectMove};
+pub use progress::StandsStill;
 
 use crate::model::name::WorkKey;
-use crate::model::work::{DeletionPolicy, WorkBody};
+use crate::model::work::DeletionPolicy;
 use crate::plan::inputs::PlanInputs;
-
-/// Why a work must not be written until somebody acts; `None` if it may be.
-pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<String> + 'a;
-
-/// What a work has on the hub while objects move from it or to it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TransitionalWork {
-    /// What to write. `None`: nothing can be written now, because the body has no objects or a
-    /// work of the move must be read first.
-    pub body: Option<Arc<WorkBody>>,
-    /// The moves that are not completed, or that this body completes.
-    pub moves: Arc<[ObjectMove]>,
-}
 
 /// All moves of one plan, by work.
 #[derive(Debug, Clone, Default, PartialEq)]

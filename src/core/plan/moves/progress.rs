@@ -9,12 +9,14 @@ use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
 use crate::plan::inputs::PlanInputs;
-use crate::plan::moves::StandsStill;
 use crate::plan::moves::body;
 use crate::plan::moves::find::{FoundMove, Receiver};
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
 use crate::plan::observed::{ListedObject, ObservedWork, WorkContent, update_strategy};
 use crate::render::work_folder::wire_size;
+
+/// Why a work must not be written until somebody acts; `None` if it may be.
+pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<String> + 'a;
 
 /// All found moves with their progress, in the same order.
 pub(super) fn moves(

@@ -188,7 +188,10 @@ mod tests {
         };
         let strategies = |kinds: &[&str]| {
             let identifier = json!({"resource": "configmaps", "namespace": "*", "name": "d*"});
-            let entry = |kind: &&str| json!({"resourceIdentifier": identifier, "updateStrategy": {"type": kind}});
+            let entry = |kind: &&str| {
+                let strategy = json!({"type": kind});
+                json!({"resourceIdentifier": identifier, "updateStrategy": strategy})
+            };
             json!({"manifestConfigs": kinds.iter().map(entry).collect::<Vec<_>>()})
         };
         for (spec, owned, orphaned) in [

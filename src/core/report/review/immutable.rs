@@ -98,11 +98,17 @@ mod tests {
         let core = |kind| ("", kind);
         let selector = |app: &str| json!({"spec": {"selector": {"matchLabels": {"app": app}}}});
         let replicas = |number: u32| json!({"spec": {"replicas": number}});
-        let claim = |size: &str, class: &str| json!({"spec": {"storageClassName": class, "resources": {"requests": size}}});
+        let claim = |size: &str, class: &str| {
+            let resources = json!({"requests": size});
+            json!({"spec": {"storageClassName": class, "resources": resources}})
+        };
         let map =
             |immutable: bool, data: &str| json!({"immutable": immutable, "data": {"a": data}});
         let service = |fields: Value| json!({ "spec": fields });
-        let job = |image: &str, suspend: bool| json!({"spec": {"suspend": suspend, "template": {"image": image}}});
+        let job = |image: &str, suspend: bool| {
+            let template = json!({"image": image});
+            json!({"spec": {"suspend": suspend, "template": template}})
+        };
         let role = |name: &str| json!({"roleRef": {"kind": "Role", "name": name}});
         let rbac = ("rbac.authorization.k8s.io", "RoleBinding");
         let class = ("storage.k8s.io", "StorageClass");
