@@ -144,9 +144,8 @@ pub fn render(
         let all = parts.manifests.iter();
         rendered.objects = all.map(|one| (one.identity.clone(), one.origin.clone())).collect();
         rendered.crds = parts.manifests.iter().filter_map(|m| CrdNames::of(&m.object)).collect();
-    }
-    if is_allowed && failed {
-        rendered.frozen = frozen_objects(&parts.manifests, &found.manifests, &rendered);
+        let frozen = || frozen_objects(&parts.manifests, &found.manifests, &rendered);
+        rendered.frozen = failed.then(frozen).unwrap_or_default();
     }
     if let Some(key) = key
         && !failed

@@ -301,11 +301,11 @@ impl WorkChange {
         match self {
             Self::Changed(diff) => {
                 let changes = diff.objects.iter().map(|one| &one.change);
-                let outcome = |change| match change {
-                    &ObjectDiff::Removed(ref outcome) => Some(outcome),
+                let removed = changes.filter_map(|change| match change {
+                    ObjectDiff::Removed(outcome) => Some(outcome),
                     _ => None,
-                };
-                changes.filter_map(outcome).collect()
+                });
+                removed.collect()
             }
             Self::Deleted { objects, .. } | Self::Released { objects } => {
                 objects.iter().map(|one| &one.outcome).collect()
