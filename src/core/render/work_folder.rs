@@ -99,15 +99,14 @@ pub fn render(
     let work_file = files.work_file(found.work_file.as_ref())?;
     let folder = FolderConfig { path, work_file: work_file.as_ref() };
     let key = work_key(&folder, inherited.cluster, &mut files.diagnostics);
-    let settings = Settings::merge(inherited.settings, work_file.as_ref());
+    let levels = inherited.settings;
+    let settings = Settings::merge(levels, work_file.as_ref());
     let values = settings.substitute.then_some(inherited.values);
     let rules = manifests::Rules { kinds, values, secrets: inherited.secrets, scope: &scope };
     let mut manifests = files.manifests(&found.manifests, &rules)?;
     let sidecars = files.sidecars(&found.sidecars)?;
     let FolderFiles { texts, mut diagnostics, .. } = files;
-
     name_resources(&mut manifests, &sidecars, kinds, &mut diagnostics);
-    let levels = inherited.settings;
     let configs = manifest_configs(&manifests, &sidecars, &folder, levels, &mut diagnostics);
     check_objects(path, &manifests, &mut diagnostics);
     settings.check_metadata(&folder, &mut diagnostics);
@@ -138,12 +137,12 @@ pub fn render(
         custom_kinds: custom_kinds(&parts.manifests, kinds),
         diagnostics,
     };
-    // What is not allowed is in nobody's way: it takes no name and no object from works that are.
+    // What is not allowed takes no name and no object from works that are.
     if is_allowed {
         rendered.key = key.clone().or(folder_key);
-        let all = parts.manifests.iter();
-        rendered.objects = all.map(|one| (one.identity.clone(), one.origin.clone())).collect();
-        rendered.crds = parts.manifests.iter().filter_map(|m| CrdNames::of(&m.object)).collect();
+        let all = || parts.manifests.iter();
+        rendered.objects = all().map(|one| (one.identity.clone(), one.origin.clone())).collect();
+        rendered.crds = all().filter_map(|one| CrdNames::of(&one.object)).collect();
         let frozen = || frozen_objects(&parts.manifests, &found.manifests, &rendered);
         rendered.frozen = failed.then(frozen).unwrap_or_default();
     }

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use super::*;
 use crate::limits;
 use crate::model::name::{ClusterName, RepoPath, SourceId, WorkName};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::{DesiredWork, NamedObject};
+use crate::model::work::{DesiredWork, NamedObject, WorkBody};
 use crate::plan::lint;
 use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork, WorkContent};
 use crate::plan::{
