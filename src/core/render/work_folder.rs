@@ -146,11 +146,8 @@ pub fn render(
         let frozen = || frozen_objects(&parts.manifests, &found.manifests, &rendered);
         rendered.frozen = failed.then(frozen).unwrap_or_default();
     }
-    if let Some(key) = key
-        && !failed
-    {
-        rendered.work = Some(parts.into_work(key, path, inherited.source));
-    }
+    let key = key.filter(|_| !failed);
+    rendered.work = key.map(|key| parts.into_work(key, path, inherited.source));
     Ok(rendered)
 }
 
