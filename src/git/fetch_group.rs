@@ -362,7 +362,7 @@ mod tests {
         let turn = own(group.enter(&asked(&b, Instant::now(), Duration::ZERO)));
         assert!(turn.others.is_empty(), "its failure must not be that of the others");
         turn.end(alone("b")).unwrap();
-        assert_eq!(own(group.enter(&again())).others, [b.clone()]);
+        assert_eq!(own(group.enter(&again())).others, std::slice::from_ref(&b));
         group.unfollow(&b);
         assert!(own(group.enter(&again())).others.is_empty());
     }

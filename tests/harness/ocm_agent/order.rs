@@ -28,8 +28,11 @@ enum Source {
         random: fastrand::Rng,
         epoch: u64,
     },
-    Function(Box<dyn FnMut(&[Choice]) -> usize + Send>),
+    Function(Choose),
 }
+
+/// Gives the index of one of the choices.
+type Choose = Box<dyn FnMut(&[Choice]) -> usize + Send>;
 
 /// Priorities change before one in this many choices.
 const CHOICES_OF_AN_EPOCH: u32 = 8;
