@@ -121,7 +121,7 @@ impl Agent {
         let (body, of_status) = match (is_deleting, takes) {
             (true, true) => (json!({ "metadata": { "finalizers": null } }), false),
             (false, false) => (json!({ "metadata": { "finalizers": [FINALIZER] } }), false),
-            (false, true) if !is_applied(work) => (applied(&metadata["generation"]), true),
+            (false, true) if !is_applied(work) => (applied(work), true),
             _ => return,
         };
         let params = PatchParams::default();
@@ -152,14 +152,31 @@ pub fn is_applied(work: &Value) -> bool {
     })
 }
 
-fn applied(generation: &Value) -> Value {
+fn applied(work: &Value) -> Value {
+    let generation = &work["metadata"]["generation"];
     let condition = |kind: &str| {
         json!({
             "type": kind, "status": "True", "observedGeneration": generation, "reason": "Played",
             "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
         })
     };
-    json!({ "status": { "conditions": [condition("Applied"), condition("Available")] } })
+    let manifests = work["spec"]["workload"]["manifests"].as_array().unwrap();
+    let manifests = manifests.iter().enumerate().map(|(ordinal, manifest)| {
+        let metadata = &manifest["metadata"];
+        json!({
+            "resourceMeta": {
+                "ordinal": ordinal, "group": "", "version": "v1", "kind": manifest["kind"],
+                "resource": "configmaps", "namespace": metadata["namespace"],
+                "name": metadata["name"],
+            },
+            "conditions": [condition("Applied")],
+        })
+    });
+    let manifests: Vec<Value> = manifests.collect();
+    json!({ "status": {
+        "conditions": [condition("Applied"), condition("Available")],
+        "resourceStatus": { "manifests": manifests },
+    } })
 }
 
 /// The value of the work's first manifest, a ConfigMap.
