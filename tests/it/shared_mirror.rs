@@ -267,7 +267,7 @@ fn commands_wait_for_a_running_fetch_and_name_it() {
     let main = world.main.to_string();
     let commands = [
         world.command(&["validate", "--branch", "main"]),
-        world.command(&["plan", "--base", "main", "--head", "next"]),
+        world.command(&["plan", "--base", "main", "--head", "main"]),
         world.command(&["explain", "edge-1/web", "--branch", "main"]),
     ];
     let waiting = commands.map(spawn);
