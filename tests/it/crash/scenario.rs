@@ -313,6 +313,7 @@ fn branch(world: &World) -> Value {
 /// uids.
 fn normal(world: &World, commits: &[CommitId], text: &str) -> String {
     let text = text.replace(world.sync.id.as_str(), "<source>");
+    let text = text.replace(world.git_host(), "<git>");
     let commits: Vec<String> = commits.iter().map(CommitId::to_string).collect();
     let mut normal = String::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';

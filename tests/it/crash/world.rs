@@ -236,6 +236,11 @@ impl World {
         .unwrap();
     }
 
+    /// The host and port of the Git server.
+    pub fn git_host(&self) -> &str {
+        self.git_url.trim_start_matches("http://")
+    }
+
     /// The same, of a command that reads the repository.
     pub async fn say_of_repo(&self, command: &[&str]) {
         let cache = self.sync.folder.path().join("cli-cache");
