@@ -214,6 +214,11 @@ impl World {
     /// What an operator says, directly to the hub. A hub that is too busy to answer is asked again;
     /// what it did of the first time shows in what comes of it.
     pub async fn say(&self, command: &[&str]) {
+        self.run_command(command, &["did not answer"]).await;
+    }
+
+    /// Runs a command. An error with one of these texts is answered with another try.
+    async fn run_command(&self, command: &[&str], transient: &[&str]) {
         let (what, busy) = (format!("{command:?} to be heard"), AtomicBool::new(false));
         eventually(&what, DEADLINE, || async {
             let output = Command::new(env!("CARGO_BIN_EXE_gitwork"))
@@ -225,7 +230,8 @@ impl World {
                 .await
                 .unwrap();
             let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-            if !output.status.success() && reported.contains("did not answer") {
+            let is_transient = transient.iter().any(|text| reported.contains(text));
+            if !output.status.success() && is_transient {
                 busy.store(true, Ordering::Relaxed);
                 return Err(reported);
             }
@@ -247,7 +253,9 @@ impl World {
         // The same URL as the daemon's: a source has one origin.
         let url = format!("{}/fleet.git", self.git_url);
         let of_repo = ["--repo", &url, "--branch", "main", "--cache", cache.to_str().unwrap()];
-        self.say(&[command, &of_repo].concat()).await;
+        // It fetches through the proxy, which injects faults into its requests as well.
+        let transient = ["did not answer", "127.0.0.1"];
+        self.run_command(&[command, &of_repo].concat(), &transient).await;
     }
 }
 
