@@ -2,25 +2,33 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
+use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::WorkKey;
-use gitwork_core::model::work::DeletionPolicy;
+use serde_json::{Value, json};
 
 use super::check::differs;
 use super::connection::FaultRates;
 use super::git::{CommitContent, Git};
 use super::process::Process;
 use super::run::World;
-use crate::simulation::agents::identity;
+use crate::simulation::git_work::{GitWork, config_map, orphans, works_with};
 use crate::simulation::hub::{generation, is_deleting};
-use crate::simulation::world::{GitWork, SOURCE, manifest};
+use crate::simulation::moves::{listed, moves_away};
+use crate::simulation::world::SOURCE;
 
 /// The longest retry wait is 15 minutes and a quarter. Then a deletion takes an option, an agent, a
 /// deletion and an agent again.
 const CONVERGENCE_WAITS: [u64; 8] = [60, 300, 400, 450, 60, 60, 60, 60];
+/// An object may leave one work, and then another one, before it arrives. Each step waits for an
+/// agent.
+const MOVE_WAITS: usize = 8;
 /// After convergence nothing may be written for this long.
 const QUIET_TIME: Duration = Duration::from_secs(700);
+
+fn is_complete(work: &Value) -> bool {
+    let conditions = work["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Complete"))
+}
 
 impl World {
     pub(super) async fn converge(&mut self) {
@@ -29,6 +37,15 @@ impl World {
             self.settle();
             self.approve();
             self.wait(Duration::from_secs(seconds)).await;
+        }
+        if self.has_moves {
+            for _ in 0..MOVE_WAITS {
+                self.wait_while_agents_act(Duration::from_secs(30)).await;
+                // Agents come back to each work after some minutes.
+                self.acted_on.clear();
+                self.settle();
+                self.approve();
+            }
         }
         self.settle();
         self.wait(Duration::from_secs(30)).await;
@@ -102,10 +119,8 @@ impl World {
         let metadata = &work["metadata"];
         let ours = metadata["labels"]["gitwork.dev/source"] == source;
         let Some(in_git) = content.works.get(key) else {
-            let complete = work["status"]["conditions"]
-                .as_array()
-                .is_some_and(|all| all.iter().any(|c| c["type"] == "Complete"));
-            return match (ours, complete) {
+            let rests = is_complete(work) || self.rests_in_move(source, content, key, work);
+            return match (ours, rests) {
                 (true, false) => Err("is there, and Git does not have it".into()),
                 _ => Ok(()),
             };
@@ -117,6 +132,9 @@ impl World {
             let consent = metadata["annotations"]["gitwork.dev/adopt"] == source;
             return if consent { Err("is not adopted".into()) } else { Ok(()) };
         }
+        if self.rests_in_move(source, content, key, work) {
+            return Ok(());
+        }
         if let Some(how) = differs(key, in_git, work) {
             return Err(format!("differs: Git wants {how}"));
         }
@@ -124,6 +142,34 @@ impl World {
             return Err("has the marker of a hold, and nothing is held".into());
         }
         self.on_the_cluster(key, in_git, work)
+    }
+
+    /// Whether an object of the work can neither leave nor arrive: the agent does not act on one of
+    /// both works because a user has set Complete there, or the receiving work is another owner's.
+    fn rests_in_move(
+        &self,
+        source: &str,
+        content: &CommitContent,
+        key: &WorkKey,
+        work: &Value,
+    ) -> bool {
+        let receives = |id: &Identity| {
+            let receivers = works_with(&content.works, &key.cluster, id);
+            receivers.filter_map(|to| self.hub.object(to)).any(|to| {
+                is_complete(&to) || to["metadata"]["labels"]["gitwork.dev/source"] != source
+            })
+        };
+        let mut leaving = listed(work).into_iter().filter(|id| moves_away(&content.works, key, id));
+        let is_left = leaving.any(|id| is_complete(work) || receives(&id));
+        let mut others = self.hub.objects().into_iter().filter(|(other, there)| {
+            other != key && other.cluster == key.cluster && is_complete(there)
+        });
+        is_left || others.any(|(other, there)| {
+            listed(&there).iter().any(|id| {
+                moves_away(&content.works, &other, id)
+                    && content.works.get(key).is_some_and(|work| work.has(id))
+            })
+        })
     }
 
     /// The agent reports success, the objects on the cluster are as Git wants them, and the work
@@ -136,7 +182,10 @@ impl World {
         if is_true("Complete").is_some() {
             return Ok(());
         }
-        for kind in ["Applied", "Available"] {
+        // An object that is only read may be missing.
+        let reads = in_git.objects.values().any(|object| object.strategy == Some("ReadOnly"));
+        let kinds: &[&str] = if reads { &["Applied"] } else { &["Applied", "Available"] };
+        for kind in kinds {
             let observed =
                 is_true(kind).and_then(|condition| condition["observedGeneration"].as_i64());
             if observed != Some(generation(work)) {
@@ -144,21 +193,22 @@ impl World {
             }
         }
         let agents = self.checker.agents.lock().unwrap();
-        for name in &in_git.objects {
-            let manifest = manifest(key, name, &in_git.text);
-            let object = (key.cluster.clone(), identity(&manifest));
-            let Some(live) = agents.get(&object) else {
+        for (name, in_file) in &in_git.objects {
+            let object = (key.cluster.clone(), config_map(name));
+            let live = agents.get(&object);
+            let is_read_only = in_file.strategy == Some("ReadOnly");
+            let Some(live) = live else {
+                if is_read_only {
+                    continue;
+                }
                 return Err(format!("lacks its object {name} on the cluster"));
             };
-            let goes = match &in_git.delete_option {
-                DeletionPolicy::Foreground => true,
-                DeletionPolicy::Orphan => false,
-                DeletionPolicy::SelectivelyOrphan(rules) => !rules.contains(&object.1),
-            };
-            if agents.goes_with(key, &object.1) != goes {
+            let goes = !orphans(&in_git.deletion_policy(), &object.1);
+            if !is_read_only && agents.goes_with(key, &object.1) != goes {
                 return Err(format!("has its object {name} with the wrong owner"));
             }
-            if live.object.get("data") != manifest.get("data") {
+            let data = in_git.manifest(name)["data"].clone();
+            if in_file.strategy.is_none() && live.object.get("data") != Some(&data) {
                 return Err(format!("has its object {name} with {:?}", live.object.get("data")));
             }
         }

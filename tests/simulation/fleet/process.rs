@@ -52,6 +52,8 @@ pub struct ProcessOptions<'a> {
     pub hours: DailyHours,
     pub machine_clock: &'a MachineClock,
     pub bug: Option<Bug>,
+    /// Whether another process of the source ran before.
+    pub is_restarted: bool,
     pub seed: u64,
 }
 
@@ -88,6 +90,7 @@ fn clock(setting: &ProcessOptions<'_>) -> WallClock {
 impl Process {
     pub fn start(setting: &ProcessOptions<'_>) -> Self {
         let source = setting.git.source(setting.id, setting.seed, setting.bug);
+        setting.checker.follow_reads(&source.reads);
         let network = Network::new(setting.seed, setting.fault_rates);
         let (cut, is_cut) = watch::channel(false);
         let connection = Connection {
@@ -98,6 +101,7 @@ impl Process {
             cut: is_cut,
             crashed: setting.crashed.clone(),
             bug: setting.bug,
+            is_restarted: setting.is_restarted,
         };
         let mut budgets = setting.budgets.clone();
         if let Some(bug) = setting.bug {
