@@ -291,7 +291,7 @@ async fn first_sync(hub: &Cluster, folder: &Path) {
         let start = Instant::now();
         let status = command(hub, &server, &repo, &source)
             .args(["--once", "--log-format", "json"])
-            .env("GITWORK_LOG", "info")
+            .env("GITWORK_LOG", "info,gitwork_daemon::engine::log=debug")
             .stderr(std::fs::File::create(&log).unwrap())
             .status()
             .unwrap();

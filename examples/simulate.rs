@@ -38,6 +38,9 @@ struct Args {
     /// Plant this bug (or `all`, one after the other) and print the number of seeds that find it
     #[arg(long)]
     bug: Option<String>,
+    /// Run all seeds, however many fail, and print one line for each that fails
+    #[arg(long)]
+    list: bool,
 }
 
 fn main() -> ExitCode {
@@ -51,8 +54,13 @@ fn main() -> ExitCode {
         return if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let began = Instant::now();
-    let (failures, totals) = fleet::run_all(args.from, args.seeds, None);
-    for failure in &failures {
+    let print = |failure: &fleet::Failure| println!("seed {}: {}", failure.seed, failure.why);
+    let (failures, totals) = if args.list {
+        fleet::run_all(args.from, args.seeds, usize::MAX, &print)
+    } else {
+        fleet::run_all(args.from, args.seeds, fleet::FAILURES_MAX, &|_| ())
+    };
+    for failure in failures.iter().filter(|_| !args.list) {
         println!("{}\n", fleet::describe(failure));
     }
     println!(

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use gitwork_core::limits;
+use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
@@ -13,6 +15,8 @@ use gitwork_core::render::renderer::Renderer;
 use super::memory_repository::{File, MemoryObjects, source};
 
 const FILES_MAX: usize = 64;
+/// Bytes that the diagnostics of an input may have, which has 16 KiB and `FILES_MAX` files.
+const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 fn files(text: &str) -> BTreeMap<String, File> {
     let mut files = BTreeMap::new();
@@ -29,6 +33,11 @@ fn files(text: &str) -> BTreeMap<String, File> {
         files.insert(path.to_owned(), file);
     }
     files
+}
+
+fn text_bytes(one: &Diagnostic) -> usize {
+    let texts = [&one.field, &one.hint, &one.snippet].into_iter().flatten();
+    one.message.len() + texts.map(String::len).sum::<usize>()
 }
 
 /// The inputs of a plan.
@@ -48,6 +57,8 @@ pub fn check(bytes: &[u8]) -> bool {
     let snapshot = Snapshot { commit: None, root, objects: &objects };
     let mut renderer = Renderer::new(source());
     let first = renderer.render(&snapshot).unwrap();
+    let kept: usize = first.diagnostics.iter().map(text_bytes).sum();
+    assert!(first.diagnostics.len() <= limits::DIAGNOSTICS_MAX && kept <= TEXT_BYTES_MAX);
     same(&first, &renderer.render(&snapshot).unwrap());
     same(&first, &Renderer::new(source()).render(&snapshot).unwrap());
     for (key, work) in &first.works {

@@ -28,12 +28,13 @@ pub fn check(bytes: &[u8]) -> bool {
         rules.windows = windows;
     }
     let head = CommitId::parse(&"ab".repeat(20));
-    for (nothing_is_held, removes) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (nothing_is_held, applies) in [(true, true), (true, false), (false, true), (false, false)] {
         let inputs = RecordInputs {
             head,
             rules: rules.clone(),
             nothing_is_held,
-            removes,
+            applies,
+            is_signed: applies,
             writes: true,
             ..RecordInputs::default()
         };

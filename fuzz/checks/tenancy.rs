@@ -4,6 +4,7 @@
 use gitwork_core::config::ocm_rules::wildcard;
 use gitwork_core::config::tenancy::{Breach, Tenancy, Tenant, TenantRule, kind_name};
 use gitwork_core::model::diagnostic::Span;
+use gitwork_core::model::kinds::KindIndex;
 use gitwork_core::model::manifest::{Identity, Manifest, Origin};
 use gitwork_core::model::name::{ClusterName, RepoPath, WorkName};
 use serde_json::{Value, json};
@@ -54,9 +55,10 @@ impl Work {
         Tenancy::from(rules.to_vec()).breaches(&Tenant {
             path: &self.path,
             cluster: &self.cluster,
-            work: &self.name,
+            work: self.name.as_str(),
             executor: self.executor.as_ref(),
             manifests: &self.manifests,
+            kinds: &KindIndex::default(),
         })
     }
 }

@@ -4,11 +4,28 @@ use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::text::escape::escape_untrusted_json;
 use gitwork_core::text::yaml;
-use gitwork_yaml::limits::FILE_BYTES_MAX;
+use gitwork_yaml::ProblemKind;
+use gitwork_yaml::limits::{FILE_BYTES_MAX, YAML_MEMORY_MAX, YAML_PROBLEMS_MAX};
 use serde_json::{Value, json};
 
 /// The largest length of a key on one line, with its colon (YAML 1.2, 7.4.2).
 const KEY_CHARACTERS_MAX: usize = 1_024;
+
+/// The listed problems, one more of each kind, and the number of the others.
+const PROBLEMS_MAX: usize = YAML_PROBLEMS_MAX + ProblemKind::ALL.len() + 1;
+
+/// Bytes of the texts and nodes of a value.
+fn value_bytes(value: &Value) -> usize {
+    let node = size_of::<Value>();
+    node + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_bytes).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + node + value_bytes(value)).sum()
+        }
+        _ => 0,
+    }
+}
 
 pub fn check(bytes: &[u8]) -> bool {
     let file = RepoPath::root().join("a.yaml");
@@ -16,6 +33,9 @@ pub fn check(bytes: &[u8]) -> bool {
     for diagnostic in &read.diagnostics {
         assert!(!diagnostic.message.is_empty(), "{diagnostic:?}");
     }
+    assert!(read.diagnostics.len() <= PROBLEMS_MAX);
+    let kept: usize = read.documents.iter().map(|one| value_bytes(&one.value)).sum();
+    assert!(kept <= YAML_MEMORY_MAX, "{kept} bytes of {}", bytes.len());
     for document in &read.documents {
         // YAML has some line breaks that JSON does not have. As escapes both read them the same.
         let json =

@@ -3,9 +3,10 @@
 use gitwork_api::work::{ConditionRule, ConditionRuleType};
 use serde_json::Value;
 
-use super::condition::{COMPLETE, NewCondition, is_condition_type};
+use super::condition::{NewCondition, is_condition_type};
 use super::object::{Object, list, text};
 use gitwork_rules::cel::{CelEvaluationError, CelEvaluator};
+use gitwork_rules::well_known::has_condition;
 
 const EVALUATED: &str = "ConditionRuleEvaluated";
 const INVALID: &str = "ConditionRuleInvalid";
@@ -85,11 +86,12 @@ fn well_known(
     evaluator: &CelEvaluator,
     rule: &ConditionRule,
 ) -> Option<NewCondition> {
-    if rule.condition != COMPLETE {
+    let (api_version, kind) = (text(live, &["apiVersion"]), text(live, &["kind"]));
+    if !has_condition(api_version, kind, &rule.condition) {
         return None;
     }
-    let (result, message) = match (text(live, &["apiVersion"]), text(live, &["kind"])) {
-        ("batch/v1", "Job") => {
+    let (result, message) = match kind {
+        "Job" => {
             let finished = list(live, &["status", "conditions"]).iter().any(|condition| {
                 let field = |name| condition.get(name).and_then(Value::as_str);
                 matches!(field("type"), Some("Complete" | "Failed"))
@@ -97,11 +99,10 @@ fn well_known(
             });
             (finished, format!("Job is {}finished", if finished { "" } else { "not " }))
         }
-        ("v1", "Pod") => {
+        _ => {
             let phase = text(live, &["status", "phase"]);
             (matches!(phase, "Succeeded" | "Failed"), format!("Pod is in phase {phase}"))
         }
-        _ => return None,
     };
     Some(evaluated(evaluator, rule, result, Some(message)))
 }

@@ -1,5 +1,8 @@
 //! Status feedback: values of a live object that the hub asks for.
 
+use std::collections::HashSet;
+
+use gitwork_api::secret::is_hidden;
 use gitwork_api::work::{
     FeedbackRule, FeedbackType, FeedbackValue, FieldValue, JsonPath, ValueType,
 };
@@ -8,6 +11,8 @@ use serde_json::Value;
 use super::condition::{FEEDBACK_SYNCED, NewCondition};
 use super::object::{Object, group_version, gvk, text};
 use gitwork_rules::jsonpath::{EvaluateError, JsonPathError, JsonPathQuery};
+use gitwork_rules::limits::JSONPATH_OBJECT_STEPS_MAX;
+use gitwork_rules::well_known::status_paths;
 
 /// What may be sent as raw JSON: with the feature gate `RawFeedbackJsonString`, up to a number of
 /// bytes.
@@ -28,6 +33,16 @@ pub struct EvaluatedFeedback {
     pub synced: NewCondition,
 }
 
+/// An object whose fields are reported.
+pub struct FeedbackObject<'a> {
+    /// The live object.
+    pub live: &'a Object,
+    /// Its fields as rules may see them.
+    pub value: &'a Value,
+    /// Whether values of Secrets are hidden in `value`.
+    pub is_redacted: bool,
+}
+
 /// Why a path of a rule has no value, in the words of OCM's agent. `name` is the path's name.
 #[derive(Debug, thiserror::Error)]
 enum FeedbackError {
@@ -44,43 +59,66 @@ enum FeedbackError {
          is larger than the maximum length {bytes_max}"
     )]
     TooLong { name: String, bytes_max: usize },
+    #[error(
+        "the value of {name} is from a Secret; the agent reports it only if an operator sets \
+         --report-secret-values"
+    )]
+    Secret { name: String },
+    #[error("the name {name} is used by more than one feedback value")]
+    DuplicateName { name: String },
+    #[error(
+        "the feedback values of this object have more than {FEEDBACK_BYTES_MAX} bytes; \
+         {name} is left out: select less"
+    )]
+    TooMuch { name: String },
+    #[error(
+        "the paths of this object need more than {JSONPATH_OBJECT_STEPS_MAX} steps together; \
+         {name} and the paths after it have no value: use fewer wildcards and '..'"
+    )]
+    TooManySteps { name: String },
 }
+
+/// Bytes of the feedback values of one object. etcd stores a work with its status in 1.5 MiB; one
+/// object must not fill it.
+pub const FEEDBACK_BYTES_MAX: usize = 128 * 1024;
 
 /// Evaluates all rules of one object. A path that fails does not stop the others.
 pub fn evaluate_feedback(
-    live: &Object,
-    value: &Value,
+    object: &FeedbackObject<'_>,
     rules: &[FeedbackRule],
     raw: RawJsonFeedback,
 ) -> EvaluatedFeedback {
-    let mut values: Vec<FeedbackValue> = Vec::new();
-    let mut errors: Vec<String> = Vec::new();
+    let mut collected = Collected { steps: JSONPATH_OBJECT_STEPS_MAX, ..Collected::default() };
     for rule in rules {
         match &rule.type_ {
-            FeedbackType::WellKnownStatus => match well_known(live) {
-                Some(paths) => {
-                    for (name, path) in paths {
-                        let path = JsonPath {
-                            name: (*name).into(),
-                            path: (*path).into(),
-                            ..JsonPath::default()
-                        };
-                        collect(evaluate(live, value, &path, raw), &mut values, &mut errors);
+            FeedbackType::WellKnownStatus => {
+                match status_paths(text(object.live, &["apiVersion"]), text(object.live, &["kind"]))
+                {
+                    Some(paths) => {
+                        for (name, path) in paths {
+                            let path = JsonPath {
+                                name: (*name).into(),
+                                path: (*path).into(),
+                                ..JsonPath::default()
+                            };
+                            collected.evaluate(object, &path, raw);
+                        }
                     }
+                    None => collected.errors.push(format!(
+                        "cannot find the wellknown statuses for resource with gvk {}",
+                        gvk(object.live)
+                    )),
                 }
-                None => errors.push(format!(
-                    "cannot find the wellknown statuses for resource with gvk {}",
-                    gvk(live)
-                )),
-            },
+            }
             FeedbackType::JSONPaths => {
                 for path in &rule.json_paths {
-                    collect(evaluate(live, value, path, raw), &mut values, &mut errors);
+                    collected.evaluate(object, path, raw);
                 }
             }
             FeedbackType::Other(_) => {}
         }
     }
+    let Collected { values, errors, .. } = collected;
     let synced = match (rules.is_empty(), aggregate(&errors)) {
         (true, _) => NewCondition::new(FEEDBACK_SYNCED, "True", "NoStatusFeedbackSynced", ""),
         (_, None) => NewCondition::new(FEEDBACK_SYNCED, "True", "StatusFeedbackSynced", ""),
@@ -94,30 +132,52 @@ pub fn evaluate_feedback(
     EvaluatedFeedback { values, synced }
 }
 
-fn collect(
-    outcome: Result<Option<FeedbackValue>, FeedbackError>,
-    values: &mut Vec<FeedbackValue>,
-    errors: &mut Vec<String>,
-) {
-    match outcome {
-        // The API server refuses a status with two values of one name, and with it the whole work's
-        // status.
-        Ok(Some(value)) if values.iter().any(|other| other.name == value.name) => {
-            errors.push(format!("the name {} is used by more than one feedback value", value.name));
+/// The values and errors of the paths so far, and what the rest may cost.
+#[derive(Default)]
+struct Collected {
+    values: Vec<FeedbackValue>,
+    names: HashSet<String>,
+    bytes: usize,
+    errors: Vec<String>,
+    /// The steps that are left; 0: no more paths are evaluated.
+    steps: usize,
+}
+
+impl Collected {
+    fn evaluate(&mut self, object: &FeedbackObject<'_>, path: &JsonPath, raw: RawJsonFeedback) {
+        if self.steps == 0 {
+            return;
         }
-        Ok(value) => values.extend(value),
-        Err(error) => errors.push(error.to_string()),
+        let outcome = evaluate(object, path, raw, &mut self.steps);
+        if let Err(error) = outcome.and_then(|value| value.map_or(Ok(()), |one| self.add(one))) {
+            self.errors.push(error.to_string());
+        }
+    }
+
+    fn add(&mut self, value: FeedbackValue) -> Result<(), FeedbackError> {
+        let FeedbackValue { name, field_value, .. } = &value;
+        // The API server refuses a status with two values of one name, and with it the whole
+        // work's status.
+        if self.names.contains(name) {
+            return Err(FeedbackError::DuplicateName { name: name.clone() });
+        }
+        let texts = [&field_value.string, &field_value.json_raw];
+        let bytes = name.len() + texts.into_iter().flatten().map(String::len).sum::<usize>();
+        if self.bytes + bytes > FEEDBACK_BYTES_MAX {
+            return Err(FeedbackError::TooMuch { name: name.clone() });
+        }
+        self.bytes += bytes;
+        self.names.insert(name.clone());
+        self.values.push(value);
+        Ok(())
     }
 }
 
 /// One error as it is, several distinct ones as a list: as Kubernetes' aggregate prints them.
 pub fn aggregate(errors: &[String]) -> Option<String> {
-    let mut distinct: Vec<&str> = Vec::new();
-    for error in errors {
-        if !distinct.contains(&error.as_str()) {
-            distinct.push(error);
-        }
-    }
+    let mut seen: HashSet<&str> = HashSet::new();
+    let texts = errors.iter().map(String::as_str);
+    let distinct: Vec<&str> = texts.filter(|error| seen.insert(error)).collect();
     match distinct.as_slice() {
         [] => None,
         [one] => Some((*one).to_owned()),
@@ -125,45 +185,14 @@ pub fn aggregate(errors: &[String]) -> Option<String> {
     }
 }
 
-type NamedPath = (&'static str, &'static str);
-
-const DEPLOYMENT: &[NamedPath] = &[
-    ("ReadyReplicas", ".status.readyReplicas"),
-    ("Replicas", ".status.replicas"),
-    ("AvailableReplicas", ".status.availableReplicas"),
-];
-const DAEMON_SET: &[NamedPath] = &[
-    ("NumberReady", ".status.numberReady"),
-    ("DesiredNumberScheduled", ".status.desiredNumberScheduled"),
-    ("NumberAvailable", ".status.numberAvailable"),
-];
-const JOB: &[NamedPath] = &[
-    ("JobComplete", r#".status.conditions[?(@.type=="Complete")].status"#),
-    ("JobSucceeded", ".status.succeeded"),
-];
-const POD: &[NamedPath] = &[
-    ("PodReady", r#".status.conditions[?(@.type=="Ready")].status"#),
-    ("PodPhase", ".status.phase"),
-];
-
-fn well_known(live: &Object) -> Option<&'static [NamedPath]> {
-    match (text(live, &["apiVersion"]), text(live, &["kind"])) {
-        ("apps/v1", "Deployment") => Some(DEPLOYMENT),
-        ("apps/v1", "DaemonSet") => Some(DAEMON_SET),
-        ("batch/v1", "Job") => Some(JOB),
-        ("v1", "Pod") => Some(POD),
-        _ => None,
-    }
-}
-
 fn evaluate(
-    live: &Object,
-    value: &Value,
+    object: &FeedbackObject<'_>,
     rule: &JsonPath,
     raw: RawJsonFeedback,
+    steps: &mut usize,
 ) -> Result<Option<FeedbackValue>, FeedbackError> {
     let JsonPath { name, version, path, .. } = rule;
-    let (_, live_version) = group_version(text(live, &["apiVersion"]));
+    let (_, live_version) = group_version(text(object.live, &["apiVersion"]));
     if !version.is_empty() && version != live_version {
         return Err(FeedbackError::Version { name: name.clone() });
     }
@@ -172,14 +201,20 @@ fn evaluate(
         path: path.clone(),
         error,
     })?;
-    let matches =
-        parsed.find(value).map_err(|error| FeedbackError::Find { name: name.clone(), error })?;
+    let found = parsed.find_within(object.value, steps);
+    if *steps == 0 {
+        return Err(FeedbackError::TooManySteps { name: name.clone() });
+    }
+    let matches = found.map_err(|error| FeedbackError::Find { name: name.clone(), error })?;
     let value = match matches.as_slice() {
         [] => return Ok(None),
         [first, ..] if !raw.enabled => (*first).clone(),
         [one] => (*one).clone(),
         several => Value::Array(several.iter().map(|one| (*one).clone()).collect()),
     };
+    if object.is_redacted && has_hidden(&value) {
+        return Err(FeedbackError::Secret { name: name.clone() });
+    }
     field_value(name, &value, raw).map(|value| {
         value.map(|field_value| FeedbackValue {
             name: name.clone(),
@@ -187,6 +222,15 @@ fn evaluate(
             ..FeedbackValue::default()
         })
     })
+}
+
+fn has_hidden(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_hidden(text),
+        Value::Array(items) => items.iter().any(has_hidden),
+        Value::Object(fields) => fields.values().any(has_hidden),
+        _ => false,
+    }
 }
 
 fn field_value(
@@ -239,7 +283,7 @@ fn field_value(
 
 /// JSON as Go writes it: sorted keys, and escapes for what HTML would take amiss. These characters
 /// stand in strings only, so the text as a whole can be searched.
-fn go_json(value: &Value) -> String {
+pub(crate) fn go_json(value: &Value) -> String {
     value
         .to_string()
         .replace('<', "\\u003c")
@@ -257,7 +301,8 @@ mod tests {
     use super::*;
 
     fn feedback(live: &Object, rules: &[FeedbackRule], raw: RawJsonFeedback) -> EvaluatedFeedback {
-        evaluate_feedback(live, &Value::Object(live.clone()), rules, raw)
+        let value = Value::Object(live.clone());
+        evaluate_feedback(&FeedbackObject { live, value: &value, is_redacted: false }, rules, raw)
     }
 
     const OFF: RawJsonFeedback = RawJsonFeedback { enabled: false, bytes_max: 1024 };
@@ -357,6 +402,37 @@ mod tests {
             "the length of returned json raw string for name status \
              is larger than the maximum length 30"
         ));
+    }
+
+    #[test]
+    fn paths_of_one_object_are_bounded_together() {
+        let items: Vec<Value> = (0..30_000).map(|item| json!({"a": item})).collect();
+        let live = object(json!({"apiVersion": "v1", "kind": "A", "items": items}));
+        let many: Vec<(String, &str)> =
+            (0..35_000).map(|path| (format!("p{path}"), ".items[*].a")).collect();
+        let many: Vec<(&str, &str)> =
+            many.iter().map(|(name, path)| (name.as_str(), *path)).collect();
+        let found = feedback(&live, &paths(&many), OFF);
+        let (count, message) = (found.values.len(), found.synced.message);
+        // Each path takes some 60,000 steps here.
+        assert!((60..70).contains(&count), "{count}");
+        let expected = format!(
+            "Sync status feedback failed with error the paths of this object need more than \
+             {JSONPATH_OBJECT_STEPS_MAX} steps together; p{count} and the paths after it have no \
+             value: use fewer wildcards and '..'"
+        );
+        assert_eq!(message, expected);
+    }
+
+    #[test]
+    fn values_of_one_object_are_bounded_together() {
+        let long = "x".repeat(50_000);
+        let live = object(json!({"apiVersion": "v1", "kind": "A", "long": long, "short": "s"}));
+        let all = paths(&[("a", ".long"), ("b", ".long"), ("c", ".long"), ("d", ".short")]);
+        let found = feedback(&live, &all, OFF);
+        let names: Vec<&str> = found.values.iter().map(|value| value.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "d"]);
+        assert!(found.synced.message.ends_with("131072 bytes; c is left out: select less"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub const FIELD_MANAGER: &str = "work-agent";
 
 /// The hash that names a hub: SHA-256 of the server address of its kubeconfig, byte for byte.
 pub fn hub_hash(server: &str) -> String {
-    hex(&Sha256::digest(server.as_bytes()))
+    hex::encode(Sha256::digest(server.as_bytes()))
 }
 
 /// The address that counts for [`hub_hash`]: client-go drops query and fragment where there is a
@@ -44,15 +44,6 @@ pub fn applied_name(hub_hash: &str, work: &str) -> String {
 /// The ManifestWork of an AppliedManifestWork of this hub.
 pub fn work_of_applied<'a>(hub_hash: &str, applied: &'a str) -> Option<&'a str> {
     applied.strip_prefix(hub_hash)?.strip_prefix('-')
-}
-
-/// Bytes as lowercase hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use md5::{Digest, Md5};
 use serde_json::Value;
 
 use super::identity::SPEC_HASH_ANNOTATION;
-use super::identity::hex;
 use super::object::{Object, edit_metadata};
 use gitwork_rules::jq::JqError;
 use gitwork_rules::jsonpath::FieldRemoval;
@@ -74,7 +73,7 @@ pub fn ignore(manifest: &Object, rules: &[IgnoreField]) -> Result<PreparedManife
     let Value::Object(mut reduced) = value else {
         return Err(IgnoreError::Jq { expression: String::new(), problem: JqError::NotAnObject });
     };
-    let hash = hex(&Md5::digest(go_print(&reduced).as_bytes()));
+    let hash = hex::encode(Md5::digest(go_print(&reduced).as_bytes()));
     let mut original = manifest.clone();
     for object in [&mut original, &mut reduced] {
         edit_metadata(object, |metadata| {

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use super::identity::hex;
 use super::object::{Object, at, edit_metadata, meta, same_meaning, text};
 use super::owner::{MergedMetadata, merge_metadata};
+use super::spec_hash::spec_hash;
 use super::update_rule::{Rule, rule};
 
 /// Set on a live Service or CSIDriver: SHA-256 of the spec that was applied (library-go).
@@ -126,11 +125,31 @@ fn whole(manifest: &Object, live: &Object, merged: MergedMetadata) -> Update {
     };
     let differs = merged.changed || content(manifest) != content(live);
     let mut object = manifest.clone();
+    keep_job_selector(&mut object, live);
     // A kind without a status subresource would lose its status.
     if let (None, Some(status)) = (object.get("status"), live.get("status")) {
         object.insert("status".into(), status.clone());
     }
     replace_if(differs, object, merged)
+}
+
+/// The API server generates the selector of a Job, and labels of its pods, at the creation only. A
+/// PUT without them is rejected, also if nothing else differs.
+fn keep_job_selector(object: &mut Object, live: &Object) {
+    let is_job = text(object, &["apiVersion"]) == "batch/v1" && text(object, &["kind"]) == "Job";
+    let Some(selector) = at(live, &["spec", "selector"]) else { return };
+    if !is_job || at(object, &["spec", "selector"]).is_some() {
+        return;
+    }
+    let Some(Value::Object(spec)) = object.get_mut("spec") else { return };
+    spec.insert("selector".into(), selector.clone());
+    let Some(Value::Object(template)) = spec.get_mut("template") else { return };
+    edit_metadata(template, |metadata| {
+        let generated = at(live, &["spec", "template", "metadata", "labels"]);
+        let mut labels = generated.and_then(Value::as_object).cloned().unwrap_or_default();
+        labels.extend(pairs(metadata, "labels"));
+        metadata.insert("labels".into(), Value::Object(labels));
+    });
 }
 
 fn pairs(object: &Object, field: &str) -> Object {
@@ -192,8 +211,7 @@ fn secret(manifest: &Object, live: &Object, merged: MergedMetadata) -> Update {
 
 /// Notes the applied spec's hash on the object. Says whether it was another one.
 fn note_spec_hash(manifest: &Object, merged: &mut MergedMetadata) -> bool {
-    let spec = manifest.get("spec").cloned().unwrap_or_default();
-    let hash = hex(&Sha256::digest(spec.to_string().as_bytes()));
+    let hash = spec_hash(manifest).unwrap_or_default();
     let mut annotations = pairs(&merged.metadata, "annotations");
     let old = annotations.insert(APPLIED_SPEC_HASH.into(), Value::String(hash.clone()));
     merged.metadata.insert("annotations".into(), Value::Object(annotations));
@@ -317,9 +335,7 @@ fn csi_driver(manifest: &Object, live: &Object, mut merged: MergedMetadata) -> U
 /// What is sent to create an object: some kinds get a note of what was applied.
 pub fn prepare_create(manifest: &Object) -> Object {
     let mut object = manifest.clone();
-    if matches!(rule(manifest), Rule::Service | Rule::CsiDriver) {
-        let spec = manifest.get("spec").cloned().unwrap_or_default();
-        let hash = hex(&Sha256::digest(spec.to_string().as_bytes()));
+    if let Some(hash) = spec_hash(manifest) {
         edit_metadata(&mut object, |metadata| {
             let mut annotations = pairs(metadata, "annotations");
             annotations.insert(APPLIED_SPEC_HASH.into(), hash.into());

@@ -203,3 +203,18 @@ fn gotcha_05_all_others_are_replaced_whole_but_for_finalizers_and_status() {
     );
     assert_eq!(known, Update::Nothing, "defaults alone are no drift");
 }
+
+#[test]
+fn generated_selector_of_a_job_is_sent_back() {
+    let wanted = json!({"spec": {"template": {"metadata": {"labels": {"app": "a"}}}}});
+    let generated = json!({"batch.kubernetes.io/controller-uid": "1"});
+    let found = json!({"spec": {"completions": 1, "selector": {"matchLabels": generated},
+        "template": {"metadata": {"labels":
+            {"app": "old", "batch.kubernetes.io/controller-uid": "1"}}}}});
+    let new = replaced(check("batch/v1", "Job", wanted.clone(), found.clone()));
+    assert_eq!(new["spec"]["selector"], found["spec"]["selector"]);
+    let labels = json!({"app": "a", "batch.kubernetes.io/controller-uid": "1"});
+    assert_eq!(new["spec"]["template"]["metadata"]["labels"], labels);
+    let new = replaced(check("apps/v1", "Deployment", wanted, found));
+    assert_eq!(new["spec"].get("selector"), None);
+}

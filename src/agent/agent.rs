@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitwork_agent_core::ReportSettings;
 use gitwork_agent_core::feedback::RawJsonFeedback;
 use gitwork_agent_core::identity::hub_hash;
 use kube::Client;
@@ -22,9 +23,10 @@ use super::kind_watches::{KindWatchSettings, KindWatches};
 use super::metrics::AgentMetrics;
 use super::pass::WorkReconciler;
 use super::removal::ObjectRemover;
-use super::server::{ApiServer, RateLimit};
+use super::server::ApiServer;
 use super::shared::SharedState;
 use super::steps::ClusterAccess;
+use super::throttle::RateLimit;
 use super::tracking::QueueKey;
 
 /// Time limit for passes under way at shutdown. The whole shutdown must fit into 10 s.
@@ -43,8 +45,11 @@ pub struct AgentSettings {
     pub status_sync_interval: Duration,
     /// How long applied objects stay after their ManifestWork is gone from the hub.
     pub eviction_grace: Duration,
-    /// Raw JSON in feedback values.
-    pub raw: RawJsonFeedback,
+    /// What the status on the hub may say about objects of the cluster.
+    pub report: ReportSettings,
+    /// Whether the status reports on objects that a work's executor may not read, as OCM's agent
+    /// does.
+    pub reports_without_executor: bool,
     /// Number of works that are applied at a time.
     pub workers: usize,
     /// Whether allowed permissions of executors are cached until roles or bindings change.
@@ -62,7 +67,11 @@ impl AgentSettings {
             hub_hash: hash,
             status_sync_interval: Duration::from_secs(10),
             eviction_grace: Duration::from_secs(3600),
-            raw: RawJsonFeedback { enabled: false, bytes_max: 1024 },
+            report: ReportSettings {
+                raw: RawJsonFeedback { enabled: false, bytes_max: 1024 },
+                secret_values: false,
+            },
+            reports_without_executor: false,
             workers: 10,
             caches_executors: false,
         }
@@ -127,7 +136,8 @@ impl Agent {
             applied_works,
             applier: ManifestApplier {
                 cluster: access,
-                raw: settings.raw,
+                report: settings.report,
+                reports_without_executor: settings.reports_without_executor,
                 metrics: metrics.clone(),
                 started: Instant::now(),
             },

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork_agent_core::drift_backoff::DriftBackoff;
-use gitwork_agent_core::feedback::RawJsonFeedback;
 use gitwork_agent_core::manifest::{ParsedManifest, ResourceMapping};
-use gitwork_agent_core::observe;
 use gitwork_agent_core::status::{ApplyOutcome, Observation, is_complete};
 use gitwork_agent_core::work::{ManifestOptions, is_addressable};
+use gitwork_agent_core::{ReportSettings, observe};
 use gitwork_api::secret;
-use gitwork_api::work::ManifestResourceMeta;
+use gitwork_api::work::{ManifestResourceMeta, ManifestWorkSpec};
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::apply_error::ApplyError;
+use super::executor_access::ReadRequest;
 use super::metrics::AgentMetrics;
 use super::resource_path::path;
 use super::state::{ManifestOutcome, Retry};
@@ -26,8 +26,10 @@ use super::tracking::{ObjectKey, QueueKey, Subscription, tracking_ordinal};
 pub struct ManifestApplier {
     /// The managed cluster.
     pub cluster: ClusterAccess,
-    /// Raw JSON in feedback values.
-    pub raw: RawJsonFeedback,
+    /// What the status on the hub may say.
+    pub report: ReportSettings,
+    /// Whether the status reports on objects that the work's executor may not read.
+    pub reports_without_executor: bool,
     /// Counts corrections and delayed corrections.
     pub metrics: Arc<AgentMetrics>,
     /// When the agent started. The times of corrections count from here.
@@ -83,9 +85,7 @@ impl ManifestApplier {
         };
         let mut progress = Progress::default();
         let attempt = self.attempt(&steps, &mut drift_backoff, &mut progress).await;
-        if !progress.is_read {
-            progress.record_read(server.get(&target.path).await);
-        }
+        self.read_for_status(context.key, context.spec, &meta, &target, &mut progress).await;
         let subscription = Subscription {
             key: context.key.clone(),
             ordinal: tracking_ordinal(manifest.ordinal),
@@ -145,14 +145,15 @@ impl ManifestApplier {
     pub async fn read(
         &self,
         key: &QueueKey,
+        spec: &ManifestWorkSpec,
         ordinal: usize,
         meta: &ManifestResourceMeta,
-        options: &ManifestOptions,
     ) -> ObservedObject {
         if !is_addressable(meta) {
             let (observation, uid) = (Observation::Incomplete, String::new());
             return ObservedObject { observation, object: None, uid };
         }
+        let options = &ManifestOptions::of(spec, meta);
         let mapping = ResourceMapping {
             group: meta.group.clone(),
             version: meta.version.clone(),
@@ -161,7 +162,7 @@ impl ManifestApplier {
         };
         let target = self.target(mapping, meta);
         let mut progress = Progress::default();
-        progress.record_read(self.cluster.server.get(&target.path).await);
+        self.read_for_status(key, spec, meta, &target, &mut progress).await;
         if progress.is_read {
             let subscription = Subscription {
                 key: key.clone(),
@@ -173,6 +174,34 @@ impl ManifestApplier {
         }
         let observation = self.observe_object(&progress, options).await;
         ObservedObject { observation, object: Some(target.object), uid: progress.uid() }
+    }
+
+    /// Reads an object for the status, unless a step has read it. If the work's executor may not
+    /// read it, only its metadata is read, which the AppliedManifestWork needs: without a uid the
+    /// object would count as gone, and its deletion would be lost.
+    async fn read_for_status(
+        &self,
+        key: &QueueKey,
+        spec: &ManifestWorkSpec,
+        meta: &ManifestResourceMeta,
+        target: &ObjectTarget,
+        progress: &mut Progress,
+    ) {
+        let ClusterAccess { server, permissions, .. } = &self.cluster;
+        if let Some(executor) = &spec.executor
+            && !progress.may_be_read
+            && !self.reports_without_executor
+        {
+            let request = ReadRequest { executor, mapping: &target.mapping, meta };
+            if let Err(error) = permissions.authorize_read(key, &request).await {
+                progress.withheld = Some(error.to_string());
+                progress.record_read(server.get_metadata(&target.path).await);
+                return;
+            }
+        }
+        if !progress.is_read {
+            progress.record_read(server.get(&target.path).await);
+        }
     }
 
     fn target(&self, mapping: ResourceMapping, meta: &ManifestResourceMeta) -> ObjectTarget {
@@ -203,6 +232,9 @@ impl ManifestApplier {
     }
 
     async fn observe_object(&self, progress: &Progress, options: &ManifestOptions) -> Observation {
+        if let Some(reason) = &progress.withheld {
+            return Observation::Failed(reason.clone());
+        }
         let Some(live) = &progress.live else {
             return if progress.is_read {
                 Observation::Absent
@@ -210,14 +242,14 @@ impl ManifestApplier {
                 Observation::Failed(progress.unread.clone())
             };
         };
-        let raw = self.raw;
+        let report = self.report;
         if options.condition_rules.is_empty() {
-            return observe(live, options, raw);
+            return observe(live, options, report);
         }
         // Expressions are bounded in steps, but not so tightly that other works could wait for
         // them.
         let (live, options) = (live.clone(), options.clone());
-        let observing = tokio::task::spawn_blocking(move || observe(&live, &options, raw));
+        let observing = tokio::task::spawn_blocking(move || observe(&live, &options, report));
         match timeout(EXPRESSIONS, observing).await {
             Ok(Ok(observation)) => observation,
             _ => Observation::Failed("the condition rules took too long".into()),

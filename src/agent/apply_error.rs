@@ -6,7 +6,7 @@ use gitwork_agent_core::manifest::ResourceMapping;
 use gitwork_agent_core::status::ApplyOutcome;
 use gitwork_kube::api_status::ApiStatus;
 
-use super::executor::ExecutorError;
+use super::executor_access::ExecutorError;
 use super::server::ApiError;
 use super::state::Retry;
 

@@ -8,6 +8,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::executor_access::{
+    Access, AccessRequest, ExecutorError, Question, ReadRequest, ServiceAccount,
+};
 use super::items::MetadataItem;
 use super::mutex::lock;
 use super::resource_path::path;
@@ -16,8 +19,7 @@ use super::shared::SharedState;
 use super::tracking::QueueKey;
 use super::watch::{Follower, follow, revision};
 use gitwork_agent_core::manifest::ResourceMapping;
-use gitwork_agent_core::object::Object;
-use gitwork_api::work::{ExecutorSubjectType, ManifestResourceMeta, ManifestWorkExecutor};
+use gitwork_api::work::ManifestResourceMeta;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const RBAC_RESOURCES: &[&str] = &["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
@@ -28,68 +30,6 @@ const UNWATCHED: Duration = Duration::from_secs(300);
 const COALESCE: Duration = Duration::from_millis(500);
 /// API servers apply a change of roles shortly after its event, and not all at the same time.
 const ROLES_APPLIED: Duration = Duration::from_secs(5);
-
-/// Why a manifest is not applied on behalf of an executor.
-#[derive(Debug, thiserror::Error)]
-pub enum ExecutorError {
-    /// The executor lacks a permission on the object.
-    #[error(
-        "not allowed to apply the resource {group} {resource}, {namespace} {name}{detail}, \
-         will try again in 1m0s; {account} needs {need}"
-    )]
-    NotAllowed {
-        group: String,
-        resource: String,
-        namespace: String,
-        name: String,
-        /// More about the denial, with a leading comma; may be empty.
-        detail: &'static str,
-        /// The user name of the service account.
-        account: String,
-        /// The missing permission.
-        need: String,
-    },
-    /// The executor is no service account.
-    #[error("only support ServiceAccount type for the executor")]
-    Kind,
-    /// The executor names no service account.
-    #[error("the executor service account is nil")]
-    NoAccount,
-    /// The API server did not answer the question.
-    #[error("{0}")]
-    Api(#[from] ApiError),
-}
-
-impl ExecutorError {
-    /// Whether the API server denied the permission, rather than failed to respond.
-    pub fn is_denied(&self) -> bool {
-        matches!(self, Self::NotAllowed { .. })
-    }
-}
-
-/// The executor's service account, as a part of [`Question`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct ServiceAccount {
-    namespace: String,
-    name: String,
-}
-
-/// What a work asks to apply on behalf of its executor.
-pub struct AccessRequest<'a> {
-    /// The executor in the work's spec.
-    pub executor: &'a ManifestWorkExecutor,
-    /// The resource of the object.
-    pub mapping: &'a ResourceMapping,
-    /// The namespace and name of the object, among others.
-    pub meta: &'a ManifestResourceMeta,
-    /// Whether the object is deleted with the work.
-    pub owned: bool,
-    /// The manifest.
-    pub object: &'a Object,
-}
-
-/// What was asked: who, for what, and whether it may be deleted too.
-type Question = (ServiceAccount, ResourceMapping, String, String, bool);
 
 /// Checks permissions of executors. Caches them if asked to, until roles or bindings change.
 pub struct ExecutorPermissions {
@@ -143,15 +83,7 @@ impl ExecutorPermissions {
         key: &QueueKey,
         request: &AccessRequest<'_>,
     ) -> Result<(), ExecutorError> {
-        let subject = request
-            .executor
-            .subject
-            .as_ref()
-            .filter(|subject| subject.type_ == ExecutorSubjectType::ServiceAccount)
-            .ok_or(ExecutorError::Kind)?;
-        let account = subject.service_account.as_ref().ok_or(ExecutorError::NoAccount)?;
-        let account =
-            &ServiceAccount { namespace: account.namespace.clone(), name: account.name.clone() };
+        let account = &ServiceAccount::of(request.executor).map_err(|error| *error)?;
         self.follow_roles(key);
         let mapping = request.mapping;
         if let Some(verb) = self.denied_verb(account, request).await? {
@@ -160,12 +92,44 @@ impl ExecutorPermissions {
                  verbs: [\"{verb}\"]}}",
                 mapping.group, mapping.resource
             );
-            return Err(not_allowed(account, request, "", need));
+            return Err(request.denied(account, "", need));
         }
         if mapping.group == RBAC && RBAC_RESOURCES.contains(&mapping.resource.as_str()) {
             self.check_escalation(account, request).await?;
         }
         Ok(())
+    }
+
+    /// Checks whether the executor of a work may read an object, for the status of the work.
+    pub async fn authorize_read(
+        self: &Arc<Self>,
+        key: &QueueKey,
+        request: &ReadRequest<'_>,
+    ) -> Result<(), ExecutorError> {
+        let account = &ServiceAccount::of(request.executor).map_err(|error| *error)?;
+        self.follow_roles(key);
+        let ReadRequest { mapping, meta, .. } = *request;
+        let question = Question::read(account, mapping, meta);
+        let Some(forgotten) = self.not_cached(&question) else { return Ok(()) };
+        if !self.is_allowed(account, mapping, meta, "get").await? {
+            return Err(request.denied(account));
+        }
+        self.cache(question, forgotten);
+        Ok(())
+    }
+
+    /// `None` if the permission is cached; otherwise the number of invalidations so far.
+    fn not_cached(&self, question: &Question) -> Option<u64> {
+        let answers = lock(&self.answers);
+        let is_known = self.is_cached && answers.allowed.contains(question);
+        (!is_known).then_some(answers.forgotten)
+    }
+
+    fn cache(&self, question: Question, forgotten: u64) {
+        let mut answers = lock(&self.answers);
+        if self.is_cached && answers.forgotten == forgotten {
+            answers.allowed.insert(question);
+        }
     }
 
     async fn denied_verb(
@@ -174,40 +138,32 @@ impl ExecutorPermissions {
         request: &AccessRequest<'_>,
     ) -> Result<Option<&'static str>, ApiError> {
         let AccessRequest { mapping, meta, owned, .. } = *request;
-        let question =
-            (account.clone(), mapping.clone(), meta.namespace.clone(), meta.name.clone(), owned);
-        let forgotten = {
-            let answers = lock(&self.answers);
-            if self.is_cached && answers.allowed.contains(&question) {
-                return Ok(None);
-            }
-            answers.forgotten
-        };
+        let access = if owned { Access::ApplyAndDelete } else { Access::Apply };
+        let question = Question { access, ..Question::read(account, mapping, meta) };
+        let Some(forgotten) = self.not_cached(&question) else { return Ok(None) };
         let verbs =
             ["create", "update", "patch", "get"].into_iter().chain(owned.then_some("delete"));
         for verb in verbs {
-            if !self.is_allowed(account, request, verb).await? {
+            if !self.is_allowed(account, mapping, meta, verb).await? {
                 return Ok(Some(verb));
             }
         }
-        let mut answers = lock(&self.answers);
-        if self.is_cached && answers.forgotten == forgotten {
-            answers.allowed.insert(question);
-        }
+        self.cache(question, forgotten);
         Ok(None)
     }
 
     async fn is_allowed(
         &self,
         account: &ServiceAccount,
-        AccessRequest { mapping, meta, .. }: &AccessRequest<'_>,
+        mapping: &ResourceMapping,
+        meta: &ManifestResourceMeta,
         verb: &str,
     ) -> Result<bool, ApiError> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
-                "user": user(account),
+                "user": account.user(),
                 "groups": [
                     "system:serviceaccounts",
                     "system:authenticated",
@@ -235,7 +191,7 @@ impl ExecutorPermissions {
         request: &AccessRequest<'_>,
     ) -> Result<(), ExecutorError> {
         let collection = path(request.mapping, &request.meta.namespace, None);
-        let user = user(account);
+        let user = account.user();
         match self.cluster.dry_run_create_as(&collection, request.object, &user).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_already_exists() => Ok(()),
@@ -243,7 +199,7 @@ impl ExecutorPermissions {
                 let need = "all that the role grants itself, or the verb \"escalate\" \
                             (for a binding: \"bind\")";
                 let detail = ", error: permission escalation";
-                Err(not_allowed(account, request, detail, need.into()))
+                Err(request.denied(account, detail, need.into()))
             }
             Err(error) => Err(error.into()),
         }
@@ -296,27 +252,6 @@ impl ExecutorPermissions {
         for gone in self.shared.apply_again(works.iter().cloned()) {
             works.remove(&gone);
         }
-    }
-}
-
-fn user(account: &ServiceAccount) -> String {
-    format!("system:serviceaccount:{}:{}", account.namespace, account.name)
-}
-
-fn not_allowed(
-    account: &ServiceAccount,
-    AccessRequest { mapping, meta, .. }: &AccessRequest<'_>,
-    detail: &'static str,
-    need: String,
-) -> ExecutorError {
-    ExecutorError::NotAllowed {
-        group: mapping.group.clone(),
-        resource: mapping.resource.clone(),
-        namespace: meta.namespace.clone(),
-        name: meta.name.clone(),
-        detail,
-        account: user(account),
-        need,
     }
 }
 

@@ -1,12 +1,29 @@
 //! The command line: that of `work agent` of OCM's klusterlet, so that the binary can take its
 //! place.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use super::flag_values::{FlagValueError, go_bool, go_duration, listen};
+
+/// The arguments without the path of OCM's program, which comes first in the `args` of a
+/// klusterlet's Deployment: `/work agent ...`. Our image has an entrypoint, so the path is an
+/// argument there.
+pub fn without_program_path(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> impl Iterator<Item = OsString> {
+    let is_program = |argument: &OsString| {
+        let path = Path::new(argument);
+        path.is_absolute()
+            && path.file_name().is_some_and(|name| name == "work" || name == "gitwork-agent")
+    };
+    let all = arguments.into_iter().enumerate();
+    all.filter(move |(index, argument)| *index != 1 || !is_program(argument))
+        .map(|(_, argument)| argument)
+}
 
 /// `gitwork-agent`
 #[derive(Debug, Parser)]
@@ -78,9 +95,32 @@ pub struct AgentFlags {
     /// Works that are applied at a time
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     pub workload_agent_workers: u16,
-    /// Name=true,…: RawFeedbackJsonString, ExecutorValidatingCaches
+    /// Name=true,…: RawFeedbackJsonString, ExecutorValidatingCaches, or AllAlpha for both
     #[arg(long, value_delimiter = ',', value_parser = gate)]
     pub feature_gates: Vec<(String, bool)>,
+    /// Let feedback and condition rules use the values of Secrets, as with OCM's agent: they leave
+    /// the cluster
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = go_flag!(),
+        value_parser = go_bool,
+        action = ArgAction::Set
+    )]
+    pub report_secret_values: bool,
+    /// Report on objects that the executor of a work may not get, as OCM's agent does
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = go_flag!(),
+        value_parser = go_bool,
+        action = ArgAction::Set
+    )]
+    pub report_without_executor: bool,
     /// Work without a Lease
     #[arg(
         long,
@@ -118,6 +158,9 @@ pub struct AgentFlags {
     /// :8443
     #[arg(long, value_parser = listen)]
     pub listen: Option<std::net::SocketAddr>,
+    /// The port of /healthz, /readyz and /metrics, as newer klusterlets give it; --listen wins
+    #[arg(long)]
+    pub health_port: Option<u16>,
     /// A GenericOperatorConfig: servingInfo, and name and namespace of the Lease
     #[arg(long)]
     pub config: Option<PathBuf>,
@@ -193,11 +236,13 @@ impl WithoutEffect {
 
 /// Feature gates of OCM's agent that do something here.
 pub const GATES: &[&str] = &["RawFeedbackJsonString", "ExecutorValidatingCaches"];
+/// Turns on every gate that is in alpha and not set by itself: all of [`GATES`].
+const ALL_ALPHA: &str = "AllAlpha";
+/// The same for gates in beta; the agent has none.
+const ALL_BETA: &str = "AllBeta";
 /// Gates of other OCM components, which a klusterlet may pass on.
 const GATES_OF_OTHERS: &[&str] = &[
     "AddonManagement",
-    "AllAlpha",
-    "AllBeta",
     "ClusterClaim",
     "ClusterProperty",
     "ManifestWorkReplicaSet",
@@ -221,16 +266,22 @@ enum GateError {
 
 fn gate(text: &str) -> Result<(String, bool), GateError> {
     let (name, value) = text.split_once('=').ok_or(GateError::Form)?;
-    if !GATES.contains(&name) && !GATES_OF_OTHERS.contains(&name) {
+    let is_known = [GATES, GATES_OF_OTHERS, &[ALL_ALPHA, ALL_BETA]].concat().contains(&name);
+    if !is_known {
         return Err(GateError::Unknown { name: name.to_owned() });
     }
     Ok((name.to_owned(), go_bool(value)?))
 }
 
 impl AgentFlags {
-    /// Whether a feature gate is on. The last value of a gate counts; the default is off.
+    /// Whether a feature gate is on. The last value of a gate counts, then that of `AllAlpha`; the
+    /// default is off.
     pub fn is_enabled(&self, gate: &str) -> bool {
-        self.feature_gates.iter().rev().find(|(name, _)| name == gate).is_some_and(|(_, on)| *on)
+        let last = |wanted: &str| {
+            let mut given = self.feature_gates.iter().rev();
+            given.find(|(name, _)| name == wanted).map(|(_, on)| *on)
+        };
+        last(gate).or_else(|| last(ALL_ALPHA)).unwrap_or(false)
     }
 }
 
@@ -302,6 +353,7 @@ mod tests {
         ("--kubeconfig=/etc/agent/kubeconfig", false),
         ("--namespace=open-cluster-management-agent", false),
         ("--listen=:8443", false),
+        ("--health-port=9443", false),
         ("--terminate-on-files=/a", false),
         ("--feature-gates=RawFeedbackJsonString=true,ExecutorValidatingCaches=True", false),
         ("--feature-gates=NilExecutorValidating=1", false),
@@ -364,6 +416,45 @@ mod tests {
         assert!(!flags.disable_leader_election && flags.without_effect.notes().is_empty());
         for gate in GATES {
             assert!(!flags.is_enabled(gate), "{gate}");
+        }
+    }
+
+    #[test]
+    fn all_alpha_turns_on_the_gates_that_are_not_set_by_themselves() {
+        for (given, expected) in [
+            ("AllAlpha=true", [true, true]),
+            ("AllAlpha=false", [false, false]),
+            ("AllAlpha=true,ExecutorValidatingCaches=false", [true, false]),
+            ("ExecutorValidatingCaches=false,AllAlpha=true", [true, false]),
+            ("RawFeedbackJsonString=true,AllAlpha=false", [true, false]),
+            ("AllBeta=true", [false, false]),
+        ] {
+            let gates = format!("--feature-gates={given}");
+            let flags = parse(&["--spoke-cluster-name=a", &gates]).unwrap();
+            assert_eq!(
+                GATES.iter().map(|gate| flags.is_enabled(gate)).collect::<Vec<_>>(),
+                expected
+            );
+        }
+        let error =
+            parse(&["--spoke-cluster-name=a", "--feature-gates=AllGamma=true"]).unwrap_err();
+        assert!(error.contains("there is no feature gate AllGamma"), "{error}");
+    }
+
+    #[test]
+    fn path_of_the_program_in_the_arguments_of_a_klusterlet_is_skipped() {
+        for (given, expected) in [
+            ("gitwork-agent /work agent --x", "gitwork-agent agent --x"),
+            ("gitwork-agent /gitwork-agent agent --x", "gitwork-agent agent --x"),
+            ("gitwork-agent /usr/local/bin/gitwork-agent agent", "gitwork-agent agent"),
+            ("/gitwork-agent agent /work", "/gitwork-agent agent /work"),
+            ("gitwork-agent work agent", "gitwork-agent work agent"),
+            ("gitwork-agent /bin/sh agent", "gitwork-agent /bin/sh agent"),
+            ("gitwork-agent", "gitwork-agent"),
+        ] {
+            let left: Vec<OsString> =
+                without_program_path(given.split(' ').map(OsString::from)).collect();
+            assert_eq!(left.join(std::ffi::OsStr::new(" ")), expected, "{given}");
         }
     }
 

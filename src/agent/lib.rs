@@ -27,6 +27,7 @@ mod config;
 mod discovery;
 mod error;
 mod executor;
+mod executor_access;
 mod flag_values;
 pub mod flags;
 mod follow;
@@ -48,6 +49,7 @@ mod server;
 mod shared;
 mod state;
 mod steps;
+mod throttle;
 mod tracking;
 mod watch;
 

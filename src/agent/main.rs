@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use gitwork_agent::flags::{Cli, Command};
+use gitwork_agent::flags::{Cli, Command, without_program_path};
 use gitwork_agent::run::{ExitReason, run};
+use gitwork_runtime::logs::EscapedLog;
 use tracing::error;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let Command::Agent(flags) = Cli::parse().command;
+    let Command::Agent(flags) = Cli::parse_from(without_program_path(std::env::args_os())).command;
     let default = match flags.v {
         0..=2 => "info",
         3..=5 => "gitwork=debug,info",
@@ -17,8 +18,10 @@ fn main() -> ExitCode {
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let filter = gitwork_runtime::logs::without_answers(filter);
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if flags.log_json {
+    let is_json = flags.log_json;
+    let writer = move || EscapedLog::on_stderr(is_json);
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    if is_json {
         logs.json().init();
     } else {
         logs.init();

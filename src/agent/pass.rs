@@ -12,7 +12,6 @@ use gitwork_agent_core::drift_backoff::DriftBackoff;
 use gitwork_agent_core::manifest::{ManifestError, ParsedManifest, api_ordinal, apply_order};
 use gitwork_agent_core::owner::Owner;
 use gitwork_agent_core::status::{ApplyOutcome, Observation, manifests};
-use gitwork_agent_core::work::ManifestOptions;
 use gitwork_api::work::{
     AppliedManifestResourceMeta, ManifestResourceMeta, ManifestWorkSpec, ManifestWorkStatus,
 };
@@ -236,8 +235,7 @@ impl WorkReconciler {
         let mut outcomes = Vec::new();
         for (ordinal, manifest) in manifests(status).iter().enumerate() {
             let meta = manifest.resource_meta.clone();
-            let options = ManifestOptions::of(spec, &meta);
-            let read = self.applier.read(&key, ordinal, &meta, &options).await;
+            let read = self.applier.read(&key, spec, ordinal, &meta).await;
             seen.push((ordinal, read.observation));
             outcomes.push(ManifestOutcome {
                 meta,
@@ -316,8 +314,7 @@ impl WorkReconciler {
             for (ordinal, manifest) in manifests.iter().enumerate() {
                 if input.pending.ordinals.contains_key(&tracking_ordinal(ordinal)) {
                     let meta = &manifest.resource_meta;
-                    let options = ManifestOptions::of(&spec, meta);
-                    let read = self.applier.read(&key, ordinal, meta, &options).await;
+                    let read = self.applier.read(&key, &spec, ordinal, meta).await;
                     seen.push((ordinal, read.observation));
                 }
             }

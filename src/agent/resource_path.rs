@@ -6,11 +6,7 @@ use gitwork_api::work::AppliedManifestResourceMeta;
 
 /// The path of a collection, or of an object in it.
 pub fn path(mapping: &ResourceMapping, namespace: &str, name: Option<&str>) -> String {
-    let mut path = if mapping.group.is_empty() {
-        format!("/api/{}", segment(&mapping.version))
-    } else {
-        format!("/apis/{}/{}", segment(&mapping.group), segment(&mapping.version))
-    };
+    let mut path = group_version_path(&mapping.group, &mapping.version);
     if mapping.namespaced && !namespace.is_empty() {
         path.push_str("/namespaces/");
         path.push_str(&segment(namespace));
@@ -22,6 +18,15 @@ pub fn path(mapping: &ResourceMapping, namespace: &str, name: Option<&str>) -> S
         path.push_str(&segment(name));
     }
     path
+}
+
+/// The path of an API group and version.
+pub fn group_version_path(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        format!("/api/{}", segment(version))
+    } else {
+        format!("/apis/{}/{}", segment(group), segment(version))
+    }
 }
 
 /// The resource of a kind of OCM's work API.
@@ -64,6 +69,23 @@ pub fn recorded_mapping(recorded: &AppliedManifestResourceMeta) -> ResourceMappi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Discovery must not ask for another path either, such as that of an object.
+    #[test]
+    fn api_versions_cannot_leave_their_segments() {
+        for (api_version, expected) in [
+            ("v1", "/api/v1"),
+            ("apps/v1", "/apis/apps/v1"),
+            ("a/b/c", "/apis/a/b%2Fc"),
+            ("/v1", "/api/v1"),
+            ("..", "/api/%2E%2E"),
+            ("apps/v1?x=1", "/apis/apps/v1%3Fx%3D1"),
+            ("v1/namespaces/kube-system/secrets", "/apis/v1/namespaces%2Fkube-system%2Fsecrets"),
+        ] {
+            let (group, version) = gitwork_agent_core::object::group_version(api_version);
+            assert_eq!(group_version_path(group, version), expected);
+        }
+    }
 
     #[test]
     fn names_cannot_leave_their_segment() {

@@ -21,7 +21,8 @@ use super::kubeconfig::{
 use super::lease::{self, AgentLease};
 use super::metrics::AgentMetrics;
 use super::serve::{Current, ServeError, bind, serve};
-use super::server::{ApiServer, RateLimit};
+use super::server::ApiServer;
+use super::throttle::RateLimit;
 use super::{Agent, AgentSettings};
 use gitwork_agent_core::feedback::RawJsonFeedback;
 use gitwork_kube::leader_election::{Election, ElectionCandidate};
@@ -93,7 +94,8 @@ pub async fn run(flags: AgentFlags) -> Result<ExitReason, RunError> {
     };
     let metrics = Arc::new(AgentMetrics::new());
     let current = Current::default();
-    let address = flags.listen.or(config.listen()).unwrap_or(LISTEN);
+    let port = flags.health_port.map(|port| SocketAddr::new(LISTEN.ip(), port));
+    let address = flags.listen.or(port).or(config.listen()).unwrap_or(LISTEN);
     let listener = bind(address, config.certificate()).await?;
     info!(address = %listener.address(), "serving health and metrics");
     tokio::spawn(serve(listener, current.clone(), metrics.clone()));
@@ -141,10 +143,12 @@ fn settings(flags: &AgentFlags, hub_host: &str) -> AgentSettings {
     }
     settings.status_sync_interval = flags.status_sync_interval.max(Duration::from_secs(1));
     settings.eviction_grace = flags.appliedmanifestwork_eviction_grace_period;
-    settings.raw = RawJsonFeedback {
+    settings.report.raw = RawJsonFeedback {
         enabled: flags.is_enabled("RawFeedbackJsonString"),
         bytes_max: flags.max_json_raw_length,
     };
+    settings.report.secret_values = flags.report_secret_values;
+    settings.reports_without_executor = flags.report_without_executor;
     settings.caches_executors = flags.is_enabled("ExecutorValidatingCaches");
     settings.workers = usize::from(flags.workload_agent_workers);
     settings

@@ -7,10 +7,10 @@ use http::{Method, Request, header};
 use kube::Client;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::metrics::AgentMetrics;
+use super::throttle::{RateLimit, Throttle};
 use gitwork_agent_core::identity::FIELD_MANAGER;
 use gitwork_agent_core::object::Object;
 use gitwork_kube::api_status::ApiStatus;
@@ -29,6 +29,11 @@ const LIMITS: RequestLimits = RequestLimits {
     // The API server accepts requests of up to 3 MiB.
     event_bytes_max: 8 * 1024 * 1024,
 };
+
+/// Attempts after a 429. Then the pass fails, and its backoff applies.
+const OVERLOAD_RETRIES: u32 = 3;
+/// The longest wait before one of them, whatever the API server asks for.
+const OVERLOAD_WAIT_SECONDS_MAX: u64 = 5;
 
 const JSON: &str = "application/json";
 const METADATA_ONLY: &str =
@@ -119,41 +124,13 @@ impl From<WatchEnd> for ApiError {
     }
 }
 
-/// A limit on the requests per second, for operators who set one.
-pub struct RateLimit {
-    per_second: f64,
-    burst: f64,
-    /// The tokens at a moment; fewer than none while requests wait.
-    bucket: Mutex<(Instant, f64)>,
-}
-
-impl RateLimit {
-    /// Allows `per_second` requests on average, and `burst` at once after a pause.
-    pub fn new(per_second: f64, burst: f64) -> Self {
-        Self { per_second, burst, bucket: Mutex::new((Instant::now(), burst)) }
-    }
-
-    /// Waits until the next request is allowed. Requests go in the order in which they came.
-    async fn wait(&self) {
-        let mut bucket = self.bucket.lock().await;
-        let now = Instant::now();
-        let (since, tokens) = *bucket;
-        let tokens =
-            self.burst.min(tokens + now.duration_since(since).as_secs_f64() * self.per_second);
-        *bucket = (now, tokens - 1.0);
-        if tokens < 1.0 {
-            sleep(Duration::from_secs_f64((1.0 - tokens) / self.per_second)).await;
-        }
-    }
-}
-
 /// One API server. Clones share the connection.
 #[derive(Clone)]
 pub struct ApiServer {
     connection: ApiConnection,
     /// `hub`, `cluster` or `lease`: a label of the metrics.
     name: &'static str,
-    limit: Option<Arc<RateLimit>>,
+    throttle: Arc<Throttle>,
     metrics: Arc<AgentMetrics>,
 }
 
@@ -177,16 +154,16 @@ impl<'a> ServerRequest<'a> {
         Self { method, path, accept: JSON, content_type: JSON, body, impersonate: None }
     }
 
-    fn into_http(self) -> Result<Request<Vec<u8>>, ApiError> {
+    fn to_http(&self) -> Result<Request<Vec<u8>>, ApiError> {
         let mut request = Request::builder()
-            .method(self.method)
+            .method(self.method.clone())
             .uri(self.path)
             .header(header::ACCEPT, self.accept)
             .header(header::CONTENT_TYPE, self.content_type);
         if let Some(user) = self.impersonate {
             request = request.header("Impersonate-User", user);
         }
-        request.body(self.body).map_err(|_| ApiError::Answer("a name that fits a URL"))
+        request.body(self.body.clone()).map_err(|_| ApiError::Answer("a name that fits a URL"))
     }
 }
 
@@ -195,11 +172,11 @@ impl ApiServer {
     pub fn new(
         client: Client,
         name: &'static str,
-        limit: Option<RateLimit>,
+        rate: Option<RateLimit>,
         metrics: Arc<AgentMetrics>,
     ) -> Self {
         let connection = ApiConnection::new(client, LIMITS);
-        Self { connection, name, limit: limit.map(Arc::new), metrics }
+        Self { connection, name, throttle: Arc::new(Throttle::new(rate)), metrics }
     }
 
     /// Replaces the client, from the next request on: credentials have changed.
@@ -297,7 +274,7 @@ impl ApiServer {
         open_for: Duration,
     ) -> Result<WatchStream, ApiError> {
         let accept = if metadata_only { METADATA_ONLY } else { JSON };
-        let request = ServerRequest::get(path, accept).into_http()?;
+        let request = ServerRequest::get(path, accept).to_http()?;
         let opened = match self.connection.open_watch(request, open_for).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(response)) => Err(failure(&response)),
@@ -308,16 +285,32 @@ impl ApiServer {
     }
 
     async fn send<T: DeserializeOwned>(&self, request: ServerRequest<'_>) -> Result<T, ApiError> {
-        let method = request.method.clone();
-        let request = request.into_http()?;
-        if let Some(limit) = &self.limit {
-            limit.wait().await;
+        let mut tries = 0;
+        loop {
+            let answer = self.send_once(&request).await;
+            let Some(wait) = answer.as_ref().err().and_then(overload) else { return answer };
+            self.throttle.overloaded(self.name);
+            tries += 1;
+            if tries > OVERLOAD_RETRIES {
+                return answer;
+            }
+            // The API server did not act on the request, so it can be sent again.
+            sleep(wait).await;
         }
-        let answer = match self.connection.send(request).await {
+    }
+
+    async fn send_once<T: DeserializeOwned>(
+        &self,
+        request: &ServerRequest<'_>,
+    ) -> Result<T, ApiError> {
+        let http_request = request.to_http()?;
+        let slot = self.throttle.enter().await;
+        let answer = match self.connection.send(http_request).await {
             Ok(response) => read(&response),
             Err(error) => Err(error.into()),
         };
-        self.count(method.as_str(), &answer);
+        drop(slot);
+        self.count(request.method.as_str(), &answer);
         answer
     }
 
@@ -325,6 +318,13 @@ impl ApiServer {
         let code = answer.as_ref().map_or_else(ApiError::code, |_| 200);
         self.metrics.request(self.name, verb, code);
     }
+}
+
+/// The wait before a request is sent again that the API server had no room for.
+fn overload(error: &ApiError) -> Option<Duration> {
+    let status = error.status().filter(|status| status.code == 429)?;
+    let seconds = status.retry_after_seconds.unwrap_or(1).clamp(1, OVERLOAD_WAIT_SECONDS_MAX);
+    Some(Duration::from_secs(seconds))
 }
 
 fn read<T: DeserializeOwned>(response: &ApiResponse) -> Result<T, ApiError> {
@@ -351,35 +351,4 @@ fn body(object: &Object) -> Result<Vec<u8>, ApiError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_rate_limit_lets_a_burst_through_and_then_so_many_a_second() {
-        let limit = RateLimit::new(10.0, 5.0);
-        let start = Instant::now();
-        for _ in 0..25 {
-            limit.wait().await;
-        }
-        let passed = start.elapsed().as_secs_f64();
-        assert!((1.9..2.2).contains(&passed), "{passed}");
-    }
-
-    #[test]
-    fn messages_are_those_of_the_api_server_and_never_empty() {
-        let answer = |code: u16, body: &str| {
-            let status = http::StatusCode::from_u16(code).unwrap();
-            let body = body.as_bytes().to_vec().into();
-            failure(&ApiResponse { status, retry_after_seconds: None, body })
-        };
-        let long = "two\nlines ".repeat(200);
-        let body = json!({"kind": "Status", "reason": "Invalid", "message": long}).to_string();
-        assert_eq!(answer(422, &body).to_string(), long);
-        let proxy = answer(502, "<html>Bad Gateway</html>");
-        assert_eq!((proxy.to_string().as_str(), proxy.code()), ("HTTP status 502", 502));
-        assert_eq!(ApiError::from(WatchEnd::Silent).code(), 0);
-        for expired in [ApiError::from(WatchEnd::Expired), answer(410, "{}")] {
-            assert!(expired.is_expired(), "{expired}");
-        }
-    }
-}
+mod tests;

@@ -18,7 +18,8 @@ use tokio::time::{sleep, timeout};
 
 use super::apply_error::ApplyError;
 use super::discovery::Discovery;
-use super::executor::{AccessRequest, ExecutorPermissions};
+use super::executor::ExecutorPermissions;
+use super::executor_access::AccessRequest;
 use super::items::ObjectVersion;
 use super::server::{ApiError, ApiServer};
 use super::shared::SharedState;
@@ -86,6 +87,11 @@ pub struct Progress {
     pub unread: String,
     /// Whether a write changed it.
     pub wrote: bool,
+    /// Whether the executor may read the object, as far as it was asked.
+    pub may_be_read: bool,
+    /// Why the status says nothing about the object: the executor may not read it. Only metadata
+    /// was read then, which stays on the cluster.
+    pub withheld: Option<String>,
 }
 
 impl Progress {
@@ -152,6 +158,7 @@ impl Steps<'_> {
                 .authorize(self.context.key, &request)
                 .await
                 .map_err(ApplyError::Executor)?;
+            progress.may_be_read = true;
         }
         let mut last = ApplyError::NotConverged;
         for wait in CONFLICT_WAITS_MS {
@@ -303,7 +310,7 @@ impl Steps<'_> {
                 if error.is_not_found() {
                     // The namespace is missing, or the kind is not served any more.
                     let ResourceMapping { group, version, .. } = &self.target.mapping;
-                    self.cluster.discovery.forget(group, version).await;
+                    self.cluster.discovery.forget(group, version);
                 }
                 Err(self.of_write(error))
             }

@@ -27,6 +27,7 @@ pub mod cluster;
 mod cluster_set;
 #[cfg(feature = "kube")]
 pub mod crds;
+pub mod escape;
 #[cfg(feature = "kube")]
 mod kind_schema;
 mod manifest_config;

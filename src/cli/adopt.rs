@@ -85,7 +85,7 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, CommandError> {
     planned.id_from.check_write(source)?;
     let wanted = planned.desired.works.get(key);
     let wanted = wanted.ok_or_else(|| AdoptionError::NotInGit { key: key.clone() })?;
-    let step = planned.plan.steps.iter().find(|step| step.key == *key);
+    let step = planned.plan.steps.get(key);
     match step.map(|step| &step.reason) {
         Some(Reason::Conflict { .. } | Reason::AdoptionAllowed { .. } | Reason::AdoptedUnowned) => {
         }

@@ -47,7 +47,8 @@ fn hash(text: &str) -> Result<Digest, ArgumentError> {
 
 /// Guard options that together hold every change that any configuration of the daemon may hold.
 fn strictest_options(origin: Option<SourceOrigin>) -> [GuardOptions; 2] {
-    let budgets = Budgets { works: Some(0), percent: Some(0), cluster: Some(0) };
+    let budgets =
+        Budgets { works: Some(0), percent: Some(0), cluster: Some(0), ..Budgets::default() };
     let policy = PlanPolicy { budgets, ..PlanPolicy::default() };
     let always = vec![ChangeWindow::default()];
     let windows = ChangeWindows { deny: always, ..ChangeWindows::default() };
@@ -85,7 +86,8 @@ pub fn approve(args: &ApproveArgs) -> Result<Exit, CommandError> {
         output::print(&text)?;
         return Ok(Exit::Done);
     }
-    let is_there = |uid: &str| state.facts().hub.has_uid(uid);
+    let known = state.facts().hub.uids();
+    let is_there = |uid: &str| known.contains(uid);
     let namespace = args.hub.namespace();
     let source = &desired.source;
     let who = runtime()?.block_on(async {

@@ -29,6 +29,9 @@ pub enum ArgumentError {
     /// The value is no hash.
     #[error("a hash has 64 hexadecimal digits")]
     Hash,
+    /// The value is no id of a commit.
+    #[error("a commit's id has 40 hexadecimal digits")]
+    Commit,
     /// The text is too long; both numbers count characters.
     #[error("it has {length} characters; the limit is {limit}")]
     TooLong { length: usize, limit: usize },

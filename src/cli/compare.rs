@@ -1,6 +1,5 @@
 //! `plan`: the changes between two commits, or between Git and the hub.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -12,6 +11,7 @@ use jiff::tz::TimeZone;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
+use super::hub_state::HubState;
 use super::output;
 use super::read_args::{ConfiguredSource, ReadArgs};
 use super::signer_args::SignerArgs;
@@ -22,11 +22,8 @@ use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
 use gitwork_core::model::diagnostic::Diagnostic;
-use gitwork_core::model::name::{CommitId, RepoPath, SourceId};
+use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan;
-use gitwork_core::plan::directives::Directives;
-use gitwork_core::plan::observed::{Observed, ObservedWork};
-use gitwork_core::plan::rewind;
 use gitwork_core::plan::{Action, ForeignObject, Guard, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::review;
@@ -36,7 +33,7 @@ use gitwork_core::sync::git_history::AncestryLookup;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::sync::state::SyncState;
 use gitwork_core::text::style::ColorMode;
-use gitwork_hub::{Hub, HubEvent, KubeHub, StoredRecord};
+use gitwork_hub::HubEvent;
 use gitwork_source::Source;
 use gitwork_source::verification::Verification;
 
@@ -58,7 +55,7 @@ pub struct PlanArgs {
     #[arg(long)]
     allow_delete_all: bool,
     /// Plan with this policy for a commit that does not descend from the applied one: hold, warn,
-    /// follow [default: from --config, or warn]
+    /// follow [default: from --config, or hold]
     #[arg(
         long,
         value_name = "POLICY",
@@ -204,7 +201,7 @@ pub(super) fn plan_against_hub(
     at: Timestamp,
     cancel: &Arc<AtomicBool>,
 ) -> Result<HubPlan, CommandError> {
-    // Verification starts from the applied commits, so it needs the hub first, as an id from the
+    // Verification starts from the recorded commit, so it needs the hub first, as an id from the
     // hub does. Without them Git comes first, to report its errors even without a hub.
     let is_verified = configured.verification.is_some();
     let mut on_hub = None;
@@ -222,7 +219,7 @@ pub(super) fn plan_against_hub(
     let mut source = sources().open(configured.config.clone())?;
     if let (Some(verification), Some(there)) = (configured.verification.take(), &on_hub) {
         source = source.with_trial_verification(verification);
-        source.set_applied_commits(there.applied(&configured.config.id));
+        source.set_verification_base(there.verification_base(&configured.config.id)?);
     }
     let read = source.read(cancel)?;
     let desired = read.desired.clone();
@@ -238,57 +235,16 @@ pub(super) fn plan_against_hub(
     let on_hub = on_hub.map_or_else(|| HubState::ask(hub, &mut configured), Ok)?;
     let ConfiguredSource { guards, id_from, .. } = configured;
     let foreign_objects = plan::foreign_objects(&desired, &on_hub.works);
-    let planned = plan_of(&source, &desired, on_hub, guards, at, cancel);
+    let planned = plan_of(&source, (&desired, read.is_signed), on_hub, guards, at, cancel);
     let (plan, state) = runtime()?.block_on(planned)?;
     let verification_failure = read.verification_failure;
     Ok(HubPlan { plan, desired, id_from, state, verification_failure, foreign_objects })
 }
 
-/// The hub's part of the inputs of a plan.
-pub(super) struct HubState {
-    hub: KubeHub,
-    works: Vec<ObservedWork>,
-    /// The operators' directives; `None` if they could not be read.
-    directives: Option<Directives>,
-    /// The source's record; `None` if it could not be read.
-    record: Option<Option<StoredRecord>>,
-}
-
-impl HubState {
-    /// Reads the hub, and takes the id of the source from it if the arguments do not name it.
-    fn ask(args: &HubArgs, configured: &mut ConfiguredSource) -> Result<Self, CommandError> {
-        runtime()?.block_on(async {
-            let hub = KubeHub::new(super::hub::connect(args).await?).in_namespace(args.namespace());
-            // All works: one without this source's label may have a name that Git wants.
-            let works = hub.list(None).await?;
-            configured.take_id_from_hub(&works, None);
-            Ok(Self::read(&hub, &configured.config.id, works).await)
-        })
-    }
-
-    pub(super) async fn read(hub: &KubeHub, source: &SourceId, works: Vec<ObservedWork>) -> Self {
-        let directives = hub.directives(source).await.inspect_err(|why| {
-            output::note(&format!("cannot read suspensions and approvals on the hub: {why}"));
-        });
-        let record = hub.record(source).await.inspect_err(|why| {
-            output::note(&format!("cannot read the source's record on the hub: {why}"));
-        });
-        Self { hub: hub.clone(), works, directives: directives.ok(), record: record.ok() }
-    }
-
-    /// The applied commits, as the hub reports them.
-    fn applied(&self, source: &SourceId) -> BTreeSet<CommitId> {
-        let mut observed = Observed::default();
-        observed.record_list(source, self.works.clone());
-        let record = self.record.as_ref().and_then(Option::as_ref).map(|stored| &stored.record);
-        rewind::applied(&rewind::commits_on_works(source, &observed), record).collect()
-    }
-}
-
 /// The plan from Git's works, the hub's state, and the last state in Git of removed works.
 pub(super) async fn plan_of(
     source: &Source,
-    desired: &Arc<Desired>,
+    (desired, is_signed): (&Arc<Desired>, bool),
     on_hub: HubState,
     options: GuardOptions,
     at: Timestamp,
@@ -296,6 +252,7 @@ pub(super) async fn plan_of(
 ) -> Result<(Plan, SyncState), CommandError> {
     let (id, now) = (desired.source.clone(), Instant::now());
     let mut state = SyncState::new(id, options, source.known_record_generation(), now);
+    state.facts_mut().set_signed(is_signed);
     state.facts_mut().set_desired(desired);
     let (ours, others): (Vec<_>, Vec<_>) =
         on_hub.works.into_iter().partition(|work| work.is_ours(&desired.source));
@@ -351,9 +308,9 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
     let HubPlan { mut plan, desired, verification_failure, mut foreign_objects, .. } = planned;
     foreign_objects.retain(|object| filter.matches(&object.key));
     let has_errors = desired.diagnostics.iter().any(Diagnostic::is_error);
-    let mut shown = plan.steps.iter().filter(|step| filter.matches(&step.key));
-    let has_changes = shown.clone().any(|step| step.effect.is_some());
-    let is_held = verification_failure.is_some() || shown.any(is_waiting);
+    let shown = || plan.steps.iter().filter(|step| filter.matches(&step.key));
+    let has_changes = shown().any(|step| step.effect.is_some());
+    let is_held = verification_failure.is_some() || shown().any(is_waiting);
     let style = if args.output == PlanFormat::Text { ColorMode::Colored } else { ColorMode::Plain };
     let adoptions = |plan: &Plan| {
         runtime()?.block_on(super::adoption_changes::adoptions(&args.hub, plan, &desired, style))

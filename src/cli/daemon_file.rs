@@ -10,10 +10,11 @@ use super::output;
 use super::source_args::{Credentials, SourceArgs};
 use super::source_id::IdFrom;
 use gitwork_core::config::file;
-use gitwork_core::config::signers::SignerKeys;
+use gitwork_core::config::file::Config;
+use gitwork_core::config::signers::{SignerKeys, SignerPolicy};
 use gitwork_core::config::window::ChangeWindows;
-use gitwork_core::config::{DaemonFile, DaemonSource, FileKind};
-use gitwork_core::model::diagnostic::{Diagnostic, Scope};
+use gitwork_core::config::{DaemonFile, DaemonSource, FileKind, RewindPolicy};
+use gitwork_core::model::diagnostic::{Code, Diagnostic, Scope};
 use gitwork_core::model::name::{RepoPath, SourceId};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::PlanPolicy;
@@ -32,7 +33,13 @@ pub fn source_config(
         .config()
         .map_err(|error| in_file(path, &format!("sources[{index}]"), &error.message()))?;
     config.tenancy = source.policy.clone().into();
+    config.content_bytes_max = content_bytes_max(source);
     Ok(config)
+}
+
+/// The bytes that the rendered works of an entry may hold in memory.
+pub fn content_bytes_max(source: &DaemonSource) -> usize {
+    (source.max_content_mib as usize).saturating_mul(1024 * 1024)
 }
 
 /// Checks that an entry has an id if its repository is a folder: its works need a lasting one.
@@ -150,14 +157,35 @@ pub fn in_file(path: &Path, field: &str, message: &str) -> CommandError {
     DaemonFileError::Field { path, field, message }.into()
 }
 
+/// A signed commit must not be left for an older one without an approval.
+fn rewind_problems(config: &Config<DaemonFile>) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (index, source) in config.value.sources.iter().enumerate() {
+        let is_signed = source.signers != SignerPolicy::default()
+            || source.signer_keys != SignerKeys::default();
+        if source.rewind == RewindPolicy::Hold || !is_signed {
+            continue;
+        }
+        let at = config.location(&format!("/sources/{index}/rewind"));
+        let message = "a source with signers holds rewinds: anybody who may push could otherwise \
+             return to an older signed commit";
+        let problem = Diagnostic::new(Code::BadValue, at, Scope::Source, message)
+            .with_field(format!("sources[{index}].rewind"))
+            .with_hint("set it to hold, or remove the line");
+        found.push(problem);
+    }
+    found
+}
+
 /// Reads the file. Its problems go to stderr.
 pub fn read(path: &Path) -> Result<DaemonFile, CommandError> {
     let bytes = std::fs::read(path)
         .map_err(|source| DaemonFileError::Read { path: path.to_owned(), source })?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("config");
     let shown = RepoPath::root().join(name);
-    let (config, found) =
+    let (config, mut found) =
         file::read_one::<DaemonFile>(&shown, &bytes, FileKind::Daemon, &Scope::Source);
+    found.extend(config.iter().flat_map(rewind_problems));
     output::diagnostics(&found);
     if found.iter().any(Diagnostic::is_error) {
         return Err(DaemonFileError::Invalid { path: path.to_owned() }.into());

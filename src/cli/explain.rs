@@ -7,10 +7,11 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::compare::{HubState, plan_of};
+use super::compare::plan_of;
 use super::error::CommandError;
 use super::exit::Exit;
 use super::hub::runtime;
+use super::hub_state::HubState;
 use super::output;
 use super::read_args::{ConfiguredSource, ReadArgs};
 use super::source_args::HubArgs;
@@ -18,7 +19,7 @@ use super::sources::sources;
 use super::view_args::ViewFormat;
 use gitwork_core::config::schema::closest;
 use gitwork_core::model::diagnostic::{Diagnostic, Scope, Severity};
-use gitwork_core::model::name::{ObjectId, RepoPath, WorkKey};
+use gitwork_core::model::name::{ObjectId, RepoPath, SourceId, WorkKey};
 use gitwork_core::model::object_digest::ObjectDigest;
 use gitwork_core::model::operation_error::describe;
 use gitwork_core::plan::moves::ObjectMove;
@@ -35,6 +36,7 @@ use gitwork_core::report::explain::{
     GitProblem, GitSide, HubSide,
 };
 use gitwork_core::report::status::print::Layout;
+use gitwork_core::report::status::source_report::ReportedSource;
 use gitwork_core::report::status::tree::{ObjectStatus, WorkTree};
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::text::style::ColorMode;
@@ -42,7 +44,7 @@ use gitwork_core::text::yaml;
 use gitwork_git::CommitFacts;
 use gitwork_hub::fleet;
 use gitwork_hub::fleet::Selection;
-use gitwork_hub::{Hub, KubeHub};
+use gitwork_hub::{Hub, KubeHub, RetryingHub, retry_transient};
 use gitwork_source::{Source, SourceState};
 
 #[derive(Debug, Args)]
@@ -89,7 +91,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
         Ok(hub) => runtime.block_on(hub.plan(&mut git, guards))?,
         Err(_) => Plan::default(),
     };
-    let step = plan.steps.iter().find(|step| step.key == target.key);
+    let step = plan.steps.get(&target.key);
     let tree = observed.as_ref().ok().and_then(|hub| hub.tree(&target.key));
     let selected = match (&target.object, git.origins.is_some() || tree.is_some()) {
         (Some(query), true) => Some(select(query, &target.key, git.origins.as_ref(), tree)?),
@@ -97,11 +99,14 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
     };
     let moving = selected.as_ref().and_then(|object| moving(&plan, &target.key, object));
     let reach = observed.as_ref().map_or(ClusterReachability::Unknown, |hub| hub.reachability);
-    let facts = HubInputs { step, work: tree, object: None, moving, reach };
+    let source = &git.read.desired.source;
+    let source_error = observed.as_ref().ok().and_then(|hub| hub.source_error(source));
+    let facts = HubInputs { step, work: tree, object: None, moving, reach, source_error };
     let hub = observed.as_ref().ok().map(|_| facts);
     let mut explanation = assemble(&target.key, &mut git, selected.as_ref(), hub)?;
     explanation.hub_unknown = observed.as_ref().err().map(CommandError::message);
     explanation.prefix_paths(&path);
+    explanation.limit(explain::size::BYTES_MAX);
     print(args, &explanation)?;
     let named = args.hub.kubeconfig.is_some() || args.hub.context.is_some();
     let unknown = git.origins.is_none() && tree.is_none() && step.is_none();
@@ -259,6 +264,7 @@ fn assemble(
             side
         }),
         hub_unknown: None,
+        omitted: 0,
     })
 }
 
@@ -313,12 +319,14 @@ fn near(desired: &Desired, key: &WorkKey) -> Option<WorkKey> {
 
 /// The hub's side of the explanation.
 struct ObservedHub {
-    hub: KubeHub,
+    hub: RetryingHub<KubeHub>,
     /// Every ManifestWork; `None` if the user may read one namespace only.
     works: Option<Vec<ObservedWork>>,
     /// The works of the cluster.
     trees: Vec<WorkTree>,
     reachability: ClusterReachability,
+    /// What the daemon reports of the sources, if the user may read it.
+    reports: Vec<ReportedSource>,
 }
 
 /// Reads the hub's side of one work.
@@ -326,9 +334,9 @@ async fn observe(args: &HubArgs, key: &WorkKey) -> Result<ObservedHub, CommandEr
     let client = super::hub::connect(args).await?;
     let home = args.namespace().to_owned();
     let selection = Selection { source: None, cluster: Some(key.cluster.clone()), home };
-    let fleet = fleet::fleet(&client, &selection).await?;
+    let fleet = retry_transient(|| fleet::fleet(&client, &selection)).await?;
     let reachability = fleet::reach_of(&client, &key.cluster).await;
-    let hub = KubeHub::new(client).in_namespace(args.namespace());
+    let hub = RetryingHub::new(KubeHub::new(client).in_namespace(args.namespace()));
     let works = match hub.list(None).await {
         Ok(works) => Some(works),
         Err(why) => {
@@ -336,12 +344,19 @@ async fn observe(args: &HubArgs, key: &WorkKey) -> Result<ObservedHub, CommandEr
             None
         }
     };
-    Ok(ObservedHub { hub, works, trees: fleet.works, reachability })
+    let reports = fleet.reports.unwrap_or_default();
+    Ok(ObservedHub { hub, works, trees: fleet.works, reachability, reports })
 }
 
 impl ObservedHub {
     fn tree(&self, key: &WorkKey) -> Option<&WorkTree> {
         self.trees.iter().find(|tree| tree.work.work == key.work.as_str())
+    }
+
+    /// Why the daemon does not apply the newest commit of a source, as it reports.
+    fn source_error(&self, source: &SourceId) -> Option<&str> {
+        let of_source = self.reports.iter().find(|report| report.source == source.as_str());
+        of_source?.report.error.as_deref()
     }
 
     /// The plan; empty if the user may not list all works.
@@ -350,7 +365,8 @@ impl ObservedHub {
         let desired = git.read.desired.clone();
         let on_hub = HubState::read(&self.hub, &desired.source, works.clone()).await;
         let (now, cancel) = (Timestamp::now(), AtomicBool::new(false));
-        let planned = plan_of(&git.source, &desired, on_hub, guards, now, &cancel);
+        let desired = (&desired, git.read.is_signed);
+        let planned = plan_of(&git.source, desired, on_hub, guards, now, &cancel);
         let (plan, _) = planned.await?;
         Ok(plan)
     }

@@ -24,6 +24,7 @@ mod error;
 mod exit;
 mod explain;
 mod hub;
+mod hub_state;
 mod limits;
 mod output;
 mod read_args;
@@ -40,6 +41,7 @@ mod source_id;
 mod sources;
 mod status;
 mod suspend;
+mod trust;
 mod view;
 mod view_args;
 mod watch;
@@ -83,6 +85,11 @@ enum Command {
     Plan(Box<compare::PlanArgs>),
     /// Approve one held change
     Approve(Box<approve::ApproveArgs>),
+    /// Begin to verify signatures from a commit that you have checked
+    ///
+    /// Needed if the hub has no record of a verified commit although it has works of the source, or
+    /// if the branch no longer builds on the verified commit.
+    Trust(trust::TrustArgs),
     /// Suspend syncing a source, a cluster or a work
     Suspend(suspend::SuspendArgs),
     /// Resume syncing after a suspension
@@ -128,6 +135,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Validate(args) => render::validate(&args),
         Command::Plan(args) => compare::plan(&args),
         Command::Approve(args) => approve::approve(&args),
+        Command::Trust(args) => trust::trust(&args),
         Command::Suspend(args) => suspend::suspend(&args),
         Command::Resume(args) => suspend::resume(&args),
         Command::Reconcile(args) => suspend::reconcile(&args),

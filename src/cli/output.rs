@@ -13,7 +13,7 @@ use super::error::CommandError;
 use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::text::diagnostics::text;
-use gitwork_core::text::escape::escape_untrusted_json;
+use gitwork_core::text::escape::{escape_invisible, escape_untrusted_json};
 use gitwork_core::text::style::ColorMode;
 
 /// Why the output of a command was not written.
@@ -79,7 +79,7 @@ pub fn size() -> (usize, usize) {
 /// Writes a note to stderr. Failed writes are ignored.
 pub fn note(text: &str) {
     let mut stderr = anstream::stderr().lock();
-    let _lost = writeln!(stderr, "{text}");
+    let _lost = writeln!(stderr, "{}", escape_invisible(text));
 }
 
 /// Writes why the command failed.

@@ -121,6 +121,7 @@ impl ReadArgs {
         let theirs = daemon_file::source_args(source, file.cache.as_deref());
         let mut config = self.merged_with(&theirs)?.config()?;
         config.tenancy = source.policy.clone().into();
+        config.content_bytes_max = daemon_file::content_bytes_max(source);
         let keys = keys.unwrap_or_else(|| source.signer_keys.clone());
         let verification = daemon_file::verification(path, index, source, keys)?;
         let guards = daemon_file::guards(path, index, source)?;

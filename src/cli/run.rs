@@ -1,5 +1,6 @@
 //! `run`: the daemon, or a single pass.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use super::serve::serve;
 use gitwork_daemon::engine::Engine;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_hub::request_metrics::RequestObserver;
-use gitwork_hub::{Hub, KubeHub, client as hub_client};
+use gitwork_hub::{Hub, KubeHub, RetryingHub, client as hub_client};
+use gitwork_runtime::logs::EscapedLog;
 
 /// Runs `gitwork run`.
 pub fn run(args: &RunArgs) -> Result<Exit, CommandError> {
@@ -33,7 +35,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, CommandError> {
         let hub = KubeHub::connect(connect).await?;
         let hub = hub.in_namespace(setup.hub.namespace());
         if args.once {
-            once(setup, Arc::new(hub), metrics).await
+            once(setup, Arc::new(RetryingHub::new(hub)), metrics).await
         } else {
             serve(setup, hub, metrics).await
         }
@@ -47,12 +49,14 @@ fn start_log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("GITWORK_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let filter = gitwork_runtime::logs::without_answers(filter);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_json = format == LogFormat::Json;
+    let writer = move || EscapedLog::on_stderr(is_json);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     // An error means that a log is already installed, which only happens in tests.
     let _installed = match format {
         LogFormat::Text => {
             let colour =
-                anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+                anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
             log.with_ansi(colour).with_target(false).try_init()
         }
         LogFormat::Json => log.json().flatten_event(true).with_target(false).try_init(),

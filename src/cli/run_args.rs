@@ -51,7 +51,7 @@ pub struct RunArgs {
         long,
         value_name = "POLICY",
         value_parser = rewind,
-        default_value = "warn",
+        default_value = "hold",
         conflicts_with = "config"
     )]
     pub(super) rewind: RewindPolicy,

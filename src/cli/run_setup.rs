@@ -12,6 +12,7 @@ use super::run_args::RunArgs;
 use super::source_args::HubArgs;
 use gitwork_api::names::check_label;
 use gitwork_core::config::DaemonFile;
+use gitwork_core::config::RewindPolicy;
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_daemon::engine::EngineOptions;
@@ -92,12 +93,19 @@ pub(super) fn from_flags(args: &RunArgs) -> Result<Setup, CommandError> {
     let policy = PlanPolicy { allow_delete_all, adoption, ..PlanPolicy::default() };
     let origin = Some(args.source.origin()?);
     let rewind = args.rewind;
+    let verification = args.signers.verification()?;
+    if verification.is_some() && rewind != RewindPolicy::Hold {
+        return Err(CommandError::usage(
+            "--rewind must be hold with --verify, --allowed-signers or --openpgp-keys: anybody who \
+             may push could otherwise return to an older signed commit",
+        ));
+    }
     let guards = GuardOptions { origin, policy, rewind, ..GuardOptions::default() };
     let config = args.source.config()?;
     args.source.id_from().check_write(&config.id)?;
     let source = SourceSetup {
         config,
-        verification: args.signers.verification()?.unwrap_or_else(Verification::without_operator),
+        verification: verification.unwrap_or_else(Verification::without_operator),
         options: engine_options(args.interval, guards, concurrency),
         reporting: args.report.reporting(),
     };

@@ -277,8 +277,13 @@ impl StatusReports {
         let mut first = Some(self.reporting.prepare(&self.config, &metrics, &self.clock)?);
         Ok(move |ended: &watch::Receiver<bool>, tasks: &mut JoinSet<()>| {
             let prepare = || self.reporting.prepare(&self.config, &metrics, &self.clock);
+            let (kube, clock) = (&self.kube, &self.clock);
+            let reports = || ReportStore::new(kube.leases());
             match first.take().map_or_else(prepare, Ok) {
-                Ok(reporters) => reporters.start(&self.feed, ended, tasks),
+                Ok(reporters) => {
+                    let reporters = reporters.resuming(reports(), &self.config.id);
+                    reporters.start(&self.feed, ended, tasks);
+                }
                 Err(error) => tracing::error!(
                     source = %self.config.id,
                     reason = error.reason(),
@@ -286,9 +291,7 @@ impl StatusReports {
                     "status reporting for this source is off until restart"
                 ),
             }
-            let (kube, clock) = (&self.kube, &self.clock);
-            let reports = ReportStore::new(kube.leases());
-            let report = SourceReporter::new(reports, self.info.clone(), clock.clone());
+            let report = SourceReporter::new(reports(), self.info.clone(), clock.clone());
             tasks.spawn(report.run(self.feed.clone(), self.source_error.clone(), ended.clone()));
             let transitions = TransitionReporter::new(kube.events(), instance(), clock.clone());
             tasks.spawn(transitions.run(self.feed.clone(), ended.clone()));

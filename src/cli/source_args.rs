@@ -266,7 +266,8 @@ impl SourceArgs {
         } else {
             SourceLocation::Directory(folder.to_owned())
         };
-        Ok(SourceConfig { id, repository, path, tenancy: Tenancy::default() })
+        let content_bytes_max = gitwork_core::limits::CONTENT_BYTES_MAX;
+        Ok(SourceConfig { id, repository, path, tenancy: Tenancy::default(), content_bytes_max })
     }
 
     fn git(&self, url: String, reference: Reference) -> Result<SourceLocation, CommandError> {

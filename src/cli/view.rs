@@ -13,6 +13,7 @@ use gitwork_core::report::status::tree::WorkTree;
 use gitwork_core::text::yaml;
 use gitwork_hub::fleet;
 use gitwork_hub::fleet::{Fleet, Selection};
+use gitwork_hub::retry_transient;
 
 /// Prints the selected works, once or with `--watch`.
 pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
@@ -25,7 +26,7 @@ pub fn show(args: &ViewArgs, view: View) -> Result<Exit, CommandError> {
         if args.watch {
             return watch::follow(&client, &selection, &options).await;
         }
-        let fleet = fleet::fleet(&client, &selection).await?;
+        let fleet = retry_transient(|| fleet::fleet(&client, &selection)).await?;
         if let Err(why) = &fleet.unreachable {
             output::note(&format!("cannot read which clusters are unreachable: {why}"));
         }

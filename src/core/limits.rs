@@ -14,14 +14,34 @@ pub const WORK_MANIFESTS_MAX: usize = 5_000;
 /// Sum of the manifests' JSON bytes in one work: the default of the hub's admission webhook
 /// (OCM work webhook, flag `--manifestLimit`).
 pub const WORK_BYTES_MAX: usize = 500 * 1024;
+/// Files and folders visited in one work folder. Hidden and ignored ones count too. A tree of equal
+/// folders takes a few bytes in Git, and any number of visits.
+pub const WORK_ENTRIES_MAX: usize = 100_000;
+/// Bytes that `${NAME}` may add to one work: as many as its files have at most.
+pub const SUBSTITUTED_BYTES_MAX: usize = WORK_INPUT_BYTES_MAX;
+/// Comparisons of the rules of one work with its objects. Rules that name an object exactly are
+/// looked up and cost one. A file has at most 40,000 others, which fit with 5,000 objects.
+pub const RULE_STEPS_MAX: usize = 200_000_000;
 /// Clusters of one source.
 pub const CLUSTERS_MAX: usize = 20_000;
 /// Works of one source.
 pub const WORKS_MAX: usize = 200_000;
+/// Bytes that the rendered works of one source hold in memory, of which equal contents count once,
+/// unless the operator sets another bound. Rendering holds the last commit's as well. A thousand
+/// works of usual size take 5 MiB.
+pub const CONTENT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Length of a path inside a repository, in bytes.
 pub const PATH_BYTES_MAX: usize = 4_096;
 /// Diagnostics reported for one repository; past it, a last one says how many were left out.
 pub const DIAGNOSTICS_MAX: usize = 10_000;
+/// Diagnostics of one file: more than a person reads at once. A file of 1 MiB may have a million.
+pub const FILE_DIAGNOSTICS_MAX: usize = 100;
+/// Diagnostics of one work.
+pub const WORK_DIAGNOSTICS_MAX: usize = 200;
+/// Bytes of texts that the diagnostics of one file or work keep before the others are counted only.
+pub const DIAGNOSTICS_BYTES_MAX: usize = 256 * 1024;
+/// Characters of a text from a file that a message shows.
+pub const MESSAGE_TEXT_CHARS_MAX: usize = 300;
 /// Files in `approvals`: each is for one hold, and of no use once that is carried out.
 pub const APPROVALS_MAX: usize = 200;
 /// One approval: a line of some 100 bytes for each of `WORKS_MAX` works.

@@ -31,6 +31,7 @@ pub mod leader_guarded_hub;
 pub mod leadership;
 pub mod limits;
 pub mod metrics;
+pub mod open_statuses;
 pub mod page;
 pub mod reader;
 pub mod reporters;

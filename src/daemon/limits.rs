@@ -4,6 +4,16 @@ use std::time::Duration;
 
 pub use gitwork_core::limits::{DIRECTIVES_POLL, DIRECTIVES_RETRY};
 
+/// Between two statuses of a source: events come in bursts.
+pub const STATUS_PAUSE: Duration = Duration::from_millis(500);
+/// A pause between two statuses is at least so many times what the last one took, so that statuses
+/// take at most a twentieth of the engine's time.
+pub const STATUS_PAUSE_FACTOR: u32 = 20;
+/// The longest pause between two statuses, for a machine that stood still while it made one.
+pub const STATUS_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Log lines about single works for each pass or status. Where there are more, one line has their
+/// counts, and each of them is at `debug`: 100,000 lines would cost more than the writes.
+pub const WORK_LINES_MAX: usize = 50;
 /// Between two writes of the report of a source.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(3);
 /// Wait after a failed write of the report.

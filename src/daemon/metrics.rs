@@ -118,7 +118,7 @@ impl Metrics {
             self.leader.held_works.get_or_create(&label).set(count(plan.held_by(guard)));
         }
         for action in Action::ALL {
-            let works = plan.steps.iter().filter(|step| step.action() == action).count();
+            let works = plan.steps.count(action);
             let label = Planned { source: source.to_string(), action: action.as_str() };
             self.leader.works.get_or_create(&label).set(count(works));
         }
@@ -144,7 +144,7 @@ impl Metrics {
     /// Sets how many works are in each state.
     pub fn set_states(&self, status: &SourceStatus) {
         for state in State::ALL {
-            let works = status.works.values().filter(|work| work.state == state).count();
+            let works = status.works.count(state);
             let label = OfState { source: status.source.to_string(), state: state.as_str() };
             self.leader.states.get_or_create(&label).set(count(works));
         }
@@ -204,6 +204,7 @@ mod tests {
     use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
     use gitwork_core::plan::{PlanStep, Reason};
     use gitwork_core::render::desired::{Frozen, Suspended};
+    use gitwork_core::report::status::work_states::WorkStates;
 
     #[test]
     fn held_works_are_counted_until_released() {
@@ -215,7 +216,7 @@ mod tests {
         };
         let planned = |reason: Reason| {
             let step = PlanStep { key: key.clone(), path: None, effect: None, reason };
-            metrics.planned(&source, &Plan { commit: None, steps: vec![step] });
+            metrics.planned(&source, &Plan { commit: None, steps: vec![step].into() });
             metrics.encode()
         };
         let line = |guard: &str, works: usize| {
@@ -247,7 +248,7 @@ mod tests {
             source: source.clone(),
             commit: None,
             record_generation: 0,
-            works: BTreeMap::new(),
+            works: WorkStates::default(),
             unreachable: BTreeSet::new(),
             errors: 0,
             first_error: None,

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
+use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_source::{Source, SourceReadError, SourceState};
 
 /// A source as the engine reads it. [`Source`] is the real one.
@@ -41,12 +42,12 @@ pub trait SourceReader: Send + 'static {
         commits: &BTreeSet<CommitId>,
         cancel: &AtomicBool,
     ) -> Result<BTreeSet<CommitId>, SourceReadError>;
-    /// Whether the next read needs the applied commits first: see [`Self::set_applied_commits`].
-    fn needs_applied_commits(&self) -> bool {
+    /// Whether a read first needs to know what the hub proves: see [`Self::set_verification_base`].
+    fn needs_verification_base(&self) -> bool {
         false
     }
-    /// Sets the commits that were applied to the hub, from which a read verifies later ones.
-    fn set_applied_commits(&mut self, _applied: BTreeSet<CommitId>) {}
+    /// Sets what the hub proves about verified commits, from which a read verifies later ones.
+    fn set_verification_base(&mut self, _base: VerificationBase) {}
     /// The generation of the record on the hub that this machine remembers; 0 if none.
     fn known_record_generation(&self) -> u64;
     /// Stores the generation of the record, so that a restored hub is detected.
@@ -89,11 +90,11 @@ impl SourceReader for Source {
     ) -> Result<BTreeSet<CommitId>, SourceReadError> {
         self.history().unreached(head, commits, cancel)
     }
-    fn needs_applied_commits(&self) -> bool {
-        Self::needs_applied_commits(self)
+    fn needs_verification_base(&self) -> bool {
+        Self::needs_verification_base(self)
     }
-    fn set_applied_commits(&mut self, applied: BTreeSet<CommitId>) {
-        Self::set_applied_commits(self, applied);
+    fn set_verification_base(&mut self, base: VerificationBase) {
+        Self::set_verification_base(self, base);
     }
     fn known_record_generation(&self) -> u64 {
         self.known_record_generation()

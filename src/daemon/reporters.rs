@@ -9,8 +9,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::metrics::Metrics;
+use super::open_statuses::OpenStatusKeeper;
 use gitwork_core::config::commit_status::{CommitStatusConfig, StatusBranchConfig};
-use gitwork_core::model::name::ClusterName;
+use gitwork_core::model::name::{ClusterName, SourceId};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::report::forge::AddressError;
 use gitwork_forge::contexts::ContextsError;
@@ -18,6 +19,7 @@ use gitwork_forge::reporter::StatusFeed;
 use gitwork_forge::{CommitStatusReporter, Contexts, ForgeClient, StatusBranchReporter};
 use gitwork_git::{PushError, Reference, StatusBranch};
 use gitwork_hub::fleet::FleetError;
+use gitwork_hub::source_report::ReportStore;
 use gitwork_runtime::clock::WallClock;
 use gitwork_source::{SourceConfig, SourceLocation};
 
@@ -35,6 +37,7 @@ pub struct Reporting {
 pub struct Reporters {
     commit_status: Option<CommitStatusReporter>,
     status_branch: Option<StatusBranchReporter>,
+    open_statuses: Option<OpenStatusKeeper>,
 }
 
 /// Why the status of a source cannot be reported.
@@ -142,10 +145,24 @@ impl Reporting {
 }
 
 impl Reporters {
+    /// Keeps on the hub which commit statuses of the source are pending on its forge, and closes
+    /// those of an earlier process that a newer commit has overtaken.
+    pub fn resuming(mut self, store: ReportStore, source: &SourceId) -> Self {
+        if let Some(reporter) = self.commit_status.take() {
+            let (keeper, channels) = OpenStatusKeeper::new(store, source.clone());
+            self.commit_status = Some(reporter.resuming(channels));
+            self.open_statuses = Some(keeper);
+        }
+        self
+    }
+
     /// Starts them. The tasks end when `stop` is true.
     pub fn start(self, feed: &StatusFeed, stop: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
         if let Some(reporter) = self.commit_status {
             tasks.spawn(reporter.run(feed.clone(), stop.clone()));
+        }
+        if let Some(keeper) = self.open_statuses {
+            tasks.spawn(keeper.run(stop.clone()));
         }
         if let Some(reporter) = self.status_branch {
             tasks.spawn(reporter.run(feed.clone(), stop.clone()));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use crate::limits;
 use gitwork_core::model::name::{ClusterName, CommitId, WorkKey};
 use gitwork_core::report::status::source::{FailedWrite, SourceStatus};
 use gitwork_core::sync::state::SyncState;
@@ -21,9 +22,6 @@ pub type Reachability = watch::Receiver<Arc<BTreeSet<ClusterName>>>;
 /// Why a source cannot be read; `None` if it can.
 pub type SourceError = watch::Receiver<Option<String>>;
 
-/// Between two statuses: events come in bursts, and one status of 10,000 works costs milliseconds.
-const PAUSE: Duration = Duration::from_millis(500);
-
 /// Publishes the status of one source.
 #[derive(Debug)]
 pub struct StatusPublisher {
@@ -34,20 +32,34 @@ pub struct StatusPublisher {
     unverified: Option<(CommitId, String)>,
     /// When the next status is due; `None` if nothing changed.
     due: Option<Instant>,
+    /// When the last status was complete.
     last: Instant,
+    /// The least time between two statuses.
+    pause: Duration,
 }
 
 impl StatusPublisher {
     /// A publisher, and the channel of its statuses. `now`: the time of the engine's clock.
     pub fn new(reach: Reachability, now: Instant) -> (Self, StatusFeed) {
         let (sender, feed) = watch::channel(None);
-        let (failed_writes, unverified, last) = (BTreeMap::new(), None, now);
-        (Self { sender, reach, failed_writes, unverified, due: None, last }, feed)
+        let publisher = Self {
+            sender,
+            reach,
+            failed_writes: BTreeMap::new(),
+            unverified: None,
+            due: None,
+            last: now,
+            pause: limits::STATUS_PAUSE,
+        };
+        (publisher, feed)
     }
 
-    /// Marks the status as changed.
+    /// Marks the status as changed. No status is due once nobody listens: each receiver is a clone
+    /// of the first, so that none comes back.
     pub fn touch(&mut self) {
-        self.due.get_or_insert(self.last + PAUSE);
+        if !self.sender.is_closed() {
+            self.due.get_or_insert(self.last + self.pause);
+        }
     }
 
     /// When the next status is due.
@@ -88,23 +100,36 @@ impl StatusPublisher {
 
     /// Publishes the current status if it is due and differs from the last one, and gives it.
     ///
-    /// `now` is the time of the engine's clock, `at` the time of day.
+    /// `clock` is the engine's clock, `at` the time of day.
     pub fn publish(
         &mut self,
-        state: &SyncState,
-        now: Instant,
+        state: &mut SyncState,
+        clock: &dyn Fn() -> Instant,
         at: Timestamp,
     ) -> Option<Arc<SourceStatus>> {
         if self.reach.has_changed().unwrap_or_default() {
             self.touch();
         }
-        if self.due.is_none_or(|due| due > now) {
+        let began = clock();
+        if self.due.is_none_or(|due| due > began) {
             return None;
         }
-        (self.due, self.last) = (None, now);
+        self.due = None;
+        if self.sender.is_closed() {
+            return None;
+        }
+        let published = self.publish_now(state, at);
+        self.last = clock();
+        let spent = self.last.saturating_duration_since(began);
+        self.pause = (spent * limits::STATUS_PAUSE_FACTOR)
+            .clamp(limits::STATUS_PAUSE, limits::STATUS_PAUSE_MAX);
+        published
+    }
+
+    fn publish_now(&mut self, state: &mut SyncState, at: Timestamp) -> Option<Arc<SourceStatus>> {
         let unreachable = self.reach.borrow_and_update().clone();
         let before = self.sender.borrow().clone();
-        let status = state.status(&self.failed_writes, &unreachable, at, before.as_deref());
+        let status = state.status(&self.failed_writes, &unreachable, at);
         let status = status.map(|mut status| {
             if let Some((commit, why)) = &self.unverified {
                 status.refuse(*commit, why);
@@ -133,5 +158,58 @@ impl StatusPublisher {
     /// The channel of unreachable clusters.
     pub fn reach(&self) -> Reachability {
         self.reach.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use gitwork_core::model::name::SourceId;
+    use gitwork_core::sync::guards::GuardOptions;
+
+    /// A publisher at a time, its feed, a state that knows nothing, and the channel of clusters.
+    fn publisher(
+        now: Instant,
+    ) -> (StatusPublisher, StatusFeed, SyncState, watch::Sender<Arc<BTreeSet<ClusterName>>>) {
+        let (sender, reach) = watch::channel(Arc::default());
+        let (publisher, feed) = StatusPublisher::new(reach, now);
+        let source = SourceId::parse("fleet").unwrap();
+        (publisher, feed, SyncState::new(source, GuardOptions::default(), 0, now), sender)
+    }
+
+    #[test]
+    fn pause_after_a_slow_status_is_in_proportion_to_it() {
+        let start = Instant::now();
+        let (mut publisher, _feed, mut state, _reach) = publisher(start);
+        for (cost, pause) in [
+            (Duration::ZERO, limits::STATUS_PAUSE),
+            (Duration::from_millis(1), limits::STATUS_PAUSE),
+            (Duration::from_millis(100), Duration::from_secs(2)),
+            (Duration::from_secs(100), limits::STATUS_PAUSE_MAX),
+            (Duration::ZERO, limits::STATUS_PAUSE),
+        ] {
+            publisher.touch();
+            let began = publisher.due().unwrap();
+            let reads = Cell::new(0);
+            let clock = || began + cost * reads.replace(reads.get() + 1);
+            assert_eq!(publisher.publish(&mut state, &clock, Timestamp::UNIX_EPOCH), None);
+            assert_eq!(publisher.due(), None);
+            publisher.touch();
+            assert_eq!(publisher.due(), Some(began + cost + pause));
+        }
+    }
+
+    #[test]
+    fn no_status_is_due_once_nobody_listens() {
+        let start = Instant::now();
+        let (mut publisher, feed, mut state, _reach) = publisher(start);
+        publisher.touch();
+        drop(feed);
+        let late = || start + Duration::from_secs(3_600);
+        assert_eq!(publisher.publish(&mut state, &late, Timestamp::UNIX_EPOCH), None);
+        publisher.touch();
+        assert_eq!(publisher.due(), None);
     }
 }

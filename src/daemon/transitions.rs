@@ -1,12 +1,14 @@
 //! Reports each state transition of a source's works: in the log, and as Events on the
 //! ManifestWorks. It reads the newest status each time, so that a slow hub delays nothing else.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::limits;
 use gitwork_core::model::name::{CommitId, SourceId};
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
@@ -20,6 +22,8 @@ use gitwork_runtime::clock::WallClock;
 
 /// Wait after a failed Event. The log has the transitions, too.
 const PAUSE: Duration = Duration::from_secs(60);
+/// The end of a line with counts.
+const MORE: &str = "each of them is logged at debug";
 
 /// Reports the state transitions of one source.
 pub struct TransitionReporter {
@@ -64,9 +68,7 @@ impl TransitionReporter {
 
     async fn report(&mut self, before: &SourceStatus, now: &SourceStatus) {
         let transitions = transitions(before, now);
-        for transition in &transitions {
-            log(transition, &now.source, now.commit);
-        }
+        log_all(&transitions, now);
         for transition in &transitions {
             if let Some(note) = transition.note(now) {
                 self.record(transition, &note).await;
@@ -104,14 +106,52 @@ impl TransitionReporter {
     }
 }
 
-fn log(transition: &StateTransition<'_>, source: &SourceId, commit: Option<CommitId>) {
+/// Logs each transition, or one line with their counts if there are many.
+fn log_all(transitions: &[StateTransition<'_>], now: &SourceStatus) {
+    let is_summarised = transitions.len() > limits::WORK_LINES_MAX;
+    for transition in transitions {
+        log(transition, &now.source, now.commit, is_summarised);
+    }
+    if is_summarised {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for transition in transitions {
+            *counts.entry(transition.now.map_or("gone", |now| now.state.as_str())).or_default() +=
+                1;
+        }
+        let states: Vec<String> =
+            counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        let (source, works, states) = (&now.source, transitions.len(), states.join(", "));
+        let commit = now.commit.map(|commit| commit.to_string());
+        if transitions.iter().any(|one| one.now.is_some_and(|now| now.state.is_failure())) {
+            tracing::warn!(%source, works, states, commit, "works changed their state; {MORE}");
+        } else {
+            tracing::info!(%source, works, states, commit, "works changed their state; {MORE}");
+        }
+    }
+}
+
+/// `is_summarised`: the line is one of many, and at `debug`.
+fn log(
+    transition: &StateTransition<'_>,
+    source: &SourceId,
+    commit: Option<CommitId>,
+    is_summarised: bool,
+) {
     let (cluster, work) = (transition.key.cluster.as_str(), transition.key.work.as_str());
     let before = transition.before.map(State::as_str);
     let Some(now) = transition.now else {
-        tracing::info!(%source, cluster, work, before, state = "gone", "the work is gone");
+        if is_summarised {
+            tracing::debug!(%source, cluster, work, before, state = "gone", "the work is gone");
+        } else {
+            tracing::info!(%source, cluster, work, before, state = "gone", "the work is gone");
+        }
         return;
     };
     let state = now.state.as_str();
+    if is_summarised {
+        tracing::debug!(%source, cluster, work, before, state, "the work is {state}");
+        return;
+    }
     let reason = now.reason().map(|reason| escape_untrusted(&reason));
     let commit = now.commit.or(commit).map(|commit| commit.to_string());
     if now.state.is_failure() {
@@ -123,5 +163,91 @@ fn log(transition: &StateTransition<'_>, source: &SourceId, commit: Option<Commi
         tracing::info!(
             %source, cluster, work, before, state, reason, commit, "the work is {state}"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+
+    use jiff::Timestamp;
+    use tracing::span;
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    use super::*;
+    use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
+    use gitwork_core::report::status::source::WorkState;
+    use gitwork_core::report::status::view::StatusView;
+
+    /// The levels of all log lines.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<BTreeMap<Level, usize>>>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &Event<'_>) {
+            *self.0.lock().unwrap().entry(*event.metadata().level()).or_default() += 1;
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    /// A source with so many works in this state.
+    fn status(works: usize, state: State) -> SourceStatus {
+        let cluster = ClusterName::parse("edge-1").unwrap();
+        let key = |number: usize| WorkKey {
+            cluster: cluster.clone(),
+            work: WorkName::parse(&format!("work-{number}")).unwrap(),
+        };
+        let work = WorkState {
+            state,
+            since: Timestamp::UNIX_EPOCH,
+            why: None,
+            code: None,
+            uid: None,
+            path: None,
+            commit: None,
+            view: StatusView::default(),
+        };
+        SourceStatus {
+            source: SourceId::parse("fleet").unwrap(),
+            commit: None,
+            record_generation: 0,
+            works: (0..works).map(|number| (key(number), work.clone())).collect(),
+            unreachable: BTreeSet::new(),
+            errors: 0,
+            first_error: None,
+            findings: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// How many lines of each level log that so many works changed.
+    fn lines(works: usize, state: State) -> Vec<(Level, usize)> {
+        let (before, now) = (status(works, State::Pending), status(works, state));
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), || {
+            log_all(&transitions(&before, &now), &now);
+        });
+        let counts = lines.0.lock().unwrap().clone();
+        counts.into_iter().rev().collect()
+    }
+
+    #[test]
+    fn transitions_of_many_works_are_one_line_with_counts() {
+        let most = limits::WORK_LINES_MAX;
+        assert_eq!(lines(most, State::Applied), [(Level::INFO, most)]);
+        assert_eq!(lines(most, State::Failed), [(Level::WARN, most)]);
+        let many = most + 1;
+        assert_eq!(lines(many, State::Applied), [(Level::DEBUG, many), (Level::INFO, 1)]);
+        assert_eq!(lines(many, State::Failed), [(Level::DEBUG, many), (Level::WARN, 1)]);
     }
 }

@@ -84,7 +84,7 @@ impl Contexts {
         status: &SourceStatus,
         chars_max: usize,
     ) -> (BTreeMap<Part, (RolloutVerdict, String)>, usize) {
-        let names: BTreeSet<&ClusterName> = status.works.keys().map(|key| &key.cluster).collect();
+        let names: BTreeSet<&ClusterName> = status.works.clusters().map(|(name, _)| name).collect();
         let mut parts: BTreeMap<Part, (bool, BTreeSet<&ClusterName>)> = BTreeMap::new();
         for rule in &self.0 {
             let is_in =

@@ -12,12 +12,23 @@ use super::contexts::Contexts;
 use crate::limits;
 use gitwork_core::model::operation_error::{OperationError as _, describe};
 use gitwork_core::report::forge::response::Rejection;
-use gitwork_core::report::forge::{CommitState, CommitStatus, Next, StatusQueue};
+use gitwork_core::report::forge::{CommitState, CommitStatus, Next, OpenStatus, StatusQueue};
 use gitwork_core::report::status::RolloutVerdict;
 use gitwork_core::report::status::source::SourceStatus;
 
 /// The source's state as last published by the engine; `None` before it is known.
 pub type StatusFeed = watch::Receiver<Option<Arc<SourceStatus>>>;
+
+/// Statuses that are pending on the forge; `None` before they are known.
+pub type OpenStatuses = Option<Vec<OpenStatus>>;
+
+/// Keeps which statuses are pending on the forge from one process to the next.
+pub struct OpenStatusChannels {
+    /// Receives those that an earlier process left open.
+    pub stored: watch::Receiver<OpenStatuses>,
+    /// Gets those that are open now, once the stored ones are known.
+    pub open: watch::Sender<OpenStatuses>,
+}
 
 /// Writes the commit statuses of one source.
 pub struct CommitStatusReporter {
@@ -33,6 +44,8 @@ pub struct CommitStatusReporter {
     left_out: usize,
     /// Called with each write's outcome, a metric label.
     count: Option<Count>,
+    open: Option<OpenStatusChannels>,
+    is_resumed: bool,
 }
 
 /// Counts outcomes.
@@ -50,6 +63,8 @@ impl CommitStatusReporter {
             is_failing: false,
             left_out: 0,
             count: None,
+            open: None,
+            is_resumed: false,
         }
     }
 
@@ -58,10 +73,16 @@ impl CommitStatusReporter {
         Self { count: Some(count), ..self }
     }
 
+    /// Closes the statuses that an earlier process left open, if a newer commit has overtaken them.
+    pub fn resuming(self, channels: OpenStatusChannels) -> Self {
+        Self { open: Some(channels), ..self }
+    }
+
     /// Runs until `stop` is true, or the feed ends.
     pub async fn run(mut self, mut feed: StatusFeed, mut stop: watch::Receiver<bool>) {
         loop {
             self.observe(feed.borrow_and_update().clone());
+            self.keep_open();
             let wake = match self.queue.next(self.now()) {
                 Next::Write(status) => {
                     tokio::select! {
@@ -74,10 +95,27 @@ impl CommitStatusReporter {
             };
             tokio::select! {
                 changed = feed.changed() => if changed.is_err() { return },
+                () = stored(&mut self.open), if !self.is_resumed => {}
                 () = tokio::time::sleep_until(wake) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
+    }
+
+    /// Resumes what an earlier process left open, and says what is open now.
+    fn keep_open(&mut self) {
+        let Some(OpenStatusChannels { stored, open }) = &self.open else { return };
+        if !self.is_resumed {
+            let Some(stored) = &*stored.borrow() else { return };
+            self.queue.resume(stored);
+            self.is_resumed = true;
+        }
+        let now = Some(self.queue.open());
+        open.send_if_modified(|before| {
+            let differs = *before != now;
+            *before = now;
+            differs
+        });
     }
 
     fn now(&self) -> Duration {
@@ -154,4 +192,14 @@ impl CommitStatusReporter {
             );
         }
     }
+}
+
+/// Waits until the stored statuses are known.
+async fn stored(channels: &mut Option<OpenStatusChannels>) {
+    if let Some(channels) = channels
+        && channels.stored.wait_for(Option::is_some).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
 }

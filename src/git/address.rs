@@ -218,20 +218,7 @@ pub(crate) fn bracketed(host: &str) -> String {
 }
 
 fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let mut ahead = rest.clone();
-        let pair = [ahead.next(), ahead.next()].map(|b| b.and_then(|b| (b as char).to_digit(16)));
-        match (byte, pair) {
-            (b'%', [Some(high), Some(low)]) => {
-                bytes.push((high * 16 + low) as u8);
-                rest = ahead;
-            }
-            _ => bytes.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// The URL for messages, without the parts that may be secrets: user information and query.

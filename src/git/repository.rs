@@ -281,7 +281,7 @@ impl GitSnapshot {
         Snapshot { commit: Some(self.commit), root: self.root, objects: self }
     }
 
-    /// Reads an object of one kind and at most `limit` bytes. Any other failure marks the
+    /// Reads an object of one kind and at most `limit` bytes. A missing or corrupt object marks the
     /// repository as damaged.
     fn read<T>(
         &self,
@@ -301,16 +301,17 @@ impl GitSnapshot {
             let odb = self.repository.odb().map_err(failed)?;
             let (size, found) = odb.read_header(oid(id)).map_err(failed)?;
             if found != kind {
-                return Err(ObjectError::Corrupt(id, format!("it is a {found}, not a {kind}")));
+                return Err(ObjectError::Malformed(id, format!("it is a {found}, not a {kind}")));
             }
             if size > limit {
                 return Err(ObjectError::TooLarge { id, size: size as u64, limit });
             }
             let object = odb.read(oid(id)).map_err(failed)?;
-            take(object.data()).map_err(|error| ObjectError::Corrupt(id, error.to_string()))
+            // libgit2 has compared the bytes with the id.
+            take(object.data()).map_err(|error| ObjectError::Malformed(id, error.to_string()))
         };
         read().inspect_err(|error| {
-            if !matches!(error, ObjectError::TooLarge { .. }) {
+            if !error.is_of_object() {
                 self.is_damaged.store(true, Ordering::Relaxed);
             }
         })

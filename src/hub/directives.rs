@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::connection::HubConnection;
 use crate::request::ApiRequest;
 use crate::response::Verb;
-use crate::{HubError, bounded, limits, unavailable};
+use crate::{HubError, bounded, limits, retry_transient, unavailable};
 use gitwork_core::model::approval::Approval;
 use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::digest::Digest;
@@ -136,7 +136,8 @@ pub struct Operator<'a> {
 impl Operator<'_> {
     /// Stores an approval with its user and time, and gives the user. Drops approvals of deletions
     /// that are complete: `is_there` gives whether a uid still exists. Drops earlier approvals of
-    /// an origin with the next one: they would let the source return without another approval.
+    /// an origin and earlier trusted commits with the next one: they would let the source return
+    /// without another approval.
     pub async fn approve(
         &self,
         approval: &Approval,
@@ -148,6 +149,7 @@ impl Operator<'_> {
             let is_done = |(name, text): (&String, &String)| match Approval::read(name, text) {
                 Ok(Approval::Deletions(works)) => !works.iter().any(|target| is_there(&target.uid)),
                 Ok(Approval::Origin { .. }) => matches!(approval, Approval::Origin { .. }),
+                Ok(Approval::Trust { .. }) => matches!(approval, Approval::Trust { .. }),
                 _ => false,
             };
             let done = data.iter().filter(|entry| is_done(*entry)).map(|(name, _)| name.clone());
@@ -204,6 +206,9 @@ impl Operator<'_> {
             kube::Error::Api(status) if status.code == 404 => {
                 DirectiveError::NamespaceMissing { namespace: self.namespace.to_owned() }
             }
+            kube::Error::Api(status) if matches!(status.code, 429 | 503) => {
+                DirectiveError::Unavailable(bounded(&status.message))
+            }
             kube::Error::Api(status) => DirectiveError::WriteRejected {
                 namespace: self.namespace.to_owned(),
                 name: object_name(self.source),
@@ -213,10 +218,18 @@ impl Operator<'_> {
         }
     }
 
-    /// Writes single keys; other users may write other keys at the same time.
+    /// Writes single keys; other users may write other keys at the same time. A repeated write
+    /// changes nothing.
     async fn write_keys(
         &self,
         change: impl Fn(&BTreeMap<String, String>) -> Changes,
+    ) -> Result<(), DirectiveError> {
+        retry_transient(|| self.write_keys_once(&change)).await
+    }
+
+    async fn write_keys_once(
+        &self,
+        change: &impl Fn(&BTreeMap<String, String>) -> Changes,
     ) -> Result<(), DirectiveError> {
         let (api, name) = (self.api(), object_name(self.source));
         let failed = |error| self.failed(error);

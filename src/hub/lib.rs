@@ -41,6 +41,7 @@ mod record;
 mod request;
 pub mod request_metrics;
 mod response;
+mod retrying_hub;
 pub mod source_report;
 mod watch;
 mod work_client;
@@ -48,6 +49,7 @@ mod work_client;
 pub use gitwork_core::sync::hub::{HubError, HubEvent, StoredRecord};
 pub use kube_hub::KubeHub;
 pub use lease_client::LeaseClient;
+pub use retrying_hub::{RetryingHub, retry_transient};
 
 /// The default namespace of gitwork's own objects, as in `deploy/gitwork.yaml`.
 pub const NAMESPACE: &str = "gitwork";

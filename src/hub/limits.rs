@@ -27,6 +27,9 @@ pub const HUB_ANSWER_BYTES_MAX: usize = HUB_LIST_PAGE as usize * 1536 * 1024;
 pub const HUB_EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How often one call restarts a list whose continue token expired (410).
 pub const HUB_LIST_ATTEMPTS_MAX: usize = 3;
+/// Retries of a command's reads of the hub, in all. An API server takes some seconds to restart, or
+/// to serve a new CRD.
+pub const HUB_RETRIES: Duration = Duration::from_secs(20);
 /// Between two reads of rejected credentials.
 pub const HUB_RECONNECT: Duration = Duration::from_secs(5);
 /// A watch that ends sooner than this without an event counts as a failure.

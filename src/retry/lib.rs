@@ -89,6 +89,28 @@ pub fn delay(failures: u32, class: RetryClass, seed: u64) -> Duration {
     }
 }
 
+/// Retries of one call within a bound of time, for a program that ends afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoundedRetries {
+    bound: Duration,
+    failures: u32,
+}
+
+impl BoundedRetries {
+    /// Retries until `bound` after the first try.
+    pub const fn new(bound: Duration) -> Self {
+        Self { bound, failures: 0 }
+    }
+
+    /// The wait after a failure; `None` if the next try would come after the bound. `elapsed`:
+    /// since the first try. A server that asks for a longer wait than the bound is not asked again.
+    pub fn wait(&mut self, elapsed: Duration, class: RetryClass, seed: u64) -> Option<Duration> {
+        let wait = delay(self.failures, class, seed);
+        self.failures = self.failures.saturating_add(1);
+        (elapsed.saturating_add(wait) <= self.bound).then_some(wait)
+    }
+}
+
 /// `wait`, made shorter or longer by at most a quarter, as `seed` chooses.
 pub fn spread_by_quarter(wait: Duration, seed: u64) -> Duration {
     wait * 3 / 4 + jitter(wait / 2, seed)
@@ -108,6 +130,27 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn bounded_retries_end_at_their_bound_and_follow_the_server() {
+        let bound = Duration::from_secs(20);
+        for seed in 0..100 {
+            let mut retries = BoundedRetries::new(bound);
+            let (mut elapsed, mut tries) = (Duration::ZERO, 1);
+            let class = RetryClass::Unavailable { retry_after_seconds: None };
+            while let Some(wait) = retries.wait(elapsed, class, seed) {
+                elapsed += wait;
+                tries += 1;
+            }
+            assert!((5..=8).contains(&tries) && elapsed <= bound, "{tries} {elapsed:?}");
+            let asked = |seconds| RetryClass::Unavailable { retry_after_seconds: Some(seconds) };
+            let mut retries = BoundedRetries::new(bound);
+            let wait = retries.wait(Duration::ZERO, asked(7), seed);
+            assert!(wait.is_some_and(|wait| wait >= Duration::from_secs(7)), "{wait:?}");
+            assert_eq!(retries.wait(Duration::ZERO, asked(21), seed), None);
+            assert_eq!(retries.wait(bound, asked(0), seed), None);
+        }
+    }
 
     fn within(actual: Duration, middle_ms: u64) -> bool {
         let middle = Duration::from_millis(middle_ms);

@@ -19,3 +19,4 @@ pub mod cel;
 pub mod jq;
 pub mod jsonpath;
 pub mod limits;
+pub mod well_known;

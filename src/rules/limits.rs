@@ -7,6 +7,9 @@ pub const JSONPATH_DEPTH_MAX: usize = 16;
 /// Values that one JSONPath may visit in one object. Each `..` multiplies them. An object at etcd's
 /// limit of 1.5 MiB has at most about 100,000 values.
 pub const JSONPATH_STEPS_MAX: usize = 1_000_000;
+/// Values that all JSONPaths of one manifest may visit together in its object. They take some
+/// 20 ms.
+pub const JSONPATH_OBJECT_STEPS_MAX: usize = 4_000_000;
 /// Bytes of one CEL expression. Real ones have a few hundred. Parsing takes more than linear time.
 pub const CEL_BYTES_MAX: usize = 4_096;
 /// Nested brackets, calls and conditions of one CEL expression. A level takes the parser about 150
@@ -14,10 +17,19 @@ pub const CEL_BYTES_MAX: usize = 4_096;
 pub const CEL_DEPTH_MAX: u16 = if cfg!(debug_assertions) { 8 } else { 32 };
 /// Bytes of one jq expression. A path that a person writes is far shorter.
 pub const JQ_BYTES_MAX: usize = 1_024;
-/// Commas and lists of one jq expression. Each may double the work.
-pub const JQ_BRANCHES_MAX: usize = 8;
-/// `..` in one jq expression. Each visits everything below each result of the one before it.
-pub const JQ_RECURSIONS_MAX: usize = 1;
+/// Work of one jq expression: steps, values that it makes, and each 16 bytes of text that it makes
+/// or searches. It takes less than a second, and at most some 100 MiB.
+pub const JQ_WORK_MAX: usize = 2_000_000;
+/// Nested parts and calls of one jq expression. A level takes about 16 KiB of stack without
+/// optimisation and less than 5 KiB with it. A thread has 2 MiB.
+pub const JQ_DEPTH_MAX: usize = if cfg!(debug_assertions) { 110 } else { 300 };
+/// Nested brackets of one jq expression, and words and signs such as `if` and `-` before a part.
+/// The parser takes about 20 KiB of stack for a level without optimisation.
+pub const JQ_NESTING_MAX: usize = 32;
+/// See [`JQ_NESTING_MAX`].
+pub const JQ_PREFIXES_MAX: usize = 48;
+/// Steps of one path of jq. Manifests nest at most 128 levels.
+pub const JQ_PATH_MAX: usize = 256;
 /// Paths that one jq expression may yield. A manifest has at most some 500 KiB.
 pub const JQ_PATHS_MAX: usize = 10_000;
 /// Operators, dots and brackets of one CEL expression. A chain such as `a.b.c` or `a + b + c` is as

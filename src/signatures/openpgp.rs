@@ -52,12 +52,8 @@ pub(super) fn check(
 /// The key that a signature names as its issuer.
 fn issuer(signature: &Signature) -> String {
     let fingerprint = signature.issuer_fingerprint().first().map(|print| format!("{print:X}"));
-    let id = || signature.issuer_key_id().first().map(|id| hex(id.as_ref()));
+    let id = || signature.issuer_key_id().first().map(hex::encode_upper);
     fingerprint.or_else(id).unwrap_or_else(|| "an unnamed key".into())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 /// A key that a signature names as its issuer.

@@ -17,6 +17,8 @@ pub struct SourceConfig {
     pub path: RepoPath,
     /// What the operator allows the folders to do.
     pub tenancy: Tenancy,
+    /// Bytes that the rendered works may hold in memory.
+    pub content_bytes_max: usize,
 }
 
 /// The origin of a source's files.

@@ -27,6 +27,7 @@
 //!     repository: SourceLocation::Directory(folder.to_owned()),
 //!     path,
 //!     tenancy: Tenancy::default(),
+//!     content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
 //! };
 //! let sources = Sources::new(Mirrors::default(), Timestamp::now);
 //! let mut source = sources.open(config)?;

@@ -12,9 +12,9 @@ use crate::error::VerifyError;
 /// Why the policy of a commit is unknown: the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PolicyFileError {
-    /// The file is too large.
+    /// The file is too large, or its Git object is none.
     #[error(transparent)]
-    TooLarge(ObjectError),
+    Object(ObjectError),
     /// The file is not valid YAML, or `signers` has the wrong form.
     #[error(transparent)]
     Unreadable(#[from] SignerPolicyError),
@@ -44,9 +44,7 @@ pub(crate) fn policy_at(
     };
     let bytes = match snapshot.blob(entry.id, gitwork_yaml::limits::FILE_BYTES_MAX) {
         Ok(bytes) => bytes,
-        Err(error @ ObjectError::TooLarge { .. }) => {
-            return Ok(Err(PolicyFileError::TooLarge(error)));
-        }
+        Err(error) if error.is_of_object() => return Ok(Err(PolicyFileError::Object(error))),
         Err(error) => return Err(error.into()),
     };
     let policy = SignerPolicy::in_file(&bytes).map_err(PolicyFileError::from);

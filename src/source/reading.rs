@@ -1,12 +1,13 @@
 //! The reading of a source: fetch, verify, render.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
+use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -30,6 +31,8 @@ pub struct SourceState {
     pub spent: Spent,
     /// Why this is the last verified commit instead of the reference's commit.
     pub verification_failure: Option<Arc<VerificationFailure>>,
+    /// Somebody requires signatures, and the commit has them.
+    pub is_signed: bool,
     /// The tree at the source's path.
     pub root: ObjectId,
 }
@@ -54,7 +57,9 @@ pub(crate) struct Reading {
 impl Reading {
     /// Nothing has been read yet, and every commit may be applied.
     pub fn new(config: &SourceConfig, clock: fn() -> Timestamp) -> Self {
-        let renderer = Renderer::new(config.id.clone()).with_tenancy(config.tenancy.clone());
+        let renderer = Renderer::new(config.id.clone())
+            .with_tenancy(config.tenancy.clone())
+            .with_content_bytes_max(config.content_bytes_max);
         Self { renderer, verification: None, last: None, clock }
     }
 
@@ -94,10 +99,11 @@ impl Reading {
                 timer.fetched();
                 let found = self.verify(mirror, path, fetched.commit, cancel)?;
                 let verified = Fetched { commit: found.commit, ..fetched };
-                let read = self.read_commit(mirror, path, verified, timer)?;
-                Ok(SourceState { verification_failure: found.failure.map(Arc::from), ..read })
+                let read = self.read_commit(mirror, path, verified, (timer, cancel))?;
+                let verification_failure = found.failure.map(Arc::from);
+                Ok(SourceState { verification_failure, is_signed: found.is_signed, ..read })
             }
-            Origin::Directory(directory) => self.read_directory(directory),
+            Origin::Directory(directory) => self.read_directory(directory, cancel),
         }
     }
 
@@ -114,26 +120,27 @@ impl Reading {
             Some(verification) => {
                 verification.verify(mirror.repository(), path, head, now, cancel)?
             }
-            None => Verified { commit: head, failure: None },
+            None => Verified { commit: head, is_signed: false, failure: None },
         })
     }
 
-    /// Renders a commit of the mirror. `timer` runs since the fetch began.
+    /// Renders a commit of the mirror. The timer runs since the fetch began.
     fn read_commit(
         &mut self,
         mirror: &Mirror,
         path: &RepoPath,
         of: Fetched,
-        timer: Timer,
+        (timer, cancel): (Timer, &AtomicBool),
     ) -> Result<SourceState, SourceReadError> {
         let Fetched { commit, name } = of;
         if let Some(last) = &self.last
             && last.desired.commit == Some(commit)
         {
+            self.renderer.drop_unused();
             return Ok(SourceState { name, spent: timer.unchanged(), ..last.clone() });
         }
         let snapshot = mirror.snapshot(commit, path)?;
-        let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
+        let desired = self.render(&snapshot.snapshot(), cancel)?;
         let facts = mirror.repository().commit(commit)?;
         Ok(SourceState {
             desired,
@@ -141,14 +148,27 @@ impl Reading {
             committed_seconds: Some(facts.committed_seconds),
             spent: timer.rendered(),
             verification_failure: None,
+            is_signed: false,
             root: snapshot.root,
         })
+    }
+
+    /// Renders a snapshot until it is cancelled.
+    fn render(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        cancel: &AtomicBool,
+    ) -> Result<Arc<Desired>, ObjectError> {
+        let objects = Cancellable { objects: snapshot.objects, cancel };
+        let Snapshot { commit, root, .. } = *snapshot;
+        self.renderer.render(&Snapshot { commit, root, objects: &objects }).map(Arc::new)
     }
 
     /// Lists and renders the folder.
     fn read_directory(
         &mut self,
         directory: &mut Directory,
+        cancel: &AtomicBool,
     ) -> Result<SourceState, SourceReadError> {
         let mut timer = Timer::start();
         let snapshot = directory.snapshot()?;
@@ -156,17 +176,43 @@ impl Reading {
         if let Some(last) = &self.last
             && last.root == snapshot.root
         {
+            self.renderer.drop_unused();
             return Ok(SourceState { spent: timer.unchanged(), ..last.clone() });
         }
-        let desired = Arc::new(self.renderer.render(&snapshot.snapshot())?);
+        let desired = self.render(&snapshot.snapshot(), cancel)?;
         Ok(SourceState {
             desired,
             name: directory.root().display().to_string(),
             committed_seconds: None,
             spent: timer.rendered(),
             verification_failure: None,
+            is_signed: false,
             root: snapshot.root,
         })
+    }
+}
+
+/// Objects that are read until somebody cancels. Rendering reads a tree or a file at every step.
+struct Cancellable<'a> {
+    objects: &'a dyn Objects,
+    cancel: &'a AtomicBool,
+}
+
+impl Cancellable<'_> {
+    fn check(&self) -> Result<(), ObjectError> {
+        if self.cancel.load(Ordering::Relaxed) { Err(ObjectError::Cancelled) } else { Ok(()) }
+    }
+}
+
+impl Objects for Cancellable<'_> {
+    fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+        self.check()?;
+        self.objects.tree(id)
+    }
+
+    fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
+        self.check()?;
+        self.objects.blob(id, limit)
     }
 }
 
@@ -196,5 +242,46 @@ impl Timer {
     fn rendered(self) -> Spent {
         let render = self.began.elapsed().saturating_sub(self.fetch);
         Spent { fetch: self.fetch, render: Some(render) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use gitwork_core::model::name::SourceId;
+    use gitwork_core::model::snapshot::{Entry, EntryKind};
+
+    use super::*;
+
+    /// Folders without end: each has ten of the same. Cancels itself after some reads.
+    struct Endless {
+        reads: Cell<usize>,
+        cancel: AtomicBool,
+    }
+
+    impl Objects for Endless {
+        fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+            self.reads.set(self.reads.get() + 1);
+            self.cancel.store(self.reads.get() >= 50, Ordering::Relaxed);
+            let entry = |n: u8| Entry { kind: EntryKind::Tree, id: ObjectId([id.0[0] + n; 20]) };
+            let named =
+                |n: u8| (if n == 0 { "clusters".into() } else { format!("f{n}") }, entry(n));
+            Ok(Arc::new((0..10).map(named).collect()))
+        }
+
+        fn blob(&self, id: ObjectId, _: usize) -> Result<Arc<[u8]>, ObjectError> {
+            Err(ObjectError::Missing(id))
+        }
+    }
+
+    #[test]
+    fn rendering_ends_when_it_is_cancelled() {
+        let endless = Endless { reads: Cell::new(0), cancel: AtomicBool::new(false) };
+        let objects = Cancellable { objects: &endless, cancel: &endless.cancel };
+        let snapshot = Snapshot { commit: None, root: ObjectId([0; 20]), objects: &objects };
+        let rendered = Renderer::new(SourceId::parse("x").unwrap()).render(&snapshot);
+        assert_eq!(rendered.unwrap_err(), ObjectError::Cancelled);
+        assert_eq!(endless.reads.get(), 50);
     }
 }

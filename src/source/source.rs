@@ -1,11 +1,10 @@
 //! A source: what it is configured with, opened and read.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gitwork_core::model::name::CommitId;
+use gitwork_core::sync::verification_base::VerificationBase;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::{SourceConfig, SourceLocation};
@@ -43,22 +42,17 @@ impl Source {
         Self { checkpoint: Checkpoint::on_branch(&self.config, branch), ..self }
     }
 
-    /// Reads only verified commits from now on. If this process syncs the source, it starts from
-    /// the last commit that was verified on this machine, and keeps the next one.
+    /// Reads only verified commits from now on, starting from the commit that the hub proves to be
+    /// verified: see [`Self::set_verification_base`].
     ///
     /// # Errors
     /// The operator requires signatures, but the source is a folder on disk.
     pub fn with_verification(
         mut self,
-        mut verification: Verification,
+        verification: Verification,
     ) -> Result<Self, SourceReadError> {
         match &self.config.repository {
-            SourceLocation::Git { .. } => {
-                if let Some(file) = self.state_files.writable("verified") {
-                    verification.remember_in(file);
-                }
-                self.reading.verification = Some(verification);
-            }
+            SourceLocation::Git { .. } => self.reading.verification = Some(verification),
             SourceLocation::Directory(_) if verification.requires_nothing() => {}
             SourceLocation::Directory(path) => {
                 return Err(SourceReadError::NothingSigned { path: path.clone() });
@@ -67,9 +61,8 @@ impl Source {
         Ok(self)
     }
 
-    /// Reads only verified commits from now on, starting from the commits that the hub has applied:
-    /// commits verified earlier on this machine do not count, and the result is not kept. A folder
-    /// on disk is read as it is.
+    /// As [`Self::with_verification`], but the result is only shown and not kept. A folder on disk
+    /// is read as it is.
     pub fn with_trial_verification(mut self, verification: Verification) -> Self {
         let is_git = matches!(self.config.repository, SourceLocation::Git { .. });
         self.reading.verification = is_git.then(|| verification.on_trial());
@@ -107,15 +100,16 @@ impl Source {
         self.state_files.record_generation().max(self.checkpoint.record_generation())
     }
 
-    /// Whether the next read needs the applied commits first: see [`Self::set_applied_commits`].
-    pub fn needs_applied_commits(&self) -> bool {
-        self.reading.verification.as_ref().is_some_and(Verification::needs_applied_commits)
+    /// Whether a read first needs to know what the hub proves: see
+    /// [`Self::set_verification_base`].
+    pub fn needs_verification_base(&self) -> bool {
+        self.reading.verification.as_ref().is_some_and(Verification::needs_base)
     }
 
-    /// Sets the commits that were applied, as the hub reports them.
-    pub fn set_applied_commits(&mut self, commits: BTreeSet<CommitId>) {
+    /// Sets what the hub proves about verified commits.
+    pub fn set_verification_base(&mut self, base: VerificationBase) {
         if let Some(verification) = &mut self.reading.verification {
-            verification.set_applied_commits(commits);
+            verification.set_base(base);
         }
     }
 

@@ -5,7 +5,7 @@
 //! the times of the fetches. Callers pass the time in, for the validity of keys. All calls block.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use jiff::Timestamp;
@@ -19,8 +19,9 @@ use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::report::review::Signatures;
 use gitwork_core::signature::policy::{CompiledPolicy, PolicyOrigin};
 use gitwork_core::signature::verification::VerificationFailure;
+use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_git::credential_file::read_credential;
-use gitwork_git::{FetchError, Repository, replace_file};
+use gitwork_git::{AncestorCheck, FetchError, Repository};
 use gitwork_signatures::Keyring;
 
 /// The commit that may be applied.
@@ -28,8 +29,43 @@ use gitwork_signatures::Keyring;
 pub struct Verified {
     /// The newest verified commit.
     pub commit: CommitId,
+    /// Somebody requires signatures, and the commit has them.
+    pub is_signed: bool,
     /// Why it is not the reference's commit.
     pub failure: Option<Box<VerificationFailure>>,
+}
+
+/// The failure of a head that has nothing in common with the last verified commit, as far as the
+/// fetched history shows.
+fn unrelated(head: CommitId, verified: CommitId) -> VerifyError {
+    VerifyError::Failed(Box::new(VerificationFailure {
+        head,
+        commit: head,
+        rule: "the source's record on the hub".into(),
+        key: None,
+        why: format!(
+            "it does not build on {verified}, the last verified commit, which the fetched history \
+             does not have"
+        ),
+        advice: format!(
+            "push a commit that builds on {verified}, or check all that {head} has and begin with \
+             it: `gitwork trust {head}`"
+        ),
+        is_final: true,
+    }))
+}
+
+/// The failure of each head while nothing shows what was verified.
+fn unrecorded(head: CommitId) -> VerifyError {
+    VerifyError::Failed(Box::new(VerificationFailure {
+        head,
+        commit: head,
+        rule: "the source's record on the hub".into(),
+        key: None,
+        why: "the hub has works of the source and no record of its last verified commit".into(),
+        advice: format!("check all that {head} has, and begin with it: `gitwork trust {head}`"),
+        is_final: true,
+    }))
 }
 
 /// The operator's policy and keys, and the last verified commit of one source.
@@ -37,12 +73,11 @@ pub struct Verified {
 pub struct Verification {
     operator: CompiledPolicy,
     keys: SignerKeys,
-    /// The file beside the mirror that keeps the last verified commit for the next process.
-    memory: Option<PathBuf>,
-    verified: Option<CommitId>,
-    /// Applied commits, as the hub reports them. They count if the last verified one is unknown.
-    applied: BTreeSet<CommitId>,
-    /// Take the newest applied commit for the last verified one: the result is only shown.
+    /// The last commit that this process verified, and whether it needed signatures.
+    last: Option<(CommitId, bool)>,
+    /// What the hub proves about verified commits, as of the last read of it.
+    base: Option<VerificationBase>,
+    /// The result is only shown: nothing is kept.
     is_trial: bool,
     /// The ignored parts of the key files that were logged last.
     logged_problems: Vec<String>,
@@ -70,18 +105,16 @@ impl Verification {
                 rules: Vec::new(),
             },
             keys: SignerKeys::default(),
-            memory: None,
-            verified: None,
-            applied: BTreeSet::new(),
+            last: None,
+            base: None,
             is_trial: false,
             logged_problems: Vec::new(),
         }
     }
 
-    /// Verification whose result is only shown: it starts from the newest applied commit, and keeps
-    /// nothing.
+    /// Verification whose result is only shown: it keeps nothing.
     pub fn on_trial(self) -> Self {
-        Self { is_trial: true, memory: None, ..self }
+        Self { is_trial: true, last: None, ..self }
     }
 
     /// Whether the operator requires no signatures.
@@ -89,21 +122,14 @@ impl Verification {
         self.operator.is_empty()
     }
 
-    /// Keeps the last verified commit in a file, and starts from the one in it.
-    pub fn remember_in(&mut self, file: PathBuf) {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        self.verified = CommitId::parse(text.trim());
-        self.memory = Some(file);
+    /// Whether nothing is known yet of what the hub proves. Then no commit can be verified.
+    pub fn needs_base(&self) -> bool {
+        self.base.is_none()
     }
 
-    /// Whether the next verification needs the applied commits first.
-    pub fn needs_applied_commits(&self) -> bool {
-        self.verified.is_none()
-    }
-
-    /// Sets the applied commits, as the hub reports them.
-    pub fn set_applied_commits(&mut self, applied: BTreeSet<CommitId>) {
-        self.applied = applied;
+    /// Sets what the hub proves about verified commits.
+    pub fn set_base(&mut self, base: VerificationBase) {
+        self.base = Some(base);
     }
 
     /// The newest commit on the way to `head` that may be applied. `path` is the source's folder.
@@ -116,30 +142,72 @@ impl Verification {
         cancel: &AtomicBool,
     ) -> Result<Verified, VerifyError> {
         let mut walk = self.walk(repository, path, now, cancel)?;
-        self.verified = self.verified.filter(|commit| repository.has(*commit));
-        let bases = match self.verified {
-            Some(commit) if commit == head => return Ok(Verified { commit, failure: None }),
-            Some(commit) => [commit].into(),
-            None => repository.newest(&self.applied, cancel)?,
-        };
-        if self.is_trial && bases.len() == 1 {
-            self.verified = bases.first().copied();
-        }
-        if bases.is_empty() {
+        let Some(start) = self.start(repository, head, cancel)? else {
             walk.check_first(&self.operator, head)?;
-            self.keep(head, !self.operator.is_empty());
-            return Ok(Verified { commit: head, failure: None });
+            let is_signed = walk.is_guarded(&self.operator, head)?;
+            return Ok(self.keep(head, is_signed, None));
+        };
+        if start == head {
+            let known = self.last.filter(|(commit, _)| *commit == head);
+            let is_signed = match known {
+                Some((_, is_signed)) => is_signed,
+                None => walk.is_guarded(&self.operator, head)?,
+            };
+            return Ok(self.keep(head, is_signed, None));
         }
-        let found = walk.run(&self.operator, head, bases, self.verified)?;
-        if let Some(commit) = found.verified {
-            self.keep(commit, found.is_guarded);
+        let found = walk.run(&self.operator, head, [start].into(), Some(start))?;
+        Ok(self.keep(found.verified.unwrap_or(start), found.is_signed, found.failure))
+    }
+
+    /// The commit to verify from; `None` on the first start.
+    ///
+    /// # Errors
+    /// The commits between the verified one and the head are unknown: nothing may be applied.
+    fn start(
+        &self,
+        repository: &Repository,
+        head: CommitId,
+        cancel: &AtomicBool,
+    ) -> Result<Option<CommitId>, VerifyError> {
+        let base = self.base.clone().unwrap_or_default();
+        let builds_on = |old: CommitId, new: CommitId| {
+            Ok::<_, VerifyError>(repository.is_ancestor(old, new)? == AncestorCheck::Yes)
+        };
+        let in_process = match (self.last, base.verified) {
+            // Another process may have verified another line of the history since.
+            (Some((last, _)), Some(recorded)) if builds_on(recorded, last)? => Some(last),
+            (Some((last, _)), None) => Some(last),
+            _ => None,
+        };
+        let proven = in_process.or(base.verified);
+        let present = proven.filter(|commit| repository.has(*commit));
+        // A commit is trusted in place of a verified one, or on top of it.
+        let mut candidates = BTreeSet::new();
+        for commit in base.trusted.into_iter().chain(present) {
+            if builds_on(commit, head)? {
+                candidates.insert(commit);
+            }
         }
-        match (found.failure, self.verified) {
-            (None, _) => Ok(Verified { commit: head, failure: None }),
-            (Some(failure), Some(commit)) => Ok(Verified { commit, failure: Some(failure) }),
-            // It is unknown which older commit is applied: the hub stays as it is.
-            (Some(failure), None) => Err(VerifyError::Failed(failure)),
+        let newest: Vec<CommitId> = repository.newest(&candidates, cancel)?.into_iter().collect();
+        if let [commit] = newest[..] {
+            return Ok(Some(commit));
         }
+        let is_proof = base.verified.is_some() || self.last.is_some_and(|(_, signed)| signed);
+        match (present, proven.filter(|_| is_proof)) {
+            // The head does not build on it, and is judged as a whole.
+            (Some(present), _) => Ok(Some(present)),
+            (None, Some(proven)) => Err(unrelated(head, proven)),
+            (None, None) if base.is_lost && !self.trusts_nobody() => Err(unrecorded(head)),
+            (None, None) if self.operator.is_empty() => {
+                Ok(base.applied.filter(|applied| repository.has(*applied)))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Whether the operator requires no signatures and trusts no keys.
+    fn trusts_nobody(&self) -> bool {
+        self.operator.is_empty() && self.keys == SignerKeys::default()
     }
 
     /// The verdict on the commits from `base` to `head`, assuming that `base` is verified; `None`
@@ -176,24 +244,17 @@ impl Verification {
         Ok(Walk { repository, path, keys, now, cancel, checked: HashMap::new() })
     }
 
-    /// Keeps the last verified commit; in the file only if something has to be signed, so that a
-    /// source that starts to require signatures begins with the hub's commits, not with an old
-    /// file.
-    fn keep(&mut self, commit: CommitId, is_guarded: bool) {
-        let before = self.verified.replace(commit);
-        let Some(file) = self.memory.as_deref() else { return };
-        let kept = match (is_guarded, file.exists()) {
-            (true, true) if before == Some(commit) => Ok(()),
-            (true, _) => replace_file(file, &format!("{commit}\n")),
-            (false, true) => std::fs::remove_file(file),
-            (false, false) => Ok(()),
-        };
-        if let Err(error) = kept {
-            tracing::warn!(
-                file = %file.display(), %error,
-                "cannot keep the last verified commit for a restart"
-            );
+    /// Keeps the last verified commit for the next verification.
+    fn keep(
+        &mut self,
+        commit: CommitId,
+        is_signed: bool,
+        failure: Option<Box<VerificationFailure>>,
+    ) -> Verified {
+        if !self.is_trial {
+            self.last = Some((commit, is_signed));
         }
+        Verified { commit, is_signed, failure }
     }
 
     /// The keys in the files now.

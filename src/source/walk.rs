@@ -24,8 +24,10 @@ pub(crate) struct WalkResult {
     pub verified: Option<CommitId>,
     /// Why the walk ended before the head.
     pub failure: Option<Box<VerificationFailure>>,
-    /// Whether anything has to be signed.
+    /// Whether anything had or has to be signed.
     pub is_guarded: bool,
+    /// Whether the commits after the verified one have to be signed.
+    pub is_signed: bool,
 }
 
 /// A walk through the commits of one repository with one set of keys.
@@ -42,24 +44,55 @@ pub(crate) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Checks the head alone. On the first start nothing of the source is on the hub, and the
-    /// head's ancestors are accepted as they are.
+    /// Checks the first commit of a source by the operator's policy: the signature of the commit
+    /// itself, and the rules for all files that it has. The repository's own policy judges later
+    /// commits only: who made the commit made that policy, too.
     pub fn check_first(
         &mut self,
         operator: &CompiledPolicy,
         head: CommitId,
     ) -> Result<(), VerifyError> {
-        let signer = match operator.verify {
-            Some(_) => self.signer(&self.repository.new_commit(head)?)?,
-            None => return Ok(()),
-        };
+        if operator.is_empty() {
+            return Ok(());
+        }
+        let signer = self.signer(&self.repository.new_commit(head)?)?;
         let alone = CheckedCommit { id: head, signer, covered_files: BTreeMap::new() };
         let range = CommitRange {
             commits: vec![alone],
             first_parents: [head].into(),
             changes: BTreeMap::new(),
         };
-        verify(head, &[operator], &range).map_err(VerifyError::Failed)
+        verify(head, &[&operator.without_rules()], &range).map_err(VerifyError::Failed)?;
+        let mut files = self.repository.changed_files(None, head, self.path)?;
+        files.retain(|file, _| operator.covers(file));
+        if files.is_empty() {
+            return Ok(());
+        }
+        // Files that only older commits cover need an empty commit on top, which signs all.
+        let limit = limits::VERIFIED_COMMITS_MAX;
+        let new = self.repository.new_commits(head, &BTreeSet::new(), limit, self.cancel)?;
+        let mut commits = Vec::new();
+        for commit in &new {
+            let covered_files = self.covered_files(commit, &files)?;
+            let signer = if covered_files.is_empty() {
+                Err(SignatureError::Unsigned)
+            } else {
+                self.signer(commit)?
+            };
+            commits.push(CheckedCommit { id: commit.id, signer, covered_files });
+        }
+        let range = CommitRange { commits, first_parents: BTreeSet::new(), changes: files };
+        verify(head, &[&operator.without_verify()], &range).map_err(VerifyError::Failed)
+    }
+
+    /// Whether the operator or the policy of a commit requires signatures of later commits.
+    pub fn is_guarded(
+        &self,
+        operator: &CompiledPolicy,
+        commit: CommitId,
+    ) -> Result<bool, VerifyError> {
+        let own = policy_at(self.repository, self.path, commit)?;
+        Ok(!operator.is_empty() || own.is_ok_and(|policy| !policy.is_empty()))
     }
 
     /// Walks from the verified commits, `bases`, to the head.
@@ -78,7 +111,8 @@ impl Walk<'_> {
             if is_guarded {
                 return Err(VerifyError::TooMany { commit: head, limit });
             }
-            return Ok(WalkResult { verified: Some(head), failure: None, is_guarded });
+            let is_signed = self.is_guarded(operator, head)?;
+            return Ok(WalkResult { verified: Some(head), failure: None, is_guarded, is_signed });
         }
         let history = History::new(new, head);
         let mut done: BTreeSet<CommitId> = BTreeSet::new();
@@ -105,8 +139,13 @@ impl Walk<'_> {
                 Ok(()) => {
                     failure = None;
                     done.extend(range.commits.iter().map(|commit| commit.id));
-                    // A commit behind the verified ones does not replace them.
-                    if !range.commits.is_empty() || bases == [step].into() {
+                    // A step behind the verified ones does not replace them, and neither does its
+                    // policy. A head behind them was verified on the way to them: it is a rewind.
+                    let is_new = !range.commits.is_empty() || bases == [step].into();
+                    if is_head && !is_new {
+                        verified = Some(step);
+                    }
+                    if is_new {
                         verified = Some(step);
                         bases = [step].into();
                         policies = next_policy.into_iter().collect();
@@ -124,7 +163,8 @@ impl Walk<'_> {
                 }
             }
         }
-        Ok(WalkResult { verified, failure, is_guarded })
+        let is_signed = !operator.is_empty() || policies.iter().any(|policy| !policy.is_empty());
+        Ok(WalkResult { verified, failure, is_guarded, is_signed })
     }
 
     /// The repository's policies at the verified commits.

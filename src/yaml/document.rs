@@ -1,5 +1,7 @@
 //! Documents, with the location of every node.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::span::Span;
@@ -14,14 +16,44 @@ pub struct Document {
     pub(crate) spans: NodeSpans,
 }
 
-/// The locations of a node, of its key, and of the nodes in it.
+/// The locations of a node and of the nodes in it. Copies share what is below the node: aliases
+/// make many.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeSpans {
     pub value: Option<Span>,
-    /// The key, for a field of a mapping.
+    pub children: Children,
+}
+
+/// The locations of the nodes in a node.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Children {
+    #[default]
+    None,
+    Items(Arc<Vec<NodeSpans>>),
+    /// Sorted by key.
+    Fields(Arc<Vec<FieldSpans>>),
+}
+
+/// The locations of one field of a mapping.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldSpans {
+    pub name: Box<str>,
     pub key: Option<Span>,
-    /// By JSON pointer token, which is the key in a mapping or the index in a sequence.
-    pub children: Vec<(String, NodeSpans)>,
+    pub value: NodeSpans,
+}
+
+impl Children {
+    /// The field or item of a JSON pointer token.
+    fn get(&self, token: &str) -> Option<(Option<Span>, &NodeSpans)> {
+        match self {
+            Self::None => None,
+            Self::Items(items) => Some((None, items.get(token.parse::<usize>().ok()?)?)),
+            Self::Fields(fields) => {
+                let at = fields.binary_search_by(|field| (*field.name).cmp(token)).ok()?;
+                fields.get(at).map(|field| (field.key, &field.value))
+            }
+        }
+    }
 }
 
 impl Document {
@@ -33,22 +65,26 @@ impl Document {
     /// Returns the location of the value at a JSON pointer. Falls back to the nearest ancestor that
     /// exists.
     pub fn span_of(&self, pointer: &str) -> Span {
-        self.nearest(pointer).value.unwrap_or_else(|| self.span())
+        self.nearest(pointer).1.value.unwrap_or_else(|| self.span())
     }
 
     /// Returns the location of the key of the field at a JSON pointer. Falls back to the value, for
     /// items of a sequence.
     pub fn key_span_of(&self, pointer: &str) -> Span {
-        let node = self.nearest(pointer);
-        node.key.or(node.value).unwrap_or_else(|| self.span())
+        let (key, node) = self.nearest(pointer);
+        key.or(node.value).unwrap_or_else(|| self.span())
     }
 
-    fn nearest(&self, pointer: &str) -> &NodeSpans {
-        let mut at = &self.spans;
+    fn nearest(&self, pointer: &str) -> (Option<Span>, &NodeSpans) {
+        let mut at = (None, &self.spans);
         for token in pointer.split('/').skip(1) {
-            let name = token.replace("~1", "/").replace("~0", "~");
-            match at.children.iter().find(|(child, _)| *child == name) {
-                Some((_, node)) => at = node,
+            let found = if token.contains('~') {
+                at.1.children.get(&token.replace("~1", "/").replace("~0", "~"))
+            } else {
+                at.1.children.get(token)
+            };
+            match found {
+                Some(next) => at = next,
                 None => break,
             }
         }

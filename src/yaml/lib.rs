@@ -21,15 +21,14 @@ mod problem;
 mod read;
 mod scalar;
 mod span;
-mod unicode;
 mod write;
 
 pub use document::Document;
+pub use gitwork_api::escape::is_dangerous;
 pub use lines::Lines;
 pub use problem::{Problem, ProblemKind};
 pub use read::{ParsedYaml, read};
 pub use span::Span;
-pub use unicode::is_dangerous;
 pub use write::write;
 
 #[cfg(test)]

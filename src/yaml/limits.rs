@@ -8,3 +8,11 @@ pub const YAML_DEPTH_MAX: usize = 128;
 pub const YAML_NODES_MAX: usize = 1_000_000;
 /// Documents of one file.
 pub const YAML_DOCUMENTS_MAX: usize = 10_000;
+/// Bytes that the documents of one file take in memory, with aliases expanded, as `compose` counts
+/// them. A ManifestWork with 500 KiB of JSON takes less, even if it is nothing but mappings with
+/// one field.
+pub const YAML_MEMORY_MAX: usize = 96 * 1024 * 1024;
+/// Problems of one file. The others are counted.
+pub const YAML_PROBLEMS_MAX: usize = 100;
+/// Characters of a key or tag that a message shows.
+pub const YAML_MESSAGE_TEXT_MAX: usize = 200;

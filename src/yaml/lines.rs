@@ -4,6 +4,9 @@ use crate::span::Span;
 
 /// Characters of a line that a snippet shows at most.
 const SNIPPET_CHARS_MAX: usize = 160;
+/// Bytes of a line in which its key is looked for, so that many problems in one long line stay
+/// cheap.
+const KEY_BYTES_MAX: usize = 4_096;
 
 /// The lines of one file, for snippets. Leaves out values if the file may hold a Secret.
 #[derive(Debug)]
@@ -26,7 +29,8 @@ impl<'a> Lines<'a> {
     pub fn snippet(&self, span: Span) -> Option<String> {
         let line = self.lines.get(usize::try_from(span.line).ok()?.checked_sub(1)?)?;
         if self.masked {
-            let (key, _) = line.split_once(':')?;
+            let start = line.floor_char_boundary(KEY_BYTES_MAX);
+            let (key, _) = line.get(..start)?.split_once(':')?;
             let plain = key
                 .trim_start()
                 .trim_start_matches("- ")
@@ -40,13 +44,45 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Whether a text may hold a Secret: `Secret` or `SecretList` is a value anywhere, in YAML or JSON.
-/// A false positive only costs a snippet.
+/// Whether a text may hold a Secret: the word `Secret` or `SecretList` is anywhere in it, after an
+/// anchor, a tag or a quote as well as after a colon. So are an escape of YAML, which can spell the
+/// word, and a variable in a kind. A false positive only costs a snippet.
 fn holds_secret(text: &str) -> bool {
-    text.match_indices("Secret").any(|(at, word)| {
-        let before = text.get(..at).unwrap_or_default().trim_end_matches([' ', '\t', '"', '\'']);
+    let is_word = text.match_indices("Secret").any(|(at, word)| {
+        let before = text.get(..at).unwrap_or_default();
         let after = text.get(at + word.len()..).unwrap_or_default();
-        before.trim_end_matches([' ', '\t', '\n', '\r']).ends_with(':')
-            && !after.starts_with(|c: char| c.is_ascii_alphanumeric() && !after.starts_with("List"))
-    })
+        let after = after.strip_prefix("List").unwrap_or(after);
+        !before.ends_with(|c: char| c.is_alphanumeric())
+            && !after.starts_with(|c: char| c.is_alphanumeric())
+    });
+    let escapes = ["\\x", "\\u", "\\U", "\\\n", "\\\r"];
+    let is_variable = |line: &str| line.contains("kind") && line.contains("${");
+    is_word || escapes.iter().any(|escape| text.contains(escape)) || text.lines().any(is_variable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_is_recognized_in_every_spelling_of_its_kind() {
+        for kind in [
+            "kind: Secret",
+            "kind: &k Secret",
+            "kind: !!str Secret",
+            "kind: !<tag:yaml.org,2002:str> 'Secret'",
+            "? kind\n: Secret",
+            "kind: >-\n  Secret",
+            "{\"kind\":\"Secret\"}",
+            "kind: \"S\\x65cret\"",
+            "kind: \"Sec\\\n  ret\"",
+            "kind: ${KIND}",
+            "kind: SecretList",
+        ] {
+            assert!(holds_secret(kind), "{kind}");
+        }
+        for other in ["kind: ConfigMap", "kind: SecretStore", "imagePullSecrets: []", ""] {
+            assert!(!holds_secret(other), "{other}");
+        }
+    }
 }

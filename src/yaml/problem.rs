@@ -29,6 +29,8 @@ pub enum ProblemKind {
     UnexpectedShape,
     /// A merge key overrides a key above it, which only some readers do.
     MergeOverrides,
+    /// There are more problems than are kept.
+    Omitted,
 }
 
 impl ProblemKind {
@@ -46,6 +48,7 @@ impl ProblemKind {
         Self::FileTooLarge,
         Self::UnexpectedShape,
         Self::MergeOverrides,
+        Self::Omitted,
     ];
 
     /// Describes the kind in one line, without values of the text.
@@ -63,12 +66,16 @@ impl ProblemKind {
             Self::FileTooLarge => "file exceeds the size limit",
             Self::UnexpectedShape => "unexpected YAML structure",
             Self::MergeOverrides => "merge key overrides an earlier key",
+            Self::Omitted => "more problems than are listed",
         }
     }
 
     /// Whether the text cannot be used. The other kinds are warnings.
     pub fn is_error(self) -> bool {
-        !matches!(self, Self::AmbiguousScalar | Self::NonStringKey | Self::MergeOverrides)
+        !matches!(
+            self,
+            Self::AmbiguousScalar | Self::NonStringKey | Self::MergeOverrides | Self::Omitted
+        )
     }
 }
 

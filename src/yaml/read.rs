@@ -31,7 +31,12 @@ pub fn read(bytes: &[u8]) -> ParsedYaml {
     let problems = composed.problems.into_iter().map(|problem| Problem {
         kind: problem.kind,
         span: Some(problem.span),
-        message: if masked { problem.kind.title().to_owned() } else { problem.message },
+        message: match problem.kind {
+            // It has no text of the file.
+            ProblemKind::Omitted => problem.message,
+            _ if masked => problem.kind.title().to_owned(),
+            _ => problem.message,
+        },
         related: problem.related,
         snippet: lines.as_ref().and_then(|lines| lines.snippet(problem.span)),
     });

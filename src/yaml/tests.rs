@@ -163,6 +163,59 @@ fn bounds() {
     assert_eq!(codes(&read_text(&"---\na: 1\n".repeat(limits::YAML_DOCUMENTS_MAX))), []);
 }
 
+/// An alias is counted before it is copied, so that a small file cannot fill the memory.
+#[test]
+fn expanded_aliases_are_bounded_in_bytes() {
+    let text = |kib: usize, count: usize| {
+        format!("a: &a {}\nb: [{}]\n", "x".repeat(kib << 10), "*a,".repeat(count))
+    };
+    assert_eq!(codes(&read_text(&text(40, 14_000))), [ProblemKind::Limit]);
+    assert_eq!(codes(&read_text(&text(200, 500))), [ProblemKind::Limit]);
+    let fits = read_text(&text(200, 400));
+    assert_eq!(codes(&fits), []);
+    assert_eq!(fits.documents[0].value["b"][399], fits.documents[0].value["a"]);
+    let keys = format!("a: &a {{{}: 1}}\nb: [{}]\n", "x".repeat(900), "*a,".repeat(300_000));
+    assert_eq!(codes(&read_text(&keys)), [ProblemKind::Limit]);
+    let fields: String = (0..1_000).map(|n| format!("k{n}: {}, ", "x".repeat(100))).collect();
+    let merged = format!("a: &a {{{fields}}}\nb: [{}]\n", "{<<: *a},".repeat(5_000));
+    assert_eq!(codes(&read_text(&merged)), [ProblemKind::Limit]);
+}
+
+/// The most that the JSON of a ManifestWork, 500 KiB, can need.
+#[test]
+fn every_document_that_fits_into_a_work_is_within_the_bounds() {
+    let bytes = 500 * 1024;
+    for (open, close, part) in [("{\"\":", "}", 5), ("{\"a\":", "}", 6), ("[", "]", 2)] {
+        let depth = limits::YAML_DEPTH_MAX - 2;
+        let one = format!("{}0{},", open.repeat(depth), close.repeat(depth));
+        let text = format!("[{}0]", one.repeat(bytes / (part * depth + 2)));
+        assert_eq!(codes(&read_text(&text)), [], "{open}");
+    }
+    assert_eq!(codes(&read_text(&format!("[{}0]", "0,".repeat(bytes / 2)))), []);
+}
+
+#[test]
+fn problems_of_a_file_are_bounded_and_an_error_behind_warnings_stays() {
+    let read = read_text(&format!("[{}{{a: 1, a: 2}}, yes]", "y,".repeat(5_000)));
+    let found = codes(&read);
+    assert_eq!(found.len(), limits::YAML_PROBLEMS_MAX + 2);
+    assert!(found.contains(&ProblemKind::DuplicateKey));
+    let last = read.problems.last().unwrap();
+    assert_eq!(last.kind, ProblemKind::Omitted);
+    assert_eq!(last.message, "4901 more problems in this file are not listed");
+    let key = format!("{0}: 1\n{0}: 2\n", "k".repeat(900));
+    assert!(read_text(&key).problems[0].message.len() < 300);
+}
+
+/// An ambiguous key is one problem, also where no more are kept.
+#[test]
+fn ambiguous_keys_are_counted_once() {
+    let keys: String = (0..500).map(|n| format!("1_{n}: 1\n")).collect();
+    let read = read_text(&keys);
+    let last = read.problems.last().unwrap();
+    assert_eq!(last.message, "400 more problems in this file are not listed");
+}
+
 #[test]
 fn files_that_are_no_text() {
     for (bytes, expected) in [

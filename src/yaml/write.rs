@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use gitwork_api::escape::is_dangerous;
+
 use crate::scalar::{self, Scalar};
-use crate::unicode::is_dangerous;
 
 /// Writes the value as one YAML document that ends with a line feed.
 pub fn write(value: &Value) -> String {
@@ -117,11 +118,12 @@ fn text(string: &str, out: &mut String) {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
+            c if must_escape(c) && u32::from(c) > 0xffff => {
+                // YAML has no surrogates.
+                let _infallible = write!(out, "\\U{:08x}", u32::from(c));
+            }
             c if must_escape(c) => {
-                let mut units = [0; 2];
-                for unit in c.encode_utf16(&mut units) {
-                    let _infallible = write!(out, "\\u{unit:04x}");
-                }
+                let _infallible = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),
         }

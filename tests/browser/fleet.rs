@@ -199,7 +199,7 @@ pub fn fleet(clusters: usize) -> SourceStatus {
     SourceStatus {
         source: SourceId::parse("fleet").unwrap(),
         commit: Some(commit("fleet")),
-        works,
+        works: works.into_iter().collect(),
         unreachable: BTreeSet::new(),
         record_generation: 0,
         errors: 0,
@@ -218,7 +218,9 @@ pub fn cluster_name(number: usize) -> String {
 pub fn hold(status: &mut SourceStatus, clusters: &[String]) {
     let hash = Digest::of(b"a plan");
     let mut held = 0;
-    for (key, work) in &mut status.works {
+    let keys: Vec<WorkKey> = status.works.keys().cloned().collect();
+    for key in keys {
+        let work = status.works.get_mut(&key).unwrap();
         if clusters.iter().any(|name| name == key.cluster.as_str()) {
             work.state = State::Held;
             work.why = Some(format!(

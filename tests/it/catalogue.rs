@@ -115,6 +115,7 @@ fn file_examples() -> Vec<(Code, Files)> {
                 default}\napiVersion: v1\nkind: ConfigMap\n",
             ),
         ),
+        (Code::Omitted, config_map(&"  colour: red\n".repeat(200))),
     ]
 }
 
@@ -129,6 +130,7 @@ fn layout_examples() -> Vec<(Code, Files)> {
             beside("clusters/edge-1/web/kustomization.yaml", "resources: [web.yaml]\n"),
         ),
         (Code::Gitlink, beside("clusters/edge-1/web/vendor", File::Submodule)),
+        (Code::BadObject, beside("clusters/edge-1/web/base", File::BadFolder)),
         (
             Code::SymlinkOutside,
             beside(
@@ -333,6 +335,7 @@ fn shown(file: &File) -> String {
     let text = match file {
         File::Link(target) => return format!("(a symbolic link to {target})\n"),
         File::Submodule => return "(a submodule)\n".into(),
+        File::BadFolder => return "(a folder whose Git object is no tree)\n".into(),
         File::Bytes(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(_) => return format!("({} bytes: {})\n", bytes.len(), bytes.escape_ascii()),

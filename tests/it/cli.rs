@@ -332,3 +332,44 @@ fn source_flag_selects_one_source_of_the_config_file() {
         assert!(stderr.contains(reported), "{stderr}");
     }
 }
+
+/// Without a file, too: whoever may push could otherwise return to an older signed commit.
+#[test]
+fn rewind_flag_is_refused_together_with_signers() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("allowed_signers");
+    fs::write(&keys, "").unwrap();
+    let keys = keys.display().to_string();
+    for (rewind, signers) in [
+        ("warn", vec!["--verify", "commits", "--allowed-signers", &keys]),
+        ("follow", vec!["--allowed-signers", &keys]),
+        ("follow", vec!["--openpgp-keys", &keys]),
+    ] {
+        let mut command = gitwork(&["run", "--once", "--source-id", "fleet"]);
+        command.args(["--repo", "https://git.example/fleet.git", "--rewind", rewind]);
+        let ended = command.args(&signers).env("KUBECONFIG", "/does/not/exist").output().unwrap();
+        assert_eq!(code(&ended), Some(2), "{rewind} {signers:?}: {}", err(&ended));
+        for part in ["--rewind must be hold with --verify", "an older signed commit"] {
+            assert!(err(&ended).contains(part), "{part}: {}", err(&ended));
+        }
+    }
+}
+
+/// The log of both programs, which quotes what others have written.
+#[test]
+fn the_agents_log_escapes_what_hides_or_reorders_text() {
+    let file = "/tmp/a\u{202e}b\u{200b}c";
+    for json in [false, true] {
+        let mut command =
+            Command::new(crate::harness::agent_program(env!("CARGO_BIN_EXE_gitwork")));
+        command.args(["agent", "--spoke-cluster-name=a", "--listen=127.0.0.1:0"]);
+        command.args([&format!("--workload-source-config={file}"), "--kubeconfig=/does/not/exist"]);
+        command.args(json.then_some("--log-json")).env("NO_COLOR", "1").env_remove("RUST_LOG");
+        let ended = command.output().unwrap();
+        let log = err(&ended);
+        assert_eq!(code(&ended), Some(1), "{log}");
+        let escaped = if json { "a\\u202eb\\u200bc" } else { "a\\u{202e}b\\u{200b}c" };
+        assert!(log.contains(escaped), "{log}");
+        assert!(!log.contains(['\u{202e}', '\u{200b}']), "{log}");
+    }
+}

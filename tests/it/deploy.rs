@@ -35,7 +35,7 @@ const DEADLINE: Duration = Duration::from_secs(300);
 const WORK: &str = "work.open-cluster-management.io";
 const CLUSTER: &str = "cluster.open-cluster-management.io";
 
-fn read(path: &str) -> String {
+pub fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -276,3 +276,17 @@ async fn object_is_traced_from_git_to_the_cluster() {
     // Nobody has made a ManagedCluster of this namespace.
     assert_eq!(reason("next"), "NoCluster");
 }
+
+#[test]
+fn value_that_a_secret_uses_is_not_shown() {
+    let folder = clone();
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: key, namespace: shop}\n\
+                  stringData: {token: \"x${TOKEN}\"}\n";
+    write(folder.path(), "clusters/edge-1/web/key.yaml", secret);
+    let values = "values:\n  REGION: north\n  TOKEN: c4n4ry\n";
+    write(folder.path(), "clusters/edge-1/cluster.yaml", values);
+    let explanation = explained(folder.path(), "edge-1/web");
+    assert_eq!(setting(&explanation, "values.REGION")["value"], "north");
+    assert!(setting(&explanation, "values.TOKEN")["value"].as_str().unwrap().contains("hidden"));
+    assert!(!explanation.to_string().contains("c4n4ry"), "{explanation}");
+}

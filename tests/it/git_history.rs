@@ -340,3 +340,55 @@ fn folders_over_the_limits_are_rejected() {
     let error = Directory::new(folder.path()).snapshot().err().unwrap();
     assert!(matches!(error, DirectoryError::TooDeep { .. }), "{error}");
 }
+
+/// Git stores any bytes as a tree if it is asked to. Nothing is damaged then, so that no fetch can
+/// repair it.
+#[test]
+fn malformed_tree_and_long_link_are_errors_of_their_work_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = git2::Repository::init_bare(folder.path()).unwrap();
+    let odb = git.odb().unwrap();
+    let tree = |entries: &[(&str, &str, git2::Oid)]| {
+        let bytes: Vec<u8> = entries
+            .iter()
+            .flat_map(|(mode, name, id)| {
+                [mode.as_bytes(), b" ", name.as_bytes(), b"\0", id.as_bytes()].concat()
+            })
+            .collect();
+        odb.write(git2::ObjectType::Tree, &bytes).unwrap()
+    };
+    let object = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: web}\n";
+    let object = odb.write(git2::ObjectType::Blob, object).unwrap();
+    let target = odb.write(git2::ObjectType::Blob, "x/".repeat(2_500).as_bytes()).unwrap();
+    let malformed = odb.write(git2::ObjectType::Tree, b"100644 x.yaml\0short").unwrap();
+    let cluster = tree(&[
+        ("40000", "blob", object),
+        ("40000", "link", tree(&[("120000", "x.yaml", target)])),
+        ("40000", "malformed", malformed),
+        ("40000", "web", tree(&[("100644", "x.yaml", object)])),
+    ]);
+    let clusters = tree(&[("40000", "a", cluster)]);
+    let root = git.find_tree(tree(&[("40000", "clusters", clusters)])).unwrap();
+    let person = git2::Signature::now("a", "a@example.com").unwrap();
+    let commit = git.commit(None, &person, &person, "m", &root, &[]).unwrap();
+    let commit = CommitId::parse(&commit.to_string()).unwrap();
+    let repository = Repository::open(folder.path()).unwrap();
+    let snapshot = repository.snapshot(commit, &RepoPath::root()).unwrap();
+    let source = crate::memory_repository::source();
+    let mut renderer = gitwork_core::render::renderer::Renderer::new(source);
+    let desired = renderer.render(&snapshot.snapshot()).unwrap();
+    let works: Vec<String> = desired.works.keys().map(ToString::to_string).collect();
+    assert_eq!(works, ["a/web"]);
+    let errors: Vec<String> = desired
+        .diagnostics
+        .iter()
+        .map(|one| format!("{}: {}", one.location.file, one.message))
+        .collect();
+    let [blob, link, malformed] = &errors[..] else { panic!("{errors:#?}") };
+    assert!(blob.starts_with("clusters/a/blob: ") && blob.ends_with("it is a blob, not a tree"));
+    assert_eq!(
+        *link,
+        "clusters/a/link/x.yaml: the target of the link has 5000 bytes; the limit is 4096"
+    );
+    assert!(malformed.starts_with("clusters/a/malformed: ") && malformed.contains("an id is cut"));
+}

@@ -43,7 +43,7 @@ subjects: [{kind: ServiceAccount, name: second, namespace: gitwork}]
 "#;
 
 /// Two kubeconfigs with the rights of `deploy/`.
-async fn accounts(sync: &Sync) -> [PathBuf; 2] {
+pub async fn accounts(sync: &Sync) -> [PathBuf; 2] {
     let first = rights(sync).await;
     apply(sync.hub.client(), SECOND_ACCOUNT).await.unwrap();
     let config = sync.hub.config_for("gitwork", "second").await;
@@ -59,7 +59,7 @@ async fn accounts(sync: &Sync) -> [PathBuf; 2] {
     [first, sync.hub.kubeconfig_path_for("gitwork", "second").await]
 }
 
-fn config(sync: &Sync) -> Value {
+pub fn config(sync: &Sync) -> Value {
     json!({
         "listen": "127.0.0.1:0",
         "sources": [{
@@ -69,7 +69,7 @@ fn config(sync: &Sync) -> Value {
     })
 }
 
-fn leads(sync: &Sync) -> String {
+pub fn leads(sync: &Sync) -> String {
     format!("gitwork_is_leader{{source=\"{}\"}}", sync.id)
 }
 

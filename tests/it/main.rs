@@ -32,16 +32,21 @@ mod git_servers;
 mod gitea;
 #[path = "../harness/mod.rs"]
 mod harness;
+#[path = "../hostile/mod.rs"]
+mod hostile;
+mod hostile_inputs;
 mod hub;
 mod hub_contract;
 mod leader_election;
 mod memory_repository;
+mod moves;
 mod ocm_agent;
 #[path = "../harness/ocm_agent/mod.rs"]
 mod ocm_agent_double;
 mod page;
 mod pull_request_plan;
 mod removed_works;
+mod rendered_content;
 mod rendering;
 mod report;
 mod review;

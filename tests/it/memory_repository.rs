@@ -25,6 +25,8 @@ pub enum File {
     Bytes(Vec<u8>),
     Link(String),
     Submodule,
+    /// A folder whose object is none.
+    BadFolder,
 }
 
 impl From<&str> for File {
@@ -52,6 +54,7 @@ impl MemoryObjects {
                 File::Bytes(bytes) => (EntryKind::Blob, bytes.clone()),
                 File::Link(target) => (EntryKind::Symlink, target.clone().into_bytes()),
                 File::Submodule => (EntryKind::Gitlink, Vec::new()),
+                File::BadFolder => (EntryKind::Tree, b"no tree".to_vec()),
             };
             let id = self.add_blob(bytes);
             here.insert(path.clone(), Entry { kind, id });
@@ -81,6 +84,13 @@ impl MemoryObjects {
         id
     }
 
+    fn missing(&self, id: ObjectId) -> ObjectError {
+        if self.trees.contains_key(&id) || self.blobs.contains_key(&id) {
+            return ObjectError::Malformed(id, "it is of another kind".into());
+        }
+        ObjectError::Missing(id)
+    }
+
     /// Removes an object, to simulate a damaged repository.
     pub fn lose(&mut self, id: ObjectId) {
         self.trees.remove(&id);
@@ -91,11 +101,11 @@ impl MemoryObjects {
 impl Objects for MemoryObjects {
     fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
         self.reads.set(self.reads.get() + 1);
-        self.trees.get(&id).cloned().ok_or(ObjectError::Missing(id))
+        self.trees.get(&id).cloned().ok_or_else(|| self.missing(id))
     }
     fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
         self.reads.set(self.reads.get() + 1);
-        let blob = self.blobs.get(&id).cloned().ok_or(ObjectError::Missing(id))?;
+        let blob = self.blobs.get(&id).cloned().ok_or_else(|| self.missing(id))?;
         if blob.len() > limit {
             return Err(ObjectError::TooLarge { id, size: blob.len() as u64, limit });
         }

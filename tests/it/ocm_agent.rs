@@ -3,7 +3,7 @@
 
 mod deletion;
 mod moves;
-mod world;
+pub mod world;
 
 use std::time::Duration;
 

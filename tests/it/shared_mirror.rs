@@ -61,6 +61,7 @@ impl World {
             repository: SourceLocation::Git { remote, reference, cache: self.cache() },
             path: RepoPath::parse(path).unwrap(),
             tenancy: Tenancy::default(),
+            content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
         }
     }
 

@@ -284,7 +284,10 @@ fn contended_work_backs_off_and_a_git_change_is_sent_at_once() {
         let mut effects = due(&mut state, now);
         if effects.is_empty() {
             let plan = state.plan().unwrap();
-            assert!(matches!(plan.steps[0].reason, Reason::BackedOff { .. }), "{plan:?}");
+            assert!(
+                matches!(plan.steps.first().unwrap().reason, Reason::BackedOff { .. }),
+                "{plan:?}"
+            );
             assert_eq!(plan.counts().to_string(), "1 wait");
             let next = state.next_due().unwrap();
             assert!(!state.wants_plan(next - Duration::from_millis(1)) && state.wants_plan(next));

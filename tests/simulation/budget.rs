@@ -3,7 +3,8 @@
 use gitwork_core::config::Budgets;
 use gitwork_core::model::work::DeletionPolicy;
 
-use super::world::{GitWork, World};
+use super::git_work::GitWork;
+use super::world::World;
 use super::*;
 
 /// A world with this number of works on one cluster and one work that stays on another, all
@@ -12,7 +13,7 @@ async fn fleet(works: usize) -> (World, Vec<WorkKey>) {
     let mut world = World::new(0);
     let keys: Vec<WorkKey> = (0..works).map(|n| key("edge-1", &format!("work-{n:03}"))).collect();
     for key in keys.iter().chain([&key("edge-2", "stays")]) {
-        world.push(key, GitWork::default());
+        world.push(key, GitWork::of(key));
     }
     world.observe();
     world.pass().await;
@@ -40,7 +41,7 @@ async fn plan_over_budget_holds_deletions_until_approved_and_applies_the_rest() 
     for key in &keys[..11] {
         world.drop_work(key, None);
     }
-    let changed = GitWork { text: "two".into(), ..GitWork::default() };
+    let changed = GitWork { text: "two".into(), ..GitWork::of(&keys[20]) };
     world.push(&keys[20], changed);
     assert_eq!(world.sync(&keys[20]).await, "update ChangedInGit");
     assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
@@ -94,7 +95,7 @@ async fn one_approval_covers_several_passes_but_no_further_works() {
     settle(&mut world).await;
     assert_eq!(left(&world, &keys), 8);
     for key in &keys[..11] {
-        world.push(key, GitWork::default());
+        world.push(key, GitWork::of(key));
     }
     settle(&mut world).await;
     for key in &keys[..11] {
@@ -105,14 +106,14 @@ async fn one_approval_covers_several_passes_but_no_further_works() {
 
 #[tokio::test]
 async fn works_created_with_deletions_do_not_count_as_kept_even_after_restart() {
-    let mut world = World::with(&key("edge-1", "web"), GitWork::default()).await;
+    let mut world = World::with(&key("edge-1", "web"), GitWork::of(&key("edge-1", "web"))).await;
     let (web, stays) = (key("edge-1", "web"), key("edge-3", "stays"));
     // A wrong path: all works go, and others are created.
     world.drop_work(&web, None);
     world.drop_work(&stays, None);
     let new: Vec<WorkKey> = (0..30).map(|n| key("edge-2", &format!("new-{n}"))).collect();
     for key in &new {
-        world.push(key, GitWork::default());
+        world.push(key, GitWork::of(key));
     }
     for _ in 0..3 {
         assert_eq!(world.sync(&web).await, "hold HeldByBudget");
@@ -123,8 +124,8 @@ async fn works_created_with_deletions_do_not_count_as_kept_even_after_restart() 
 
     // The path is fixed: the works created with it go, and are held in turn. The works before it
     // are unchanged.
-    world.push(&web, GitWork::default());
-    world.push(&stays, GitWork::default());
+    world.push(&web, GitWork::of(&web));
+    world.push(&stays, GitWork::of(&stays));
     for key in &new {
         world.drop_work(key, None);
     }
@@ -149,7 +150,7 @@ async fn removing_hold_marker_does_not_release_held_deletion() {
     let new = key("edge-3", "new");
     world.drop_work(&keys[0], None);
     world.drop_work(&key("edge-2", "stays"), None);
-    world.push(&new, GitWork::default());
+    world.push(&new, GitWork::of(&new));
     settle(&mut world).await;
     assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
     world.hub.user_patches(&new, &serde_json::json!({"metadata": {"annotations": null}})).unwrap();
@@ -166,7 +167,7 @@ async fn git_history_shows_works_created_with_deletions_if_hub_does_not() {
     let new = key("edge-3", "new");
     world.drop_work(&keys[0], None);
     world.drop_work(&key("edge-2", "stays"), None);
-    world.push(&new, GitWork::default());
+    world.push(&new, GitWork::of(&new));
     // The list of a lagging API server has no works, so that there is nothing to delete.
     world.observed.works.clear();
     world.pass().await;
@@ -175,7 +176,7 @@ async fn git_history_shows_works_created_with_deletions_if_hub_does_not() {
     assert_eq!(annotations.get("gitwork.dev/created-during-hold"), None, "{annotations}");
     assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
     // Works that stay, and exist before the next commit drops others, count as kept.
-    world.push(&keys[0], GitWork::default());
+    world.push(&keys[0], GitWork::of(&keys[0]));
     settle(&mut world).await;
     world.drop_work(&keys[0], None);
     settle(&mut world).await;
@@ -188,7 +189,7 @@ async fn renamed_work_counts_as_deleted_and_loses_its_marker_with_the_hold() {
     let renamed = key("edge-1", "renamed");
     world.drop_work(&keys[0], None);
     world.drop_work(&keys[1], None);
-    world.push(&renamed, GitWork::default());
+    world.push(&renamed, GitWork::of(&renamed));
     settle(&mut world).await;
     assert_eq!(
         world.sync(&keys[0]).await,
@@ -215,11 +216,16 @@ async fn commit_cannot_loosen_its_own_budget() {
         world.drop_work(key, None);
     }
     // The same commit loosens its budget.
-    let loose = Budgets { works: Some(1_000), percent: Some(100), cluster: Some(1_000) };
+    let loose = Budgets {
+        works: Some(1_000),
+        percent: Some(100),
+        cluster: Some(1_000),
+        ..Budgets::default()
+    };
     world.budgets = loose.clone();
     assert_eq!(world.sync(&keys[0]).await, "hold HeldByBudget");
     for key in &keys[..11] {
-        world.push(key, GitWork::default());
+        world.push(key, GitWork::of(key));
     }
     assert_eq!(world.sync(&keys[0]).await, "keep UpToDate");
     // Later deletions are judged by it, within the operator's budget.

@@ -59,8 +59,12 @@ fn budget_rule_has_documented_defaults_and_bounds() {
     assert!(!rule.allows_deletions(11, 109) && rule.allows_deletions(11, 110), "10% may go");
     assert!(rule.allows_on_cluster(1, 0) && !rule.allows_on_cluster(2, 0));
     assert!(rule.allows_on_cluster(200, 1));
-    let set =
-        |works, percent| Budgets { works: Some(works), percent: Some(percent), cluster: None };
+    let set = |works, percent| Budgets {
+        works: Some(works),
+        percent: Some(percent),
+        cluster: None,
+        ..Budgets::default()
+    };
     for (operator, repository) in [(set(3, 50), set(9, 20)), (set(9, 20), set(3, 50))] {
         let rule = BudgetRule::new(&operator, &repository);
         assert_eq!(rule, BudgetRule { works: 3, percent: 20, cluster: 1 });

@@ -14,10 +14,26 @@ use super::patch::merge_patch;
 #[derive(Debug, Clone)]
 pub struct Live {
     pub object: Object,
-    /// The uids of the AppliedManifestWorks whose agent applied this object.
-    pub applied_by: BTreeSet<String>,
-    /// Whether the object outlives its work, by the last apply.
+    /// The uids of the AppliedManifestWorks that this object was applied for; for each, whether it
+    /// owns the object, by the last apply.
+    pub applied_by: BTreeMap<String, bool>,
+    /// Whether the object outlives its work, by the last apply of all.
     pub stays: bool,
+}
+
+/// An object begins or ceases to exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObjectEvent {
+    Created {
+        id: Identity,
+        uid: String,
+    },
+    Deleted {
+        id: Identity,
+        uid: String,
+        /// A user deleted it, not an agent or the garbage collector.
+        by_user: bool,
+    },
 }
 
 /// The reason of a rejected request.
@@ -32,7 +48,11 @@ pub enum Refused {
 #[derive(Debug, Default)]
 pub struct Cluster {
     objects: BTreeMap<Identity, Live>,
+    /// The source of resourceVersions and uids. It never goes back, so that no two objects ever
+    /// have the same uid.
     revision: u64,
+    /// The events that no checker has taken yet.
+    events: Vec<ObjectEvent>,
 }
 
 impl Live {
@@ -74,7 +94,8 @@ impl Cluster {
         match self.objects.get_mut(id).filter(|live| live.uid() == uid) {
             Some(live) => live.object = object,
             None => {
-                let live = Live { object, applied_by: BTreeSet::new(), stays: false };
+                self.events.push(ObjectEvent::Created { id: id.clone(), uid });
+                let live = Live { object, applied_by: BTreeMap::new(), stays: false };
                 self.objects.insert(id.clone(), live);
             }
         }
@@ -120,30 +141,54 @@ impl Cluster {
         Ok(())
     }
 
-    /// Handles a DELETE. No object has finalizers here, so it is gone at once.
-    pub fn delete(&mut self, id: &Identity) -> Option<Live> {
-        self.objects.remove(id)
+    fn remove(&mut self, id: &Identity, by_user: bool) -> Option<Live> {
+        let live = self.objects.remove(id)?;
+        let uid = live.uid().to_owned();
+        self.events.push(ObjectEvent::Deleted { id: id.clone(), uid, by_user });
+        Some(live)
     }
 
-    /// Runs Kubernetes' garbage collector: removes and returns the objects that have owners, none
-    /// of which exists.
-    pub fn collect_garbage(&mut self, applied: &BTreeSet<&str>) -> Vec<(Identity, Live)> {
+    /// Handles a DELETE of an agent. No object has finalizers here, so it is gone at once.
+    pub fn delete(&mut self, id: &Identity) -> Option<Live> {
+        self.remove(id, false)
+    }
+
+    /// Handles a DELETE with a uid as its precondition. Returns nothing if another object, or none,
+    /// has the name.
+    pub fn delete_uid(&mut self, id: &Identity, uid: &str) -> Option<Live> {
+        self.objects.get(id).filter(|live| live.uid() == uid)?;
+        self.remove(id, false)
+    }
+
+    /// Takes the events since the last call.
+    pub fn take_events(&mut self) -> Vec<ObjectEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The objects that have owners, none of which exists.
+    pub fn garbage(&self, applied: &BTreeSet<&str>) -> Vec<Identity> {
         let is_garbage = |live: &Live| {
             let mut owners = live.owners().peekable();
             owners.peek().is_some() && owners.all(|owner| !applied.contains(owner))
         };
-        let garbage: Vec<Identity> = self
-            .objects
-            .iter()
-            .filter(|(_, live)| is_garbage(live))
-            .map(|(id, _)| id.clone())
-            .collect();
-        garbage.into_iter().filter_map(|id| Some((id.clone(), self.objects.remove(&id)?))).collect()
+        let garbage = self.objects.iter().filter(|(_, live)| is_garbage(live));
+        garbage.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Runs Kubernetes' garbage collector: removes and returns the garbage.
+    pub fn collect_garbage(&mut self, applied: &BTreeSet<&str>) -> Vec<(Identity, Live)> {
+        let garbage = self.garbage(applied);
+        garbage.into_iter().filter_map(|id| Some((id.clone(), self.remove(&id, false)?))).collect()
+    }
+
+    /// A user deletes the object.
+    pub fn user_deletes(&mut self, id: &Identity) {
+        let _absent = self.remove(id, true);
     }
 
     /// A user deletes the object and creates it again from a copy, with its owners or without.
     pub fn user_recreates(&mut self, id: &Identity, with_owners: bool) {
-        let Some(live) = self.objects.remove(id) else { return };
+        let Some(live) = self.remove(id, true) else { return };
         let mut object = live.object;
         if !with_owners {
             edit_metadata(&mut object, |metadata| {

@@ -9,18 +9,19 @@ use gitwork_core::plan::Guard;
 use gitwork_core::plan::directives::Suspension;
 use serde_json::json;
 
-use super::world::{GitWork, World};
+use super::git_work::GitWork;
+use super::world::World;
 use super::*;
 
-fn changed(text: &str) -> GitWork {
-    GitWork { text: text.into(), ..GitWork::default() }
+fn changed(key: &WorkKey, text: &str) -> GitWork {
+    GitWork { text: text.into(), ..GitWork::of(key) }
 }
 
 /// A world with a work on each of two clusters, and one work that stays.
 async fn fleet() -> (World, WorkKey, WorkKey) {
     let (web, db) = (key("edge-1", "web"), key("edge-2", "db"));
-    let mut world = World::with(&web, GitWork::default()).await;
-    world.push(&db, GitWork::default());
+    let mut world = World::with(&web, GitWork::of(&web)).await;
+    world.push(&db, GitWork::of(&db));
     world.sync(&db).await;
     world.agents.settle(&world.hub);
     (world, web, db)
@@ -46,10 +47,10 @@ fn closed() -> Option<Closed> {
 async fn closed_window_holds_changes_but_corrects_drift_and_applies_approved_fix() {
     let (mut world, web, db) = fleet().await;
     world.policy.closed = closed();
-    world.push(&web, changed("fix"));
+    world.push(&web, changed(&web, "fix"));
     world.drop_work(&db, None);
     let new = key("edge-2", "new");
-    world.push(&new, GitWork::default());
+    world.push(&new, GitWork::of(&new));
     for key in [&web, &db, &new] {
         assert_eq!(world.sync(key).await, "hold HeldByWindow", "{key}");
     }
@@ -65,7 +66,7 @@ async fn closed_window_holds_changes_but_corrects_drift_and_applies_approved_fix
     assert_eq!((hold.guard, hold.works), (Guard::Window, 3));
     assert!(hold.reason.contains("until 2026-11-23T09:00:00Z"), "{}", hold.reason);
     world.add_approval(hold.approval, false);
-    world.push(&new, changed("another"));
+    world.push(&new, changed(&new, "another"));
     assert_eq!(world.sync(&new).await, "hold HeldByWindow");
     assert_eq!(text_on_hub(&world, &web), "fix");
     assert_eq!(world.sync(&db).await, "wait BeingDeleted");
@@ -80,7 +81,7 @@ async fn held_rewind_only_corrects_drift_until_its_approval() {
     let from = [ObjectId([1; 20]), ObjectId([2; 20])].into();
     let rewind = Rewind { source: world.source.clone(), from, to: ObjectId([3; 20]) };
     world.policy.held_rewind = Some(Arc::new(rewind.clone()));
-    world.push(&web, changed("older"));
+    world.push(&web, changed(&web, "older"));
     world.drop_work(&db, None);
     for key in [&web, &db] {
         assert_eq!(world.sync(key).await, "hold HeldByRewind", "{key}");
@@ -102,9 +103,9 @@ async fn suspended_works_are_neither_written_nor_deleted() {
     world.policy.suspensions.clusters.insert(web.cluster.clone(), Arc::new(by));
     world.suspended.clusters.insert(db.cluster.clone());
     world.drop_work(&web, None);
-    world.push(&db, changed("two"));
+    world.push(&db, changed(&db, "two"));
     let new = key("edge-1", "new");
-    world.push(&new, GitWork::default());
+    world.push(&new, GitWork::of(&new));
     edit(&world, &db);
     assert_eq!(world.sync(&web).await, "hold SuspendedOnHub");
     assert_eq!(world.sync(&new).await, "hold SuspendedOnHub");
@@ -112,7 +113,7 @@ async fn suspended_works_are_neither_written_nor_deleted() {
     assert!(world.is_on_hub(&web) && !world.is_on_hub(&new));
     // The rest of the source still syncs.
     let stays = key("edge-3", "stays");
-    world.push(&stays, changed("two"));
+    world.push(&stays, changed(&stays, "two"));
     assert_eq!(world.sync(&stays).await, "update ChangedInGit");
     world.policy.suspensions.clusters.clear();
     world.suspended.clusters.clear();
@@ -126,13 +127,13 @@ async fn restored_hub_gets_creations_and_updates_but_no_deletions() {
     let (mut world, web, db) = fleet().await;
     let approval = Approval::Restored { source: world.source.clone(), record_generation: 7 };
     world.policy.restored = Some(Arc::new(approval));
-    world.push(&web, changed("two"));
+    world.push(&web, changed(&web, "two"));
     world.drop_work(&db, None);
     let released = key("edge-3", "stays");
-    world.push(&released, GitWork { prune: false, ..GitWork::default() });
+    world.push(&released, GitWork { prune: false, ..GitWork::of(&released) });
     world.drop_work(&released, None);
     let new = key("edge-1", "new");
-    world.push(&new, GitWork::default());
+    world.push(&new, GitWork::of(&new));
     assert_eq!(world.sync(&web).await, "update ChangedInGit");
     assert_eq!(world.sync(&db).await, "hold HeldByRestore");
     assert_eq!(world.sync(&released).await, "hold HeldByRestore");
@@ -148,13 +149,13 @@ async fn restored_hub_gets_creations_and_updates_but_no_deletions() {
 #[tokio::test]
 async fn works_created_during_suspension_of_deletions_do_not_count_as_kept() {
     let (web, stays) = (key("edge-1", "web"), key("edge-3", "stays"));
-    let mut world = World::with(&web, GitWork::default()).await;
+    let mut world = World::with(&web, GitWork::of(&web)).await;
     // Another path: all works go, and others are created on another cluster.
     let new: Vec<WorkKey> = (0..30).map(|n| key("edge-2", &format!("new-{n}"))).collect();
     for key in [&web, &stays] {
         world.drop_work(key, None);
     }
-    new.iter().for_each(|key| world.push(key, GitWork::default()));
+    new.iter().for_each(|key| world.push(key, GitWork::of(key)));
     assert_eq!(world.sync(&web).await, "hold HeldByBudget");
     let both = ["edge-1", "edge-3"].map(|name| ClusterName::parse(name).unwrap());
     world.suspended.clusters = both.into();

@@ -16,11 +16,16 @@ mod budget;
 mod budget_rule;
 mod cluster;
 pub mod fleet;
+mod git_work;
 mod guards;
 pub mod hub;
+mod incarnations;
+mod move_rule;
+mod moves;
 mod patch;
 mod properties;
 mod random;
+mod refactoring;
 mod stories;
 mod world;
 

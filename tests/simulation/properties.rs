@@ -213,7 +213,8 @@ proptest! {
         let (last_known, policy) = (LastKnownStates::new(), PlanPolicy::default());
         let desired = desired(Some(new.clone()));
         let planned = checked_plan(&desired, &observed(&work), &last_known, &policy);
-        let [step] = planned.steps.as_slice() else { panic!("{planned:?}") };
+        prop_assert_eq!(planned.steps.len(), 1);
+        let step = planned.steps.first().unwrap();
         match &step.effect {
             Some(effect) => apply(&mut work, effect),
             None => prop_assert_eq!(&step.reason, &Reason::UpToDate),

@@ -5,16 +5,17 @@ use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::plan::{Action, PlanPolicy};
 use serde_json::{Value, json};
 
-use super::agents::identity;
+use super::git_work::{GitWork, config_map, folder, keep_first};
 use super::hub::Faults;
-use super::world::{GitWork, World, condition, folder, keep_first, manifest};
+use super::world::{World, condition};
 use super::*;
 
 impl World {
     /// A world with this work and another one that stays, both applied by their agents.
     pub async fn with(key: &WorkKey, work: GitWork) -> Self {
         let mut world = World::new(0);
-        world.push(&self::key("edge-3", "stays"), GitWork::default());
+        let stays = self::key("edge-3", "stays");
+        world.push(&stays, GitWork::of(&stays));
         world.push(key, work);
         assert_eq!(world.sync(key).await, "create NewInGit");
         world.agents.settle(&world.hub);
@@ -61,7 +62,7 @@ async fn final_delete_option_in_git_decides_which_objects_stay() {
         for (final_option, stays) in options() {
             let delete_option = before.clone();
             let mut world =
-                World::with(&web(), GitWork { delete_option, ..GitWork::default() }).await;
+                World::with(&web(), GitWork { delete_option, ..GitWork::of(&web()) }).await;
             world.drop_work(&web(), Some(final_option.clone()));
             if before != final_option {
                 assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
@@ -84,8 +85,8 @@ async fn final_delete_option_in_git_decides_which_objects_stay() {
 
 #[tokio::test]
 async fn work_is_not_deleted_until_objects_that_stay_are_released() {
-    let mut world = World::with(&web(), GitWork::default()).await;
-    let object = (web().cluster, identity(&manifest(&web(), "a", "")));
+    let mut world = World::with(&web(), GitWork::of(&web())).await;
+    let object = (web().cluster, config_map("web-a"));
     world.agents.failing.insert(object);
     world.drop_work(&web(), Some(DeletionPolicy::Orphan));
     assert_eq!(world.sync(&web()).await, "set-delete-option DeleteOptionFirst");
@@ -108,7 +109,7 @@ async fn complete_work_is_held_if_agent_ignores_delete_option() {
         (DeletionPolicy::Orphan, "hold NotYetOrphaned"),
         (DeletionPolicy::Foreground, "delete RemovedFromGit"),
     ] {
-        let mut world = World::with(&web(), GitWork::default()).await;
+        let mut world = World::with(&web(), GitWork::of(&web())).await;
         world.hub.patch_status(&web(), &complete).unwrap();
         world.drop_work(&web(), Some(final_option.clone()));
         if final_option != DeletionPolicy::Foreground {
@@ -122,8 +123,9 @@ async fn complete_work_is_held_if_agent_ignores_delete_option() {
 #[tokio::test]
 async fn work_without_agent_status_is_deleted_at_once() {
     let mut world = World::new(0);
-    world.push(&key("edge-3", "stays"), GitWork::default());
-    world.push(&web(), GitWork { delete_option: DeletionPolicy::Orphan, ..GitWork::default() });
+    let stays = key("edge-3", "stays");
+    world.push(&stays, GitWork::of(&stays));
+    world.push(&web(), GitWork { delete_option: DeletionPolicy::Orphan, ..GitWork::of(&web()) });
     world.sync(&web()).await;
     world.drop_work(&web(), None);
     assert_eq!(world.sync(&web()).await, "delete RemovedFromGit");
@@ -132,7 +134,7 @@ async fn work_without_agent_status_is_deleted_at_once() {
 
 #[tokio::test]
 async fn work_with_prune_false_is_released_and_stays() {
-    let mut world = World::with(&web(), GitWork { prune: false, ..GitWork::default() }).await;
+    let mut world = World::with(&web(), GitWork { prune: false, ..GitWork::of(&web()) }).await;
     world.drop_work(&web(), None);
     assert_eq!(world.sync(&web()).await, "release PruneOff");
     assert_eq!(world.hub.objects()[&web()]["metadata"].get("labels"), None);
@@ -140,7 +142,7 @@ async fn work_with_prune_false_is_released_and_stays() {
     world.agents.settle(&world.hub);
     assert_eq!(world.left(&web()), ["web-a", "web-b"]);
 
-    world.push(&web(), GitWork::default());
+    world.push(&web(), GitWork::of(&web()));
     assert_eq!(world.sync(&web()).await, "create NewInGit", "the watch no longer reports it");
     assert_eq!(world.sync(&web()).await, "hold Conflict", "no source owns it now");
 }
@@ -155,7 +157,7 @@ async fn unreadable_works_stay_unchanged() {
         |world| world.frozen.folders = [folder(&web())].into(),
     ];
     for freeze in freezes {
-        let mut world = World::with(&web(), GitWork::default()).await;
+        let mut world = World::with(&web(), GitWork::of(&web())).await;
         let before = world.hub.objects();
         world.drop_work(&web(), None);
         freeze(&mut world);
@@ -168,16 +170,16 @@ async fn unreadable_works_stay_unchanged() {
 
 #[tokio::test]
 async fn partly_readable_source_still_applies_changes() {
-    let mut world = World::with(&web(), GitWork::default()).await;
+    let mut world = World::with(&web(), GitWork::of(&web())).await;
     world.frozen.deletes = true;
-    world.push(&web(), GitWork { text: "fix".into(), ..GitWork::default() });
+    world.push(&web(), GitWork { text: "fix".into(), ..GitWork::of(&web()) });
     assert_eq!(world.sync(&web()).await, "update ChangedInGit");
 }
 
 #[tokio::test]
 async fn suspended_work_is_not_changed() {
-    let mut world = World::with(&web(), GitWork::default()).await;
-    let suspended = GitWork { suspend: true, text: "two".into(), ..GitWork::default() };
+    let mut world = World::with(&web(), GitWork::of(&web())).await;
+    let suspended = GitWork { suspend: true, text: "two".into(), ..GitWork::of(&web()) };
     world.push(&web(), suspended.clone());
     assert_eq!(world.sync(&web()).await, "hold Suspended");
     world.hub.user_deletes(&web()).unwrap();
@@ -190,7 +192,7 @@ async fn suspended_work_is_not_changed() {
 #[tokio::test]
 async fn emptied_source_keeps_works_until_deleting_all_is_allowed() {
     let stays = key("edge-3", "stays");
-    let mut world = World::with(&web(), GitWork::default()).await;
+    let mut world = World::with(&web(), GitWork::of(&web())).await;
     world.drop_work(&web(), Some(DeletionPolicy::Orphan));
     world.drop_work(&stays, None);
     let before = world.hub.objects();
@@ -206,7 +208,7 @@ async fn emptied_source_keeps_works_until_deleting_all_is_allowed() {
 async fn write_with_lost_response_is_not_repeated() {
     let mut world = World::new(0);
     world.hub.set_faults(Faults { answer_lost: 100, ..Faults::default() });
-    world.push(&web(), GitWork::default());
+    world.push(&web(), GitWork::of(&web()));
     assert_eq!(world.sync(&web()).await, "create NewInGit");
     assert_eq!(world.sync(&web()).await, "keep UpToDate");
     assert_eq!(world.hub.writes(), 1);
@@ -216,8 +218,9 @@ async fn write_with_lost_response_is_not_repeated() {
 async fn content_changed_by_server_is_not_rewritten_endlessly() {
     let mut world = World::new(0);
     world.hub.forget_fields(&["deleteOption"]);
-    world.push(&key("edge-3", "stays"), GitWork::default());
-    let work = GitWork { delete_option: DeletionPolicy::Orphan, ..GitWork::default() };
+    let stays = key("edge-3", "stays");
+    world.push(&stays, GitWork::of(&stays));
+    let work = GitWork { delete_option: DeletionPolicy::Orphan, ..GitWork::of(&web()) };
     world.push(&web(), work.clone());
     assert_eq!(world.sync(&web()).await, "create NewInGit");
     for _ in 0..3 {
@@ -259,7 +262,7 @@ async fn name_conflict_holds_until_consent() {
         "spec": {"workload": {"manifests": []}},
     });
     let foreign = world.hub.user_creates(foreign).unwrap();
-    world.push(&web(), GitWork::default());
+    world.push(&web(), GitWork::of(&web()));
     assert_eq!(world.sync(&web()).await, "create NewInGit", "the watch does not report it");
     assert_eq!(world.sync(&web()).await, "hold Conflict");
     assert_eq!(world.hub.objects()[&web()], foreign);
@@ -302,7 +305,7 @@ async fn adoption_policy_decides_which_foreign_works_are_adopted() {
     ] {
         let mut world = World::new(0);
         world.policy = PlanPolicy { adoption, ..PlanPolicy::default() };
-        world.push(&web(), GitWork::default());
+        world.push(&web(), GitWork::of(&web()));
         let wanted = world.desired().works[&web()].body.spec.value();
         let spec = if spec { wanted } else { json!({"workload": {"manifests": []}}) };
         let mut metadata = json!({"namespace": "edge-1", "name": "web", "labels": labels});
@@ -333,7 +336,7 @@ async fn user_edits_of_own_works_are_corrected() {
     ];
     for (edit, expected) in edits {
         let labels = [("team".to_owned(), "a".to_owned())].into();
-        let mut world = World::with(&web(), GitWork { labels, ..GitWork::default() }).await;
+        let mut world = World::with(&web(), GitWork { labels, ..GitWork::of(&web()) }).await;
         world.hub.user_patches(&web(), &edit).unwrap();
         let mut done = world.sync(&web()).await;
         if expected == "hold Conflict" {
@@ -348,7 +351,7 @@ async fn user_edits_of_own_works_are_corrected() {
 
 #[tokio::test]
 async fn manually_deleted_work_is_created_again() {
-    let mut world = World::with(&web(), GitWork::default()).await;
+    let mut world = World::with(&web(), GitWork::of(&web())).await;
     world.hub.user_deletes(&web()).unwrap();
     assert_eq!(world.sync(&web()).await, "wait BeingDeleted");
     world.agents.settle(&world.hub);
@@ -360,9 +363,9 @@ async fn manually_deleted_work_is_created_again() {
 #[tokio::test]
 async fn labels_removed_from_git_disappear_and_foreign_labels_stay() {
     let labels = [("team".to_owned(), "a".to_owned())].into();
-    let mut world = World::with(&web(), GitWork { labels, ..GitWork::default() }).await;
+    let mut world = World::with(&web(), GitWork { labels, ..GitWork::of(&web()) }).await;
     world.hub.user_patches(&web(), &json!({"metadata": {"labels": {"foreign": "1"}}})).unwrap();
-    world.push(&web(), GitWork::default());
+    world.push(&web(), GitWork::of(&web()));
     assert_eq!(world.sync(&web()).await, "update ChangedInGit");
     let labels = &world.hub.objects()[&web()]["metadata"]["labels"];
     assert_eq!((labels.get("team"), &labels["foreign"]), (None, &json!("1")));
@@ -371,7 +374,7 @@ async fn labels_removed_from_git_disappear_and_foreign_labels_stay() {
 
 #[tokio::test]
 async fn stale_plan_changes_nothing_wrong() {
-    let mut world = World::with(&web(), GitWork::default()).await;
+    let mut world = World::with(&web(), GitWork::of(&web())).await;
     world.drop_work(&web(), None);
     world.observe();
     // Another client adopts it before the watch reports that.

@@ -97,6 +97,10 @@ pub struct DaemonSource {
     pub commit: Option<String>,
     /// Folder in the repository that contains `clusters/`.
     pub path: String,
+    /// Maximum of MiB that the rendered works of the source take in memory. Equal contents count
+    /// once.
+    #[schemars(range(min = 1, max = 65536))]
+    pub max_content_mib: u32,
     /// Seconds between fetches.
     #[schemars(range(min = 1, max = 86400))]
     pub interval_seconds: u64,
@@ -106,7 +110,8 @@ pub struct DaemonSource {
     pub allow_delete_all: bool,
     /// Which existing ManifestWorks of other owners the source adopts.
     pub adopt: AdoptionPolicy,
-    /// What to do when the new commit does not descend from the applied commits.
+    /// What to do when the new commit does not descend from the applied commits. With `signers` or
+    /// `signerKeys` only `hold` is valid.
     pub rewind: RewindPolicy,
     /// When changes may be made. The windows of `gitwork.yaml` apply as well.
     pub windows: ChangeWindows,
@@ -134,6 +139,7 @@ impl Default for DaemonSource {
             semver: None,
             commit: None,
             path: ".".into(),
+            max_content_mib: 256,
             interval_seconds: 60,
             budgets: Budgets::default(),
             allow_delete_all: false,
@@ -178,9 +184,9 @@ impl AdoptionPolicy {
 #[serde(rename_all = "lowercase")]
 pub enum RewindPolicy {
     /// Change nothing until it is approved.
+    #[default]
     Hold,
     /// Apply the commit and report it.
-    #[default]
     Warn,
     /// Apply the commit.
     Follow,

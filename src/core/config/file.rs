@@ -8,8 +8,10 @@ use serde_json::Value;
 use super::file_kind::FileKind;
 use super::ocm_rules;
 use super::ocm_rules::{OCM_FIELDS, RULE_FIELDS};
-use super::schema::{self, SchemaProblem};
+use super::schema::{self, SchemaProblem, SchemaProblems};
+use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::diagnostic_sink::DiagnosticSink;
 use crate::model::name::RepoPath;
 use crate::text::yaml;
 use gitwork_yaml::Document;
@@ -68,14 +70,15 @@ pub fn read_all<T: DeserializeOwned + Default>(
     scope: &Scope,
 ) -> (Vec<Config<T>>, Vec<Diagnostic>) {
     let read = yaml::read(file, bytes, scope);
-    let mut diagnostics = read.diagnostics;
+    let mut diagnostics = DiagnosticSink::new(limits::FILE_DIAGNOSTICS_MAX);
+    diagnostics.extend(read.diagnostics);
     let mut all = Vec::new();
     let schema = kind.cached_schema();
     for document in read.documents {
         let problems = problems(&document.value, kind, schema);
         diagnostics
             .extend(problems.iter().map(|problem| diagnostic(problem, &document, file, scope)));
-        match serde_json::from_value(document.value.clone()) {
+        match T::deserialize(&document.value) {
             Ok(value) => all.push(Config { value, document, file: file.clone() }),
             Err(why) if problems.is_empty() => {
                 let at = Location::at(file, document.span());
@@ -89,7 +92,7 @@ pub fn read_all<T: DeserializeOwned + Default>(
             Err(_) => {}
         }
     }
-    (all, diagnostics)
+    (all, diagnostics.into_all())
 }
 
 /// The diagnostic for a problem in a document.
@@ -135,6 +138,12 @@ pub fn dotted(pointer: &str) -> String {
     out
 }
 
+/// The problems of one document of this kind.
+#[cfg(test)]
+pub(super) fn problems_of(value: &Value, kind: FileKind) -> Vec<SchemaProblem> {
+    problems(value, kind, kind.cached_schema())
+}
+
 /// Every problem of one document.
 fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<SchemaProblem> {
     let later: Vec<&str> = UNSUPPORTED_FIELDS.iter().map(|(pointer, _)| *pointer).collect();
@@ -146,10 +155,11 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<SchemaProblem>
     let ours: Vec<String> = OCM_FIELDS.iter().map(|field| format!("{settings}/{field}")).collect();
     let elsewhere: Vec<&str> =
         later.iter().copied().chain(ours.iter().map(String::as_str)).collect();
-    let mut problems = schema::check(value, schema, &elsewhere);
+    let mut problems = SchemaProblems::default();
+    problems.extend(schema::check(value, schema, &elsewhere));
     for (pointer, what) in UNSUPPORTED_FIELDS {
         if value.pointer(pointer).is_some() {
-            problems.push(SchemaProblem {
+            problems.add(Code::NotSupported, || SchemaProblem {
                 pointer: (*pointer).to_owned(),
                 code: Code::NotSupported,
                 message: format!("{what} is not supported by this version"),
@@ -157,13 +167,12 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<SchemaProblem>
             });
         }
     }
-    problems.extend(ocm_problems(value, settings, kind));
-    problems
+    ocm_problems(value, settings, kind, &mut problems);
+    problems.into_all()
 }
 
-fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<SchemaProblem> {
-    let Some(value) = value.pointer(settings) else { return Vec::new() };
-    let mut found = Vec::new();
+fn ocm_problems(value: &Value, settings: &str, kind: FileKind, found: &mut SchemaProblems) {
+    let Some(value) = value.pointer(settings) else { return };
     let mut add = |at: String, problems: Vec<SchemaProblem>| {
         found.extend(
             problems
@@ -180,14 +189,14 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<SchemaProb
         if let Some(Err(why)) =
             value.get("resource").and_then(Value::as_str).map(|t| check_label(t, 63))
         {
-            found.push(SchemaProblem {
+            found.add(Code::BadValue, || SchemaProblem {
                 pointer: "/resource".into(),
                 code: Code::BadValue,
                 message: format!("a resource {why}"),
                 hint: Some("write the plural, as in kubectl api-resources: gateways".into()),
             });
         }
-        return found;
+        return;
     }
     if let Some(option) = value.get("deleteOption") {
         add(format!("{settings}/deleteOption"), ocm_rules::check_delete_option(option));
@@ -212,7 +221,6 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind) -> Vec<SchemaProb
             }],
         ),
     }
-    found
 }
 
 /// A `manifestConfigs` entry: the identifier, and the rules.

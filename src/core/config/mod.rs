@@ -14,6 +14,7 @@ pub mod ocm_rules;
 pub mod path_patterns;
 pub mod repository_files;
 pub mod schema;
+mod schema_bounds;
 pub mod signers;
 pub mod source_rules;
 pub mod tenancy;
@@ -26,6 +27,6 @@ pub use daemon_file::{
 pub use file_kind::FileKind;
 pub use ocm_rules::{OCM_FIELDS, RULE_FIELDS};
 pub use repository_files::{
-    Budgets, ClusterFile, ManifestFile, ManifestMatch, SecretPolicy, SourceFile, SubstitutionValue,
-    WorkFile, WorkSettings,
+    Budgets, ClusterBudget, ClusterFile, ManifestFile, ManifestMatch, SecretPolicy, SourceFile,
+    SubstitutionValue, WorkFile, WorkSettings,
 };

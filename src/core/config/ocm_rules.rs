@@ -2,15 +2,20 @@
 //! says what is there, of what type and with which defaults; the rest is what the hub or the agent
 //! would find out too late.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use super::schema::{self, SchemaProblem};
+use crate::limits;
 use crate::model::diagnostic::Code;
+use crate::text::truncate::truncate_chars;
 use gitwork_api::names::check_subdomain;
 use gitwork_api::work::manifest_work_spec_schema;
 use gitwork_rules::cel::check as cel;
+use gitwork_rules::jq;
 use gitwork_rules::jsonpath;
 use gitwork_rules::jsonpath::FieldRemoval;
 
@@ -32,9 +37,6 @@ pub const OCM_FIELDS: [&str; 7] = [
 ];
 
 static SPEC: LazyLock<Value> = LazyLock::new(manifest_work_spec_schema);
-
-/// Where OCM's agent accepts field managers from (CRD pattern of `serverSideApply.fieldManager`).
-const FIELD_MANAGER_PREFIX: &str = "work-agent";
 
 fn spec_part(pointer: &str) -> &'static Value {
     SPEC.pointer(pointer).unwrap_or(&Value::Null)
@@ -61,7 +63,10 @@ pub fn check_delete_option(value: &Value) -> Vec<SchemaProblem> {
         problems.push(problem(
             "/selectivelyOrphans",
             Code::NoEffect,
-            format!("selectivelyOrphans is without effect under propagationPolicy {policy}"),
+            format!(
+                "selectivelyOrphans is without effect under propagationPolicy {}",
+                shortened(policy)
+            ),
         ));
     }
     for (index, rule) in rules.into_iter().flatten().enumerate() {
@@ -90,11 +95,10 @@ pub fn check_executor(value: &Value) -> Vec<SchemaProblem> {
                     .and_then(Value::as_str)
                     .map(|t| check_subdomain(t, 253))
                 {
-                    problems.push(problem(
-                        format!("{account}/{field}"),
-                        Code::BadValue,
-                        format!("{field} {why}"),
-                    ));
+                    let at = format!("{account}/{field}");
+                    // Says more than the schema's pattern.
+                    problems.retain(|problem| problem.pointer != at);
+                    problems.push(problem(at, Code::BadValue, format!("{field} {why}")));
                 }
             }
         }
@@ -122,7 +126,7 @@ pub fn check_resource_identifier(value: &Value) -> Vec<SchemaProblem> {
             ..problem(
                 "/resource",
                 Code::BadValue,
-                format!("{resource:?} is no resource: that is lower case and plural"),
+                format!("{:?} is no resource: that is lower case and plural", shortened(resource)),
             )
         });
     }
@@ -140,6 +144,11 @@ pub fn check_manifest_config(value: &Value) -> Vec<SchemaProblem> {
     problems
 }
 
+/// A text of a file as a message shows it.
+fn shortened(text: &str) -> Cow<'_, str> {
+    truncate_chars(text, limits::MESSAGE_TEXT_CHARS_MAX)
+}
+
 fn items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = (usize, &'a Value)> {
     value.get(field).and_then(Value::as_array).into_iter().flatten().enumerate()
 }
@@ -149,7 +158,7 @@ fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
 }
 
 fn check_feedback(value: &Value, problems: &mut Vec<SchemaProblem>) {
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for (index, rule) in items(value, "feedbackRules") {
         let at = format!("/feedbackRules/{index}");
         let by_path = text(rule, "type") == Some("JSONPaths");
@@ -167,14 +176,14 @@ fn check_feedback(value: &Value, problems: &mut Vec<SchemaProblem>) {
         }
         for (path_index, path) in items(rule, "jsonPaths") {
             let at = format!("{at}/jsonPaths/{path_index}");
-            if let Some(name) = text(path, "name") {
-                if names.contains(&name) {
-                    let message = format!(
-                        "a second value named {name:?}: the hub would refuse the whole status"
-                    );
-                    problems.push(problem(format!("{at}/name"), Code::RuleConflict, message));
-                }
-                names.push(name);
+            if let Some(name) = text(path, "name")
+                && !names.insert(name)
+            {
+                let message = format!(
+                    "a second value named {:?}: the hub would refuse the whole status",
+                    shortened(name)
+                );
+                problems.push(problem(format!("{at}/name"), Code::RuleConflict, message));
             }
             if let Some(Err(why)) = text(path, "path").map(jsonpath::check) {
                 problems.push(problem(format!("{at}/path"), Code::BadJsonPath, why.to_string()));
@@ -184,15 +193,14 @@ fn check_feedback(value: &Value, problems: &mut Vec<SchemaProblem>) {
 }
 
 fn check_conditions(value: &Value, problems: &mut Vec<SchemaProblem>) {
-    let mut conditions: Vec<&str> = Vec::new();
+    let mut conditions = BTreeSet::new();
     for (index, rule) in items(value, "conditionRules") {
         let at = format!("/conditionRules/{index}");
-        if let Some(condition) = text(rule, "condition") {
-            if conditions.contains(&condition) {
-                let message = format!("a second rule for the condition {condition:?}");
-                problems.push(problem(format!("{at}/condition"), Code::RuleConflict, message));
-            }
-            conditions.push(condition);
+        if let Some(condition) = text(rule, "condition")
+            && !conditions.insert(condition)
+        {
+            let message = format!("a second rule for the condition {:?}", shortened(condition));
+            problems.push(problem(format!("{at}/condition"), Code::RuleConflict, message));
         }
         if text(rule, "type") == Some("CEL") {
             if text(rule, "condition") == Some("") {
@@ -237,24 +245,17 @@ fn check_update_strategy(value: &Value, problems: &mut Vec<SchemaProblem>) {
     let Some(apply) = strategy.get("serverSideApply") else { return };
     let kind = text(strategy, "type").unwrap_or("Update");
     if kind != "ServerSideApply" {
-        let message = format!("serverSideApply is without effect under type {kind}");
+        let message = format!("serverSideApply is without effect under type {}", shortened(kind));
         problems.push(problem(at, Code::NoEffect, message));
     }
-    if let Some(manager) = text(apply, "fieldManager")
-        && !manager.starts_with(FIELD_MANAGER_PREFIX)
-    {
-        let message = format!("the field manager must start with {FIELD_MANAGER_PREFIX:?}");
-        problems.push(problem(format!("{at}/fieldManager"), Code::BadValue, message));
-    }
-    let mut conditions: Vec<&str> = Vec::new();
+    let mut conditions = BTreeSet::new();
     for (index, fields) in items(apply, "ignoreFields") {
         let at = format!("{at}/ignoreFields/{index}");
         let condition = text(fields, "condition").unwrap_or("OnSpokePresent");
-        if conditions.contains(&condition) {
-            let message = format!("a second entry for the condition {condition}");
+        if !conditions.insert(condition) {
+            let message = format!("a second entry for the condition {}", shortened(condition));
             problems.push(problem(at.clone(), Code::RuleConflict, message));
         }
-        conditions.push(condition);
         for (path_index, path) in items(fields, "jsonPaths") {
             if let Some(Err(why)) = path.as_str().map(FieldRemoval::parse) {
                 problems.push(problem(
@@ -276,12 +277,11 @@ fn check_update_strategy(value: &Value, problems: &mut Vec<SchemaProblem>) {
             }
         }
         for (path_index, path) in items(fields, "jqPathExpressions") {
-            if path.as_str().is_some_and(|p| !p.trim_start().starts_with('.')) {
-                let message = "a jq path expression starts with '.'";
+            if let Some(Err(why)) = path.as_str().map(jq::check) {
                 problems.push(problem(
                     format!("{at}/jqPathExpressions/{path_index}"),
                     Code::BadValue,
-                    message,
+                    format!("the agent could not use this jq expression: {why}"),
                 ));
             }
         }
@@ -295,18 +295,18 @@ fn is_json_pointer(text: &str) -> bool {
 /// OCM's wildcard: `*` stands for any run of characters, the empty one included (OCM work agent,
 /// matching of `resourceIdentifier`).
 pub fn wildcard(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
+    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let Some(text) = text.strip_prefix(first) else { return false };
+    // It is also the last part of what the middle leaves.
+    let Some(mut text) = text.strip_suffix(last) else { return false };
+    for part in middle.split('*') {
+        match text.find(part) {
+            Some(at) => text = text.get(at + part.len()..).unwrap_or_default(),
             None => return false,
         }
     }
-    rest.ends_with(last)
+    true
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::model::name::RepoPath;
 use crate::text::truncate::truncate_chars;
 
 /// A compiled list of patterns in .gitignore syntax, relative to the source's path.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PathPatterns(Gitignore);
 
 impl PathPatterns {

@@ -48,6 +48,28 @@ pub struct Budgets {
     /// A plan may delete all works of a cluster if the cluster has at most this number of works.
     /// Default: 1.
     pub cluster: Option<u32>,
+    /// Further budgets, each for the works of some clusters together.
+    #[schemars(length(max = 100))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<ClusterBudget>,
+}
+
+/// A budget for the works of some clusters together.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterBudget {
+    /// The clusters. In patterns, `*` matches any sequence of characters.
+    #[schemars(length(min = 1, max = 100))]
+    pub clusters: Vec<String>,
+    /// Number of their works that a plan may always delete. Default: 0.
+    #[serde(default)]
+    pub works: u32,
+    /// Percentage of their works that a plan may delete, if that is more than `works`. Default: 0.
+    #[schemars(range(max = 100))]
+    #[serde(default)]
+    pub percent: u32,
 }
 
 /// How to treat a Secret with plain-text data in Git.

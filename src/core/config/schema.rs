@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value};
 
+use super::schema_bounds::broken_bounds;
+use crate::limits;
 use crate::model::diagnostic::Code;
+use crate::text::truncate::truncate_chars;
 
 /// One problem of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +21,61 @@ pub struct SchemaProblem {
     pub hint: Option<String>,
 }
 
+impl SchemaProblem {
+    fn bytes(&self) -> usize {
+        self.pointer.len() + self.message.len() + self.hint.as_ref().map_or(0, String::len)
+    }
+}
+
+/// The first problems of a document, and the number of the others. Keeps at least one of each code,
+/// so that an error is an error also behind many warnings.
+#[derive(Debug, Default)]
+pub struct SchemaProblems {
+    kept: Vec<SchemaProblem>,
+    bytes: usize,
+    omitted: usize,
+}
+
+impl SchemaProblems {
+    /// Adds a problem. Calls `describe` only if it is kept.
+    pub fn add(&mut self, code: Code, describe: impl FnOnce() -> SchemaProblem) {
+        let is_full = self.kept.len() >= limits::FILE_DIAGNOSTICS_MAX
+            || self.bytes >= limits::DIAGNOSTICS_BYTES_MAX;
+        if is_full && self.kept.iter().any(|known| known.code == code) {
+            self.omitted += 1;
+            return;
+        }
+        let problem = describe();
+        self.bytes += problem.bytes();
+        self.kept.push(problem);
+    }
+
+    /// The problems in the order in which they were found. A last one says how many more there are.
+    pub fn into_all(mut self) -> Vec<SchemaProblem> {
+        if self.omitted > 0 {
+            self.kept.push(SchemaProblem {
+                pointer: String::new(),
+                code: Code::Omitted,
+                message: format!("at least {} more problems are not listed", self.omitted),
+                hint: None,
+            });
+        }
+        self.kept
+    }
+}
+
+impl Extend<SchemaProblem> for SchemaProblems {
+    fn extend<T: IntoIterator<Item = SchemaProblem>>(&mut self, problems: T) {
+        problems.into_iter().for_each(|problem| self.add(problem.code, || problem));
+    }
+}
+
 /// Checks `value` against `schema`, but for the places in `elsewhere` (pointers), which other rules
 /// judge.
 pub fn check(value: &Value, schema: &Value, elsewhere: &[&str]) -> Vec<SchemaProblem> {
-    let mut check = Check { elsewhere, at: String::new(), problems: Vec::new() };
+    let mut check = Check { elsewhere, at: String::new(), problems: SchemaProblems::default() };
     check.value(value, schema);
-    check.problems
+    check.problems.into_all()
 }
 
 /// A check under way.
@@ -31,13 +83,14 @@ struct Check<'a> {
     elsewhere: &'a [&'a str],
     /// JSON pointer to the place that is checked now.
     at: String,
-    problems: Vec<SchemaProblem>,
+    problems: SchemaProblems,
 }
 
 impl Check<'_> {
     /// Reports a problem at the present place.
     fn report(&mut self, code: Code, message: String, hint: Option<String>) {
-        self.problems.push(SchemaProblem { pointer: self.at.clone(), code, message, hint });
+        let at = &self.at;
+        self.problems.add(code, || SchemaProblem { pointer: at.clone(), code, message, hint });
     }
 
     /// Does `inner` at the place of `part`, a name or an index, below the present one.
@@ -57,6 +110,7 @@ impl Check<'_> {
         if self.is_elsewhere() {
             return;
         }
+        let schema = without_null(value, schema);
         let allowed = types(schema);
         if !allowed.is_empty() && !allowed.iter().any(|name| is_of_type(value, name)) {
             let message = format!("must be {}, not {}", spoken(&allowed), describe(value));
@@ -64,6 +118,9 @@ impl Check<'_> {
             return;
         }
         self.choice(value, schema);
+        for message in broken_bounds(value, schema) {
+            self.report(Code::BadValue, message, None);
+        }
         match value {
             Value::Object(fields) => {
                 for (name, field) in fields {
@@ -105,7 +162,8 @@ impl Check<'_> {
             (None, Some(Value::Bool(false)) | None)
                 if properties.is_some() && !self.is_elsewhere() =>
             {
-                self.problems.push(unknown_field(name, schema, &self.at));
+                let at = &self.at;
+                self.problems.add(Code::UnknownField, || unknown_field(name, schema, at));
             }
             _ => {}
         }
@@ -139,8 +197,25 @@ fn unknown_field(name: &str, schema: &Value, at: &str) -> SchemaProblem {
     SchemaProblem {
         pointer: at.to_owned(),
         code: Code::UnknownField,
-        message: format!("there is no field {name:?} here"),
+        message: format!(
+            "there is no field {:?} here",
+            truncate_chars(name, limits::MESSAGE_TEXT_CHARS_MAX)
+        ),
         hint: Some(hint),
+    }
+}
+
+/// The schema of a value that may be null, which schemars writes as `anyOf`.
+fn without_null<'a>(value: &Value, schema: &'a Value) -> &'a Value {
+    let Some([inner, null]) = schema.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
+    else {
+        return schema;
+    };
+    let is_nullable = null.get("type").and_then(Value::as_str) == Some("null");
+    match (is_nullable, value) {
+        (true, Value::Null) => null,
+        (true, _) => inner,
+        (false, _) => schema,
     }
 }
 
@@ -211,33 +286,20 @@ fn spoken(types: &[&str]) -> String {
     words.join(" or ")
 }
 
+/// Characters of a name that are compared with others.
+const NAME_CHARS_MAX: usize = 64;
+
 /// The one of `known` that `text` was probably meant to be: at most a third of its letters differ.
 pub fn closest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (text.chars().count() / 3).max(1);
+    let text: String = text.chars().take(NAME_CHARS_MAX).collect::<String>().to_lowercase();
+    let length = text.chars().count();
+    let limit = (length / 3).max(1);
     known
-        .map(|name| (distance(&text.to_lowercase(), &name.to_lowercase()), name))
+        .filter(|name| name.chars().take(NAME_CHARS_MAX).count().abs_diff(length) <= limit)
+        .map(|name| (strsim::levenshtein(&text, &name.to_lowercase()), name))
         .filter(|(distance, _)| *distance <= limit)
         .min()
         .map(|(_, name)| name)
-}
-
-/// Levenshtein's edit distance; bounded, as both sides are names.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.iter().enumerate() {
-        let mut diagonal = i;
-        let mut last = i + 1;
-        let mut next = vec![last];
-        for (right, above) in b.iter().zip(row.iter().skip(1)) {
-            last = (diagonal + usize::from(left != right)).min(last + 1).min(above + 1);
-            diagonal = *above;
-            next.push(last);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -275,16 +337,19 @@ mod tests {
     }
 
     #[test]
-    fn places_judged_elsewhere_are_left_alone() {
-        assert_eq!(check(&json!({"x": 1}), &FileKind::Work.schema(), &["/x"]), []);
+    fn nullable_enums_name_their_values() {
+        let problems = |verify: Value| {
+            let value = json!({"signers": {"verify": verify}});
+            check(&value, &FileKind::Source.schema(), &[]).into_iter().map(|found| found.message)
+        };
+        let message = "must be one of merges, commits".to_owned();
+        assert_eq!(problems(json!("commit")).collect::<Vec<_>>(), [message]);
+        assert_eq!(problems(Value::Null).count(), 0);
+        assert_eq!(problems(json!("merges")).count(), 0);
     }
 
     #[test]
-    fn distances() {
-        for (a, b, expected) in
-            [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("abc", "abc", 0)]
-        {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
-        }
+    fn places_judged_elsewhere_are_left_alone() {
+        assert_eq!(check(&json!({"x": 1}), &FileKind::Work.schema(), &["/x"]), []);
     }
 }

@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::config::ocm_rules::wildcard;
+use crate::model::kinds::KindIndex;
 use crate::model::manifest::Manifest;
-use crate::model::name::{ClusterName, RepoPath, WorkName};
+use crate::model::name::{ClusterName, RepoPath};
 
 /// One permission of work folders. In patterns, `*` matches any sequence of characters. A field
 /// that is absent allows everything.
@@ -33,7 +34,8 @@ pub struct TenantRule {
     /// Kinds that their objects may have, for example `Deployment.apps` or `ConfigMap`.
     pub kinds: Option<Vec<String>>,
     /// Namespaces in which they may have objects. If set, the only allowed cluster-scoped objects
-    /// are Namespaces with these names.
+    /// are Namespaces with these names. Objects of custom kinds without a CRD in the source are
+    /// allowed only if `kinds` names the kind or its group.
     pub namespaces: Option<Vec<String>>,
 }
 
@@ -48,12 +50,14 @@ pub struct Tenant<'a> {
     pub path: &'a RepoPath,
     /// The cluster whose folder it is in.
     pub cluster: &'a ClusterName,
-    /// The ManifestWork's name.
-    pub work: &'a WorkName,
+    /// The ManifestWork's name as it is written. It may be invalid.
+    pub work: &'a str,
     /// `spec.executor`.
     pub executor: Option<&'a Value>,
     /// The objects of the work.
     pub manifests: &'a [Manifest],
+    /// The kinds whose scope is known.
+    pub kinds: &'a KindIndex,
 }
 
 /// What a work may not do.
@@ -97,14 +101,32 @@ pub fn kind_name(manifest: &Manifest) -> String {
 }
 
 impl TenantRule {
-    fn allows(&self, manifest: &Manifest) -> bool {
+    fn allows(&self, manifest: &Manifest, kinds: &KindIndex) -> bool {
+        let kind = kind_name(manifest);
+        any(self.kinds.as_ref(), &kind)
+            && (self.namespaces.is_none() || self.has_namespace_of(manifest, &kind, kinds))
+    }
+
+    /// Whether an object is in one of the rule's namespaces. Of a kind whose scope is unknown, an
+    /// object can name a namespace and be cluster-scoped: a rule has to name such a kind.
+    fn has_namespace_of(&self, manifest: &Manifest, kind: &str, kinds: &KindIndex) -> bool {
         let namespace = match manifest.identity.namespace.as_str() {
-            "" if kind_name(manifest) == "Namespace" => &manifest.identity.name,
+            "" if kind == "Namespace" => {
+                return any(self.namespaces.as_ref(), &manifest.identity.name);
+            }
             namespace => namespace,
         };
-        any(self.kinds.as_ref(), &kind_name(manifest))
-            && (self.namespaces.is_none()
-                || (!namespace.is_empty() && any(self.namespaces.as_ref(), namespace)))
+        let is_namespaced = match kinds.is_namespaced(&manifest.identity.group, &manifest.kind) {
+            Some(known) => known,
+            None => self.names_kind(kind),
+        };
+        is_namespaced && !namespace.is_empty() && any(self.namespaces.as_ref(), namespace)
+    }
+
+    /// Whether the rule names the kind or its group, rather than every kind.
+    fn names_kind(&self, kind: &str) -> bool {
+        let patterns = self.kinds.iter().flatten();
+        patterns.filter(|one| one.contains(|c| c != '*')).any(|pattern| wildcard(pattern, kind))
     }
 }
 
@@ -112,34 +134,68 @@ impl TenantRule {
 type Fits<'a> = &'a dyn Fn(&TenantRule) -> bool;
 
 impl Tenancy {
+    /// The breach of a folder as a whole, before anything in it is read.
+    pub fn folder_breach(&self, path: &RepoPath, cluster: &ClusterName) -> Option<Breach> {
+        self.rules_for(path, cluster).err()
+    }
+
+    /// The rules for a folder. Without any rule, everything is allowed.
+    fn rules_for(
+        &self,
+        path: &RepoPath,
+        cluster: &ClusterName,
+    ) -> Result<Vec<&TenantRule>, Breach> {
+        let mut rules: Vec<&TenantRule> = self.0.iter().collect();
+        if rules.is_empty() {
+            return Ok(rules);
+        }
+        let steps: [(Fits<'_>, Breach); 2] = [
+            (&|rule| any(rule.paths.as_ref(), path.as_str()), Breach::Path),
+            (&|rule| any(rule.clusters.as_ref(), cluster.as_str()), Breach::Cluster),
+        ];
+        narrow(&mut rules, steps)?;
+        Ok(rules)
+    }
+
     /// What the work may not do; nothing where it is allowed.
     pub fn breaches(&self, tenant: &Tenant<'_>) -> Vec<Breach> {
-        if self.0.is_empty() {
-            return Vec::new();
-        }
+        let mut rules = match self.rules_for(tenant.path, tenant.cluster) {
+            Ok(rules) if rules.is_empty() => return Vec::new(),
+            Ok(rules) => rules,
+            Err(breach) => return vec![breach],
+        };
         let account = account(tenant.executor);
-        let mut rules: Vec<&TenantRule> = self.0.iter().collect();
         let runs_as = |rule: &TenantRule| match &account {
             Some(account) => any(rule.executors.as_ref(), account),
             None => rule.executors.is_none(),
         };
-        let steps: [(Fits<'_>, Breach); 4] = [
-            (&|rule| any(rule.paths.as_ref(), tenant.path.as_str()), Breach::Path),
-            (&|rule| any(rule.clusters.as_ref(), tenant.cluster.as_str()), Breach::Cluster),
-            (&|rule| any(rule.works.as_ref(), tenant.work.as_str()), Breach::Name),
+        let steps: [(Fits<'_>, Breach); 2] = [
+            (&|rule| any(rule.works.as_ref(), tenant.work), Breach::Name),
             (&runs_as, Breach::Executor(account.clone())),
         ];
-        for (fits, breach) in steps {
-            rules.retain(|rule| fits(rule));
-            if rules.is_empty() {
-                return vec![breach];
-            }
+        if let Err(breach) = narrow(&mut rules, steps) {
+            return vec![breach];
         }
         let objects = tenant.manifests.iter().enumerate();
-        let refused =
-            objects.filter(|(_, manifest)| !rules.iter().any(|rule| rule.allows(manifest)));
+        let is_refused =
+            |manifest: &Manifest| !rules.iter().any(|rule| rule.allows(manifest, tenant.kinds));
+        let refused = objects.filter(|(_, manifest)| is_refused(manifest));
         refused.map(|(index, _)| Breach::Object(index)).collect()
     }
+}
+
+/// Keeps the rules that fit in each step, or gives the breach of the first step without any.
+fn narrow<const N: usize>(
+    rules: &mut Vec<&TenantRule>,
+    steps: [(Fits<'_>, Breach); N],
+) -> Result<(), Breach> {
+    for (fits, breach) in steps {
+        rules.retain(|rule| fits(rule));
+        if rules.is_empty() {
+            return Err(breach);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -187,9 +243,10 @@ mod tests {
         tenancy.breaches(&Tenant {
             path: &RepoPath::parse(folder).unwrap(),
             cluster: &ClusterName::parse(cluster).unwrap(),
-            work: &WorkName::parse(name).unwrap(),
+            work: name,
             executor: executor.as_ref(),
             manifests,
+            kinds: &KindIndex::default(),
         })
     }
 
@@ -255,5 +312,27 @@ mod tests {
         ];
         let found = breaches(&tenancy, "clusters/edge-1/x", "x", None, &manifests);
         assert_eq!(found, [Breach::Object(2)]);
+    }
+
+    /// `Bastion` may be cluster-scoped, whatever namespace its objects name.
+    #[test]
+    fn namespaces_refuse_kinds_of_unknown_scope_unless_kinds_names_them() {
+        let all = [
+            manifest("", "ConfigMap", "shop", "a"),
+            manifest("x.example", "Bastion", "shop", "b"),
+            manifest("rbac.authorization.k8s.io", "ClusterRole", "shop", "c"),
+        ];
+        for (kinds, expected) in [
+            ("", &[1, 2][..]),
+            (", kinds: ['*']", &[1, 2]),
+            (", kinds: [ConfigMap, '*.x.example']", &[2]),
+            (", kinds: [ConfigMap, Bastion.x.example]", &[2]),
+            (", kinds: ['**', 'Bastion.*', 'ClusterRole.*']", &[2]),
+        ] {
+            let tenancy = rules(&format!("[{{namespaces: [shop]{kinds}}}]"));
+            let found = breaches(&tenancy, "clusters/edge-1/x", "x", None, &all);
+            let expected: Vec<Breach> = expected.iter().copied().map(Breach::Object).collect();
+            assert_eq!(found, expected, "{kinds}");
+        }
     }
 }

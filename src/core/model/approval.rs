@@ -8,6 +8,7 @@
 //! | `changes SOURCE`, then `CLUSTER/WORK VERSION` lines | just these writes in a closed window |
 //! | `restored SOURCE at GENERATION` | deletions on a hub that was restored from a backup |
 //! | `origin SOURCE`, then `from ORIGIN` and `to ORIGIN` | another repository or path |
+//! | `trust SOURCE at COMMIT`, then `after COMMIT` | the first as verified, not the other |
 
 use std::collections::BTreeSet;
 
@@ -72,6 +73,16 @@ pub enum Approval {
         /// The origin that takes its place.
         to: SourceOrigin,
     },
+    /// A commit from which the next ones are verified. It counts on the hub only: in Git, an
+    /// unverified commit could approve itself.
+    Trust {
+        /// The source.
+        source: SourceId,
+        /// The verified commit in the source's record on the hub; `None` if it has none.
+        after: Option<CommitId>,
+        /// The commit that takes its place.
+        commit: CommitId,
+    },
 }
 
 /// All that is approved for one source.
@@ -87,6 +98,8 @@ pub struct Approvals {
     pub restored: BTreeSet<u64>,
     /// Changes of the origin: the recorded one, and the one in its place.
     pub origins: BTreeSet<(SourceOrigin, SourceOrigin)>,
+    /// Commits to verify from: the recorded one, and the one in its place.
+    pub trusted: BTreeSet<(Option<CommitId>, CommitId)>,
 }
 
 /// Why a text approves nothing.
@@ -152,6 +165,10 @@ impl Approval {
             Self::Origin { source, from, to } => {
                 format!("origin {source}\nfrom {from}\nto {to}\n")
             }
+            Self::Trust { source, after, commit } => {
+                let after = after.map(|commit| format!("after {commit}\n")).unwrap_or_default();
+                format!("trust {source} at {commit}\n{after}")
+            }
         }
     }
 
@@ -194,6 +211,16 @@ impl Approval {
                 let (from, to) = read_origins(first.0, lines.skip(1))?;
                 Self::Origin { source: source(id)?, from, to }
             }
+            ["trust", id, "at", commit] => {
+                let (source, commit) = (source(id)?, CommitId::parse(commit).ok_or(form)?);
+                let mut after = None;
+                for (line, text) in lines.skip(1) {
+                    let found = text.strip_prefix("after ").and_then(CommitId::parse);
+                    let found = found.filter(|_| after.is_none());
+                    after = Some(found.ok_or(ApprovalError::Form { line })?);
+                }
+                Self::Trust { source, after, commit }
+            }
             _ => Self::Deletions(read_targets(lines)?),
         };
         if approval.hash() == hash { Ok(approval) } else { Err(ApprovalError::OtherWorks) }
@@ -216,10 +243,14 @@ impl Approvals {
             Approval::Origin { source: of, from, to } if of == *source => {
                 self.origins.insert((from, to));
             }
+            Approval::Trust { source: of, after, commit } if of == *source => {
+                self.trusted.insert((after, commit));
+            }
             Approval::Rewind(_)
             | Approval::Changes { .. }
             | Approval::Restored { .. }
-            | Approval::Origin { .. } => {}
+            | Approval::Origin { .. }
+            | Approval::Trust { .. } => {}
         }
     }
 }
@@ -317,6 +348,8 @@ mod tests {
                 from: origin("a.example/a fleet"),
                 to: origin("b.example/fleet"),
             },
+            Approval::Trust { source: source("fleet"), after: Some(commit(1)), commit: commit(2) },
+            Approval::Trust { source: source("fleet"), after: None, commit: commit(2) },
         ];
         let (mut ours, mut others) = (Approvals::default(), Approvals::default());
         for approval in all {
@@ -328,9 +361,10 @@ mod tests {
         }
         let counts = |all: &Approvals| {
             let lists = [all.deletions.len(), all.changes.len(), all.origins.len()];
-            (lists, all.rewinds.len(), all.restored.len())
+            (lists, [all.rewinds.len(), all.restored.len(), all.trusted.len()])
         };
-        assert_eq!((counts(&ours), counts(&others)), (([1; 3], 1, 1), ([1, 0, 0], 0, 0)));
+        let expected = (([1; 3], [1, 1, 2]), ([1, 0, 0], [0; 3]));
+        assert_eq!((counts(&ours), counts(&others)), expected);
     }
 
     #[test]
@@ -344,6 +378,11 @@ mod tests {
             ("restored fleet at 7\nedge-1/web u-1\n".into(), ApprovalError::Form { line: 2 }),
             ("changes fleet\nedge-1/web\n".into(), ApprovalError::Line { line: 2 }),
             ("restored fleet at 8\n".into(), ApprovalError::OtherWorks),
+            (format!("trust fleet at {to}\nafter main\n"), ApprovalError::Form { line: 2 }),
+            (
+                format!("trust fleet at {to}\nafter {to}\nafter {to}\n"),
+                ApprovalError::Form { line: 3 },
+            ),
             ("origin fleet\nfrom a\n".into(), ApprovalError::Form { line: 1 }),
             ("origin fleet\nfrom a\nfrom b\n".into(), ApprovalError::Form { line: 3 }),
             ("origin fleet\nfrom a\nto  b\n".into(), ApprovalError::Form { line: 3 }),

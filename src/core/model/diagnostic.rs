@@ -186,6 +186,9 @@ codes! {
     MergeOverrides = "GW112", Warning, "merge key overrides an earlier key",
         "Move `<<` to the start of its mapping. kubectl lets it override the keys above it; \
          other YAML readers do not.";
+    Omitted = "GW113", Warning, "more problems than are listed",
+        "Fix the listed problems first. gitwork lists a bounded number of each file, work \
+         and source.";
     // 2xx: layout
     BadName = "GW201", Error, "invalid cluster or work name",
         "Rename it with lower-case letters, digits and '-'. The name becomes a namespace or \
@@ -217,6 +220,9 @@ codes! {
     BadApproval = "GW211", Warning, "approval without effect",
         "Create the file with `gitwork approve HASH --print > approvals/HASH`. Remove it \
          once the deletions are done.";
+    BadObject = "GW212", Error, "unreadable Git object",
+        "Commit the folder or file again with `git add`. Its Git object is too large, or not \
+         what its folder says.";
     // 3xx: configuration files and sidecars
     UnknownField = "GW301", Error, "unknown field",
         "Check the spelling. `gitwork schema` prints the JSON Schema of the file.";
@@ -294,6 +300,7 @@ impl From<ProblemKind> for Code {
             ProblemKind::FileTooLarge => Self::FileTooLarge,
             ProblemKind::UnexpectedShape => Self::UnexpectedShape,
             ProblemKind::MergeOverrides => Self::MergeOverrides,
+            ProblemKind::Omitted => Self::Omitted,
         }
     }
 }

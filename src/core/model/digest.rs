@@ -23,6 +23,10 @@ impl CanonicalJson {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+    /// Whether others hold the same text in memory.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
     /// The parsed value.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()

@@ -13,7 +13,8 @@ pub(crate) enum Found {
     BuiltIn { resource: &'static str, namespaced: bool },
     /// From a CRD in the repository.
     Crd { resource: String, namespaced: bool },
-    /// By the usual pluralisation. Whether such a kind is namespaced is not known.
+    /// By the usual pluralisation, or from a CRD of a frozen work. Whether such a kind is
+    /// namespaced is not known.
     Guessed { resource: String },
 }
 
@@ -66,6 +67,8 @@ impl CrdNames {
 #[derive(Debug, Clone, Default)]
 pub struct KindIndex {
     crds: BTreeMap<(String, String), (String, bool)>,
+    /// The plurals in CRDs of frozen works. They are better than a guess, and no more than that.
+    frozen: BTreeMap<(String, String), String>,
 }
 
 impl KindIndex {
@@ -79,16 +82,43 @@ impl KindIndex {
         index
     }
 
+    /// Whether the objects of a kind have a namespace; `None` where it is not known.
+    pub fn is_namespaced(&self, group: &str, kind: &str) -> Option<bool> {
+        self.lookup(group, kind).namespaced()
+    }
+
+    /// The same kinds, and those of these CRDs that were not known.
+    pub(crate) fn with<'a>(mut self, crds: impl Iterator<Item = &'a CrdNames>) -> Self {
+        for (kind, names) in Self::new(crds).crds {
+            self.crds.entry(kind).or_insert(names);
+        }
+        self
+    }
+
+    /// The same kinds, with plurals from CRDs of frozen works in the place of guesses. The scope in
+    /// such a CRD counts for nothing: it must not freeze other works.
+    pub(crate) fn with_frozen<'a>(mut self, crds: impl Iterator<Item = &'a CrdNames>) -> Self {
+        for crd in crds {
+            let kind = (crd.group.clone(), crd.kind.clone());
+            self.frozen.entry(kind).or_insert_with(|| crd.resource.clone());
+        }
+        self
+    }
+
     /// Names a kind of an API group; the core group is the empty text.
     pub(crate) fn lookup(&self, group: &str, kind: &str) -> Found {
         if let Some((resource, namespaced)) = built_in(group, kind) {
             return Found::BuiltIn { resource, namespaced };
         }
-        match self.crds.get(&(group.to_owned(), kind.to_owned())) {
+        let named = (group.to_owned(), kind.to_owned());
+        match self.crds.get(&named) {
             Some((resource, namespaced)) => {
                 Found::Crd { resource: resource.clone(), namespaced: *namespaced }
             }
-            None => Found::Guessed { resource: plural(kind) },
+            None => {
+                let known = self.frozen.get(&named).cloned();
+                Found::Guessed { resource: known.unwrap_or_else(|| plural(kind)) }
+            }
         }
     }
 }

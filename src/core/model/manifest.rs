@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::diagnostic::Span;
 use super::name::RepoPath;
@@ -22,7 +23,7 @@ pub struct Identity {
 }
 
 /// Where a manifest stands.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Origin {
     /// The file, from the source's path.
     pub file: RepoPath,
@@ -36,7 +37,7 @@ pub struct Origin {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     /// The object as it is sent, without nulls in its metadata.
-    pub object: serde_json::Value,
+    pub object: Value,
     /// `apiVersion`: `VERSION`, or `GROUP/VERSION`.
     pub api_version: String,
     /// `kind`, as in `Deployment`.
@@ -48,9 +49,33 @@ pub struct Manifest {
 }
 
 impl Identity {
+    /// That of a manifest whose kind has this plural. What it lacks is empty.
+    pub fn of_manifest(manifest: &Value, resource: &str) -> Self {
+        let text = |pointer| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
+        Self {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: text("/metadata/namespace").to_owned(),
+            name: text("/metadata/name").to_owned(),
+        }
+    }
+
+    /// From a `resourceIdentifier`, an orphaning rule or a `resourceMeta`. What it lacks is empty.
+    pub fn of_value(value: Option<&Value>) -> Self {
+        let field = |name| value.and_then(|value| value.get(name)).and_then(Value::as_str);
+        let text = |name| field(name).unwrap_or_default().to_owned();
+        Self {
+            group: text("group"),
+            resource: text("resource"),
+            namespace: text("namespace"),
+            name: text("name"),
+        }
+    }
+
     /// As OCM's `resourceIdentifier` and orphaning rules have it; `group` and `namespace` are left
     /// out where they are empty.
-    pub fn to_value(&self) -> serde_json::Value {
+    pub fn to_value(&self) -> Value {
         let fields = [
             ("group", &self.group),
             ("resource", &self.resource),

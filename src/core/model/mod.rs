@@ -2,8 +2,10 @@
 //! approvals, the status of a work.
 
 pub mod approval;
+pub mod cluster_revisions;
 pub mod defaults;
 pub mod diagnostic;
+pub mod diagnostic_sink;
 pub mod digest;
 pub mod kinds;
 pub mod manifest;
@@ -12,6 +14,7 @@ pub mod object_digest;
 pub mod operation_error;
 pub mod snapshot;
 pub mod source_origin;
+pub mod spec_text;
 pub mod status_view;
 pub mod work;
 pub mod work_state;

@@ -58,6 +58,26 @@ text_name! {
     SourceId, |text| check_label(text, 63)
 }
 
+impl WorkName {
+    /// Stands for a folder whose own name cannot be a work's. It is no valid name, so that no work
+    /// has it: an error in such a folder freezes nothing else.
+    pub(crate) fn of_unnamed_folder(folder: &str) -> Self {
+        let mut text = "_".to_owned();
+        for byte in folder.bytes().take(limits::WORK_NAME_CHARS_MAX) {
+            match byte {
+                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' => text.push(char::from(byte)),
+                _ => text.push_str(&format!("_{byte:02x}")),
+            }
+        }
+        Self(text.into())
+    }
+
+    /// Whether it stands for a folder whose own name cannot be a work's.
+    pub(crate) fn is_of_unnamed_folder(&self) -> bool {
+        self.0.starts_with('_')
+    }
+}
+
 /// One ManifestWork on the hub: cluster namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct WorkKey {
@@ -65,6 +85,18 @@ pub struct WorkKey {
     pub cluster: ClusterName,
     /// The ManifestWork's name.
     pub work: WorkName,
+}
+
+impl WorkKey {
+    /// Sorts before every work of the cluster, and after those of clusters before it.
+    pub(crate) fn least_of(cluster: &ClusterName) -> Self {
+        Self { cluster: cluster.clone(), work: WorkName("".into()) }
+    }
+
+    /// Whether a work may have this key. Otherwise it stands for a folder without a valid name.
+    pub fn is_of_work(&self) -> bool {
+        !self.work.is_of_unnamed_folder()
+    }
 }
 
 impl fmt::Display for WorkKey {
@@ -101,6 +133,12 @@ impl RepoPath {
     /// The path of `path`, which is relative to here, from the root.
     pub fn join_path(&self, path: &Self) -> Self {
         path.parts().fold(self.clone(), |at, part| at.join(part))
+    }
+    /// The path from `folder` if it is inside, or else the same path. [`Self::join_path`] is the
+    /// way back.
+    pub fn relative_to(&self, folder: &Self) -> Self {
+        let rest = self.0.strip_prefix(&*folder.0).and_then(|rest| rest.strip_prefix('/'));
+        rest.map_or_else(|| self.clone(), |rest| Self(rest.into()))
     }
     /// The path without its last part; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
@@ -217,6 +255,17 @@ mod tests {
         assert_eq!(WorkName::parse("web..v2"), Err(NameError::Edge));
         assert!(WorkName::parse(&"a".repeat(188)).is_ok());
         assert!(WorkName::parse(&"a".repeat(189)).is_err());
+    }
+
+    #[test]
+    fn no_work_has_the_name_of_an_unnamed_folder() {
+        for folder in ["shop-B_", "", "a".repeat(300).as_str(), "a\u{1b}[0m", "\u{fffd}"] {
+            let name = WorkName::of_unnamed_folder(folder);
+            assert!(name.is_of_unnamed_folder() && WorkName::parse(name.as_str()).is_err());
+            assert!(name.as_str().is_ascii() && !name.as_str().contains(char::is_control));
+        }
+        let names = ["shop-B", "shop-b", "shop_b"].map(WorkName::of_unnamed_folder);
+        assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2]);
     }
 
     #[test]

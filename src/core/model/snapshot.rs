@@ -39,10 +39,16 @@ pub enum ObjectError {
     /// The object database does not have it, as in an incomplete mirror.
     #[error("the object {0} is missing from the repository's mirror")]
     Missing(ObjectId),
-    /// It cannot be parsed, or is a tree where a blob was asked for, or the other way round; the
-    /// text says what is wrong.
-    #[error("the object {0} is corrupt or not of the kind expected: {1}")]
+    /// It cannot be read, or its bytes are not those of its id; the text says what is wrong.
+    #[error("the object {0} is corrupt: {1}")]
     Corrupt(ObjectId, String),
+    /// Its bytes are those of its id, and they are no tree, or not of the kind that the folder
+    /// says. Somebody has committed it like this: no fetch brings a better one.
+    #[error("the object {0} is malformed: {1}")]
+    Malformed(ObjectId, String),
+    /// The caller does not need it any more.
+    #[error("reading was cancelled")]
+    Cancelled,
     /// A blob is larger than the caller accepts. It was not read.
     #[error("the object {id} has {size} bytes; the limit is {limit}")]
     TooLarge {
@@ -60,21 +66,31 @@ impl OperationError for ObjectError {
         match self {
             // The next fetch may bring it.
             Self::Missing(_) | Self::Corrupt(..) => ErrorClass::TRANSIENT,
-            Self::TooLarge { .. } => ErrorClass::NeedsAction,
+            Self::Cancelled => ErrorClass::Cancelled,
+            Self::Malformed(..) | Self::TooLarge { .. } => ErrorClass::NeedsAction,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Missing(_) | Self::Corrupt(..) => "Repository",
+            Self::Missing(_) | Self::Corrupt(..) | Self::Malformed(..) => "Repository",
+            Self::Cancelled => "Cancelled",
             Self::TooLarge { .. } => "TooLarge",
         }
     }
 }
 
+impl ObjectError {
+    /// Whether the object itself is the problem, so that only what needs it is concerned. The other
+    /// errors are those of the store.
+    pub fn is_of_object(&self) -> bool {
+        matches!(self, Self::Malformed(..) | Self::TooLarge { .. })
+    }
+}
+
 /// A content-addressed store: the same id always gives the same answer.
 pub trait Objects {
-    /// The entries of a tree.
+    /// The entries of a tree. A tree that is malformed or too large is an error of its folder.
     fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError>;
     /// The bytes of a blob, or of a symlink's target. More than `limit` bytes are an error, found
     /// before they are read into memory.

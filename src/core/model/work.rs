@@ -11,6 +11,7 @@ use super::digest::{CanonicalJson, Digest};
 use super::manifest::Identity;
 use super::name::{CommitId, RepoPath, SourceId, WorkKey};
 use super::object_digest::ObjectDigest;
+use super::spec_text::SpecText;
 
 /// The common label that says which tool manages an object (Kubernetes: recommended labels).
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -51,21 +52,19 @@ pub enum DeletionPolicy {
     /// All stay.
     Orphan,
     /// These stay, the others are deleted.
-    SelectivelyOrphan(Vec<Identity>),
+    SelectivelyOrphan(BTreeSet<Identity>),
 }
 
 impl DeletionPolicy {
-    /// Reads a `spec.deleteOption`. What is missing has the CRD's defaults; orphaning rules come
-    /// out sorted.
+    /// Reads a `spec.deleteOption`. What is missing has the CRD's defaults.
     pub fn from_value(value: &Value) -> Self {
         match value.get("propagationPolicy").and_then(Value::as_str) {
             Some("Orphan") => Self::Orphan,
             Some("SelectivelyOrphan") => {
                 let rules =
                     value.pointer("/selectivelyOrphans/orphaningRules").and_then(Value::as_array);
-                let rules: BTreeSet<Identity> =
-                    rules.into_iter().flatten().map(orphaning_rule).collect();
-                Self::SelectivelyOrphan(rules.into_iter().collect())
+                let rules = rules.into_iter().flatten();
+                Self::SelectivelyOrphan(rules.map(|one| Identity::of_value(Some(one))).collect())
             }
             _ => Self::Foreground,
         }
@@ -93,18 +92,27 @@ impl DeletionPolicy {
         }
     }
 
+    /// Whether it orphans an object that the other one does not.
+    pub fn orphans_more_than(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Foreground, _) | (_, Self::Orphan) => false,
+            (Self::Orphan, _) => true,
+            (Self::SelectivelyOrphan(rules), other) => rules.iter().any(|one| !other.orphans(one)),
+        }
+    }
+
     /// With rules that orphan these objects, too.
     pub fn orphaning(&self, objects: Vec<Identity>) -> Self {
         let mut rules: BTreeSet<Identity> = match self {
             Self::Foreground => BTreeSet::new(),
             Self::Orphan => return Self::Orphan,
-            Self::SelectivelyOrphan(rules) => rules.iter().cloned().collect(),
+            Self::SelectivelyOrphan(rules) => rules.clone(),
         };
         rules.extend(objects);
         if rules.is_empty() && *self == Self::Foreground {
             return Self::Foreground;
         }
-        Self::SelectivelyOrphan(rules.into_iter().collect())
+        Self::SelectivelyOrphan(rules)
     }
 
     /// OCM's name of the policy.
@@ -117,21 +125,11 @@ impl DeletionPolicy {
     }
 }
 
-fn orphaning_rule(rule: &Value) -> Identity {
-    let text = |field| rule.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Identity {
-        group: text("group"),
-        resource: text("resource"),
-        namespace: text("namespace"),
-        name: text("name"),
-    }
-}
-
 /// The content of one ManifestWork, as desired.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkBody {
     /// `ManifestWork.spec`, as it is sent.
-    pub spec: CanonicalJson,
+    pub spec: SpecText,
     /// A [`WorkMetadata`] as text, an eighth of its memory: a daemon has some ten thousand of
     /// these.
     metadata: CanonicalJson,
@@ -231,7 +229,7 @@ impl WorkBody {
     pub fn from_parts(spec: Value, metadata: &WorkMetadata) -> Self {
         let WorkMetadata { labels, annotations } = metadata;
         let metadata = CanonicalJson::new(&json!({"labels": labels, "annotations": annotations}));
-        let text = CanonicalJson::new(&spec);
+        let text = SpecText::new(&spec);
         let digest = digest(spec, labels, annotations);
         Self { spec: text, metadata, created_during_hold: false, digest }
     }
@@ -245,6 +243,11 @@ impl WorkBody {
             metadata.annotations.insert(ANNOTATION_CREATED_DURING_HOLD.into(), "true".into());
         }
         metadata
+    }
+
+    /// Bytes of the labels and annotations.
+    pub fn metadata_bytes(&self) -> usize {
+        self.metadata.as_str().len()
     }
 
     /// The digest of a work that has this spec, and no label or annotation of gitwork's.
@@ -295,7 +298,7 @@ pub struct DesiredWork {
 }
 
 /// One object of a work in Git, as far as it takes to find it in other works.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamedObject {
     /// What identifies the object.
     pub digest: ObjectDigest,

@@ -51,6 +51,7 @@ impl Action {
             Some(effect) => Self::of_effect(effect),
             None => match reason {
                 Reason::WaitingForAgent { .. }
+                | Reason::SharesObjects { .. }
                 | Reason::BeingDeleted { .. }
                 | Reason::BackedOff { .. } => Self::Wait,
                 Reason::MovesObjects { moves }

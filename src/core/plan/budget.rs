@@ -1,9 +1,10 @@
 //! How much of what a source has on the hub one plan may delete. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::config::Budgets;
+use crate::config::ocm_rules::wildcard;
+use crate::config::{Budgets, ClusterBudget};
 use crate::model::name::ClusterName;
 
 /// A budget with all of its numbers.
@@ -29,7 +30,7 @@ impl Budget {
     pub fn of(daemon: &Budgets, repository: &Budgets) -> Self {
         let least = |a: Option<u32>, b: Option<u32>, default: usize| {
             let least = a.into_iter().chain(b).min();
-            least.map_or(default, |set| usize::try_from(set).unwrap_or(usize::MAX))
+            least.map_or(default, number)
         };
         let default = Self::default();
         Self {
@@ -69,9 +70,9 @@ impl DeletionCount {
 /// Which bound a plan is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Excess {
-    /// Nothing that the source had on the hub would stay.
+    /// No work that the source had on the hub would stay.
     Everything,
-    /// Nothing that the source had on this cluster would stay.
+    /// No work that the source had on this cluster would stay.
     Cluster(ClusterName),
     /// More than `works` works, and more than `percent` of the source's.
     Works {
@@ -80,19 +81,32 @@ pub enum Excess {
         /// [`Budget::percent`] of that budget.
         percent: usize,
     },
+    /// More works of some clusters than the budget for them allows.
+    Clusters(ClusterBudget),
 }
 
 impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Everything => f.write_str("nothing that the source has on the hub would stay"),
-            Self::Cluster(cluster) => {
-                write!(f, "nothing that the source has on the cluster {cluster} would stay")
+            // A renamed work does not stay, whatever becomes of its objects.
+            Self::Everything => {
+                f.write_str("no work that the source has on the hub would stay under its name")
             }
+            Self::Cluster(cluster) => write!(
+                f,
+                "no work that the source has on the cluster {cluster} would stay under its name"
+            ),
             Self::Works { works, percent } => {
                 write!(
                     f,
                     "that is more than {works} works and more than {percent}% of the source's"
+                )
+            }
+            Self::Clusters(ClusterBudget { clusters, works, percent }) => {
+                let names = clusters.join(", ");
+                write!(
+                    f,
+                    "that is more than {works} works and more than {percent}% of those on {names}"
                 )
             }
         }
@@ -103,13 +117,10 @@ impl fmt::Display for Excess {
 /// either.
 pub(crate) fn excess(
     budget: Budget,
+    of_clusters: &BTreeSet<&ClusterBudget>,
     clusters: &BTreeMap<ClusterName, DeletionCount>,
 ) -> Option<Excess> {
-    let all = clusters.values().fold(DeletionCount::default(), |all, count| DeletionCount {
-        unapproved: all.unapproved + count.unapproved,
-        approved: all.approved + count.approved,
-        kept: all.kept + count.kept,
-    });
+    let all = sum(clusters.values());
     if all.unapproved == 0 {
         return None;
     }
@@ -124,7 +135,33 @@ pub(crate) fn excess(
     let emptied = clusters.iter().find(|(_, count)| {
         count.unapproved > 0 && count.kept == 0 && count.deleted() > budget.cluster
     });
-    emptied.map(|(cluster, _)| Excess::Cluster(cluster.clone()))
+    if let Some((cluster, _)) = emptied {
+        return Some(Excess::Cluster(cluster.clone()));
+    }
+    let is_over = |budget: &&&ClusterBudget| {
+        let is_in = |name: &ClusterName| {
+            budget.clusters.iter().any(|pattern| wildcard(pattern, name.as_str()))
+        };
+        let of = sum(clusters.iter().filter(|(name, _)| is_in(name)).map(|(_, count)| count));
+        let (works, percent) = (number(budget.works), number(budget.percent));
+        let had = of.deleted() + of.kept;
+        let over_percent = of.unapproved.saturating_mul(100) > percent.saturating_mul(had);
+        of.unapproved > works && over_percent
+    };
+    let over = of_clusters.iter().find(is_over)?;
+    Some(Excess::Clusters((**over).clone()))
+}
+
+fn sum<'a>(counts: impl Iterator<Item = &'a DeletionCount>) -> DeletionCount {
+    counts.fold(DeletionCount::default(), |all, count| DeletionCount {
+        unapproved: all.unapproved + count.unapproved,
+        approved: all.approved + count.approved,
+        kept: all.kept + count.kept,
+    })
+}
+
+fn number(set: u32) -> usize {
+    usize::try_from(set).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -137,7 +174,8 @@ mod tests {
 
     fn judged(budget: Budget, counts: &[DeletionCount]) -> Option<Excess> {
         let name = |index| ClusterName::parse(&format!("edge-{index}")).unwrap();
-        excess(budget, &counts.iter().enumerate().map(|(i, count)| (name(i), *count)).collect())
+        let counts = counts.iter().enumerate().map(|(i, count)| (name(i), *count)).collect();
+        excess(budget, &BTreeSet::new(), &counts)
     }
 
     #[test]
@@ -168,8 +206,28 @@ mod tests {
     }
 
     #[test]
+    fn budget_of_clusters_counts_their_works_together() {
+        let counts = |names: &[(&str, DeletionCount)]| {
+            let name = |name: &str| ClusterName::parse(name).unwrap();
+            names.iter().map(|(of, count)| (name(of), *count)).collect::<BTreeMap<_, _>>()
+        };
+        let prod = ClusterBudget { clusters: vec!["prod-*".into()], works: 1, percent: 10 };
+        let over = Some(Excess::Clusters(prod.clone()));
+        for (clusters, expected) in [
+            (vec![("prod-1", count(1, 0, 9)), ("prod-2", count(1, 0, 9))], None),
+            (vec![("prod-1", count(2, 0, 9)), ("prod-2", count(1, 0, 9))], over.clone()),
+            (vec![("prod-1", count(0, 2, 9)), ("prod-2", count(1, 0, 9))], None),
+            (vec![("prod-1", count(0, 0, 9)), ("test-1", count(3, 0, 9))], None),
+        ] {
+            let clusters = counts(&clusters);
+            let found = excess(Budget::default(), &[&prod].into(), &clusters);
+            assert_eq!(found, expected, "{clusters:?}");
+        }
+    }
+
+    #[test]
     fn the_stricter_of_two_budgets_counts() {
-        let set = |works, percent| Budgets { works, percent, cluster: None };
+        let set = |works, percent| Budgets { works, percent, ..Budgets::default() };
         let loose = set(Some(50), Some(50));
         for (daemon, repository, expected) in [
             (set(None, None), set(None, None), (10, 10)),

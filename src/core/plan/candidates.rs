@@ -10,7 +10,7 @@ use crate::model::work::{
 use crate::plan::blocked::{BlockedWorks, consent};
 use crate::plan::effect::{Effect, MetadataChange};
 use crate::plan::inputs::{PlanInputs, is_removed, is_unknown};
-use crate::plan::moves::{Moves, TransitionalWork};
+use crate::plan::moves::{LeavingObjects, Moves, TransitionalWork};
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
 use crate::render::desired::Desired;
@@ -66,13 +66,15 @@ pub fn candidates(
     let desired = inputs.desired;
     let mut all: Vec<CandidateChange> = Vec::with_capacity(desired.works.len());
     let block = |key: &WorkKey| blocked.get(key).map(|reason| (None, reason.clone()));
+    let leaving = LeavingObjects::observe(inputs.observed);
+    let wait = |key: &WorkKey, decision| wait_for_other_agents(key, decision, inputs, &leaving);
     for (key, work) in &desired.works {
-        let (effect, reason) = block(key).unwrap_or_else(|| wanted(work, inputs, moves));
+        let (effect, reason) = block(key).unwrap_or_else(|| wait(key, wanted(work, inputs, moves)));
         let (key, path) = (key.clone(), Some(work.path.clone()));
         all.push(CandidateChange { key, path, effect, reason, is_deletion: false });
     }
     for (key, work) in inputs.removed_works() {
-        let (effect, reason) = block(key).unwrap_or_else(|| remove(work, inputs, moves));
+        let (effect, reason) = block(key).unwrap_or_else(|| wait(key, remove(work, inputs, moves)));
         let is_deletion = is_deletion(effect.as_ref(), &reason, work, inputs)
             && !moves.is_moved_away(key, inputs);
         let (key, path) = (key.clone(), path_on_hub(work));
@@ -80,6 +82,25 @@ pub fn candidates(
     }
     all.sort_by(|a, b| a.key.cmp(&b.key));
     all
+}
+
+/// Holds a write after which the agent of another work would delete an object of this one.
+fn wait_for_other_agents(
+    key: &WorkKey,
+    (effect, reason): Decision,
+    inputs: PlanInputs<'_>,
+    leaving: &LeavingObjects<'_>,
+) -> Decision {
+    let there = inputs.observed.works.get(key);
+    let other = there.zip(effect.as_ref()).and_then(|(there, effect)| {
+        let other = leaving.would_delete(there, effect)?;
+        Some(other.work.clone())
+    });
+    match (other, reason) {
+        (Some(_), reason @ Reason::MovesObjects { .. }) => (None, reason),
+        (Some(work), _) => (None, Reason::SharesObjects { work }),
+        (None, reason) => (effect, reason),
+    }
 }
 
 fn is_deletion(
@@ -91,14 +112,9 @@ fn is_deletion(
     match reason {
         Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. } => true,
         // The deletion follows the move.
-        Reason::MovesObjects { .. } => is_pruned(work, inputs),
+        Reason::MovesObjects { .. } | Reason::SharesObjects { .. } => inputs.is_pruned(work),
         _ => matches!(effect, Some(Effect::Delete { .. } | Effect::SetDeleteOption { .. })),
     }
-}
-
-/// Whether a work that Git no longer has is deleted, not released.
-fn is_pruned(work: &ObservedWork, inputs: PlanInputs<'_>) -> bool {
-    inputs.last_known.get(&work.key).map_or(work.prune, |last| last.prune)
 }
 
 fn path_on_hub(work: &ObservedWork) -> Option<RepoPath> {
@@ -112,7 +128,7 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
     let moving = transitional.map(|one| Reason::MovesObjects { moves: one.moves.clone() });
     let body = match (transitional, &moving) {
         (Some(TransitionalWork { body: Some(body), .. }), _) => body,
-        (Some(TransitionalWork { body: None, .. }), Some(moving)) => return (None, moving.clone()),
+        (Some(moved), Some(moving)) => return (empty(moved, &work.key, inputs), moving.clone()),
         _ => &work.body,
     };
     let Some(there) = observed.works.get(&work.key) else {
@@ -137,6 +153,16 @@ fn wanted(work: &DesiredWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decision
         return (Some(effect), moving.unwrap_or(Reason::ChangedInGit));
     }
     (Some(effect), Reason::EditedOnHub { by: there.edited_by.clone() })
+}
+
+/// Deletes a work that would be empty for a while.
+fn empty(moved: &TransitionalWork, key: &WorkKey, inputs: PlanInputs<'_>) -> Option<Effect> {
+    let there = inputs.observed.works.get(key).filter(|_| moved.is_emptied)?;
+    if !there.is_ours(&inputs.desired.source) || waits_for(there).is_some() {
+        return None;
+    }
+    let (uid, resource_version) = (there.uid.clone(), there.resource_version.clone());
+    Some(Effect::Delete { uid, resource_version })
 }
 
 /// The write of a body over what the hub has.
@@ -184,7 +210,7 @@ fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decisio
     let observed = inputs.observed;
     let last = inputs.last_known.get(&work.key);
     let by = last.and_then(|last| last.removed_by);
-    if let Some(TransitionalWork { body, moves }) = moves.transitional(&work.key) {
+    if let Some(TransitionalWork { body, moves, .. }) = moves.transitional(&work.key) {
         let reason = Reason::MovesObjects { moves: moves.clone() };
         let effect = body.as_ref().map(|body| update(work, body));
         let writes = |effect: &Effect| {
@@ -195,7 +221,7 @@ fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decisio
     }
     let resource_version = work.resource_version.clone();
     // A work that has given all its objects away would be empty, and the hub rejects empty works.
-    let is_released = !is_pruned(work, inputs) && !moves.is_moved_away(&work.key, inputs);
+    let is_released = !inputs.is_pruned(work) && !moves.is_moved_away(&work.key, inputs);
     if is_released {
         return (Some(Effect::Release { resource_version }), Reason::PruneOff { by });
     }

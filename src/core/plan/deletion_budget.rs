@@ -57,7 +57,11 @@ pub(crate) fn over_budget(
     for work in kept.filter(|work| !added.contains(&work.key)) {
         clusters.entry(work.key.cluster.clone()).or_default().kept += 1;
     }
-    let Some(excess) = excess(budget(inputs), &clusters) else { return BTreeMap::new() };
+    let all = budgets(inputs);
+    let of_clusters = all.iter().chain([&&policy.budgets]).flat_map(|all| &all.clusters).collect();
+    let Some(excess) = excess(budget(inputs, &all), &of_clusters, &clusters) else {
+        return BTreeMap::new();
+    };
     let (hash, works) = (plan_hash(&unapproved), unapproved.len());
     let held = unapproved.into_iter().map(|Target { key, uid }| {
         (key, Reason::HeldByBudget { uid, hash, works, excess: excess.clone() })
@@ -65,13 +69,16 @@ pub(crate) fn over_budget(
     held.collect()
 }
 
-/// The budget that judges the plan. No commit loosens its own.
-fn budget(inputs: PlanInputs<'_>) -> Budget {
+/// The repository's budgets that judge the plan. No commit loosens its own.
+fn budgets(inputs: PlanInputs<'_>) -> BTreeSet<&Budgets> {
     let PlanInputs { desired, last_known, policy, .. } = inputs;
     let before = last_known.values().filter_map(|last| last.budgets.as_ref());
-    let all: BTreeSet<&Budgets> =
-        before.chain(&policy.budgets_before).chain([&desired.rules.budgets]).collect();
-    let all = all.into_iter().map(|budgets| Budget::of(&policy.budgets, budgets));
+    before.chain(&policy.budgets_before).chain([&desired.rules.budgets]).collect()
+}
+
+/// The budget for the whole source. `all`: those of the repository.
+fn budget(inputs: PlanInputs<'_>, all: &BTreeSet<&Budgets>) -> Budget {
+    let all = all.iter().map(|budgets| Budget::of(&inputs.policy.budgets, budgets));
     all.reduce(Budget::stricter).unwrap_or_default()
 }
 

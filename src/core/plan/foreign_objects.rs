@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::{DesiredWork, NamedObject};
+use crate::model::work::NamedObject;
 use crate::plan::observed::ObservedWork;
+use crate::plan::work_spec::WorkSpec;
 use crate::render::desired::Desired;
 
 /// An object that Git newly has in a work, and that a work of another owner lists on the hub.
@@ -68,11 +68,16 @@ pub fn foreign_objects(desired: &Desired, works: &[ObservedWork]) -> Vec<Foreign
         let objects = work.objects.iter();
         let new =
             objects.filter(|one| there.is_none_or(|there| there.object(one.digest).is_none()));
-        found.extend(new.filter_map(|one| {
-            let other = others.get(&(&work.key.cluster, one.digest))?;
+        let new = new.filter_map(|one| Some((one, others.get(&(&work.key.cluster, one.digest))?)));
+        let new: Vec<(&NamedObject, &&ObservedWork)> = new.collect();
+        if new.is_empty() {
+            continue;
+        }
+        let spec = WorkSpec::of(work.body.spec.value());
+        found.extend(new.into_iter().filter_map(|(one, other)| {
             Some(ForeignObject {
                 key: work.key.clone(),
-                object: identity(work, one)?,
+                object: spec.identity(one.digest, &one.resource)?,
                 other_work: other.key.work.clone(),
                 other_source: other.source.clone(),
             })
@@ -81,31 +86,16 @@ pub fn foreign_objects(desired: &Desired, works: &[ObservedWork]) -> Vec<Foreign
     found
 }
 
-fn identity(work: &DesiredWork, object: &NamedObject) -> Option<Identity> {
-    let spec = work.body.spec.value();
-    let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array)?;
-    let is_object = |one: &&Value| ObjectDigest::of_manifest(one) == Some(object.digest);
-    let manifest = manifests.iter().find(is_object)?;
-    let text = |pointer| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
-    Some(Identity {
-        group: group.to_owned(),
-        resource: object.resource.to_string(),
-        namespace: text("/metadata/namespace").to_owned(),
-        name: text("/metadata/name").to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::model::name::{RepoPath, SourceId};
-    use crate::model::work::{DeletionPolicy, WorkBody};
+    use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 
     fn spec(option: &str) -> Value {
         let manifest = json!({

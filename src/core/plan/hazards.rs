@@ -51,6 +51,11 @@ pub struct Hazards {
 impl Hazards {
     /// The hazards that follow from the state of the works and the operators' policy alone.
     pub fn observe(inputs: PlanInputs<'_>) -> Self {
+        Self { blocked: blocked(inputs), ..Self::of_policy(inputs) }
+    }
+
+    /// The hazards that follow from the policy alone, without blocked works.
+    pub(super) fn of_policy(inputs: PlanInputs<'_>) -> Self {
         let PlanInputs { desired, policy, .. } = inputs;
         let rewind = policy.held_rewind.as_ref().map(|rewind| {
             let hash = Approval::Rewind(Arc::unwrap_or_clone(rewind.clone())).hash();
@@ -70,7 +75,6 @@ impl Hazards {
             suspensions: policy.suspensions.clone(),
             source_suspended: desired.suspended.source,
             clusters_suspended: desired.suspended.clusters.iter().cloned().collect(),
-            blocked: blocked(inputs),
             rewind,
             restored,
             contended: contended.map(|(key, one)| (key.clone(), one.clone())).collect(),
@@ -92,6 +96,52 @@ impl Hazards {
             || !self.over_budget.is_empty()
             || deletions.any(|one| self.forbids(one, inputs.observed).is_some());
         self
+    }
+
+    /// Replaces the blocked works.
+    pub(super) fn set_blocked(&mut self, blocked: BlockedWorks) {
+        self.blocked = blocked;
+    }
+
+    /// Replaces the blocked works of one cluster.
+    pub(super) fn set_blocked_of(&mut self, cluster: &ClusterName, blocked: BlockedWorks) {
+        let before = self.blocked.range(WorkKey::least_of(cluster)..);
+        let before = before.take_while(|(key, _)| key.cluster == *cluster);
+        let before: Vec<WorkKey> = before.map(|(key, _)| key.clone()).collect();
+        before.iter().for_each(|key| drop(self.blocked.remove(key)));
+        self.blocked.extend(blocked);
+    }
+
+    /// Takes the blocked works.
+    pub(super) fn take_blocked(&mut self) -> BlockedWorks {
+        std::mem::take(&mut self.blocked)
+    }
+
+    /// Whether both forbid the same, blocked works aside.
+    pub(super) fn has_same_rules(&self, other: &Self) -> bool {
+        let Self {
+            other_origin,
+            suspensions,
+            source_suspended,
+            clusters_suspended,
+            blocked: _,
+            over_budget,
+            rewind,
+            restored,
+            outside_window,
+            contended,
+            deletions_held,
+        } = other;
+        self.other_origin == *other_origin
+            && self.suspensions == *suspensions
+            && self.source_suspended == *source_suspended
+            && self.clusters_suspended == *clusters_suspended
+            && self.over_budget == *over_budget
+            && self.rewind == *rewind
+            && self.restored == *restored
+            && self.outside_window == *outside_window
+            && self.contended == *contended
+            && self.deletions_held == *deletions_held
     }
 
     /// The works whose own state forbids every write.

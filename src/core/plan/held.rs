@@ -39,7 +39,7 @@ impl Plan {
     pub fn held_deletions(&self) -> Option<HeldDeletions> {
         let mut works = Approved::new();
         let mut found = None;
-        for step in &self.steps {
+        for step in self.steps.of_held_clusters() {
             if let Reason::HeldByBudget { uid, hash, excess, .. } = &step.reason {
                 works.insert(Target { key: step.key.clone(), uid: uid.clone() });
                 found = Some((*hash, excess.clone()));
@@ -53,7 +53,7 @@ impl Plan {
     pub fn holds(&self, source: &SourceId) -> Vec<Hold> {
         let mut found: Vec<Hold> = Vec::new();
         let mut changes = Approved::new();
-        for step in &self.steps {
+        for step in self.steps.of_held_clusters() {
             let Some((guard, approval)) = held_approval(step, source) else { continue };
             if let Reason::HeldByWindow { version, .. } = &step.reason {
                 changes.insert(Target { key: step.key.clone(), uid: version.clone() });

@@ -24,6 +24,11 @@ impl<'a> PlanInputs<'a> {
     pub(super) fn removed_works(self) -> impl Iterator<Item = (&'a WorkKey, &'a ObservedWork)> {
         self.observed.works.iter().filter(move |(_, work)| is_removed(work, self.desired))
     }
+
+    /// Whether a work that Git no longer has is deleted, and not released.
+    pub(super) fn is_pruned(self, work: &ObservedWork) -> bool {
+        self.last_known.get(&work.key).map_or(work.prune, |last| last.prune)
+    }
 }
 
 /// Whether a work of this source is on the hub and not among the desired ones.

@@ -4,6 +4,7 @@
 //! one is found by the other. Tests call it after every plan; the daemon calls it before execution.
 
 mod moves;
+mod object_index;
 
 use std::fmt;
 
@@ -12,6 +13,7 @@ use crate::model::approval::Target;
 use crate::model::name::WorkKey;
 use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
+use crate::plan::lint::object_index::ObjectIndex;
 use crate::plan::observed::ObservedWork;
 use crate::plan::reason::Reason;
 use crate::plan::step::{Plan, PlanStep};
@@ -89,16 +91,15 @@ pub fn check(plan: &Plan, inputs: PlanInputs<'_>) -> Vec<PlanViolation> {
     let mut report = |step: &PlanStep, rule: BrokenRule| {
         found.push(PlanViolation { key: step.key.clone(), rule });
     };
-    for pair in plan.steps.windows(2) {
-        if let [first, second] = pair
-            && first.key >= second.key
-        {
+    for (first, second) in plan.steps.iter().zip(plan.steps.iter().skip(1)) {
+        if first.key >= second.key {
             report(second, BrokenRule::SecondStep);
         }
     }
     let empties = deletes_everything(plan, inputs);
+    let objects = ObjectIndex::new(plan, inputs);
     for (step, effect) in plan.effects() {
-        let write = Write { step, effect, inputs };
+        let write = Write { step, effect, inputs, objects: &objects };
         for (rule, is_broken) in [
             (BrokenRule::ForeignWork, write.is_foreign()),
             (BrokenRule::ContentNotInGit, write.has_other_content()),
@@ -136,6 +137,7 @@ struct Write<'a> {
     step: &'a PlanStep,
     effect: &'a Effect,
     inputs: PlanInputs<'a>,
+    objects: &'a ObjectIndex<'a>,
 }
 
 impl<'a> Write<'a> {
@@ -175,6 +177,10 @@ impl<'a> Write<'a> {
         let frozen = &self.inputs.desired.frozen;
         let path = self.on_hub().and_then(|work| work.path.as_deref());
         let has_reason = match self.effect {
+            // A work that gives all its objects away is deleted, and may be created again.
+            Effect::Delete { .. } if matches!(self.step.reason, Reason::MovesObjects { .. }) => {
+                return !self.is_moved_away() || frozen.may_contain(&self.step.key, path);
+            }
             Effect::Delete { .. } => matches!(self.step.reason, Reason::RemovedFromGit { .. }),
             Effect::SetDeleteOption { .. } => {
                 matches!(self.step.reason, Reason::DeleteOptionFirst { .. })

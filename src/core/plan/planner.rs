@@ -32,7 +32,11 @@ pub fn plan(
 }
 
 /// The step of one work: its candidate, or the reason of the hazard that forbids it.
-fn step(candidate: CandidateChange, inputs: PlanInputs<'_>, hazards: &Hazards) -> PlanStep {
+pub(super) fn step(
+    candidate: CandidateChange,
+    inputs: PlanInputs<'_>,
+    hazards: &Hazards,
+) -> PlanStep {
     if let Some(reason) = hazards.forbids(&candidate, inputs.observed) {
         return PlanStep { key: candidate.key, path: candidate.path, effect: None, reason };
     }

@@ -31,7 +31,7 @@ fn rest(plan: &Plan) -> Option<String> {
 /// How to approve held changes; one line for each hash.
 fn held(plan: &Plan) -> Vec<String> {
     let mut hashes = BTreeMap::new();
-    for step in &plan.steps {
+    for step in plan.steps.of_held_clusters() {
         let (what, hash) = match &step.reason {
             Reason::HeldByBudget { hash, .. } => ("deletions are held", hash),
             Reason::HeldByRewind { hash, .. } => ("works are held by a rewind", hash),
@@ -288,7 +288,7 @@ mod tests {
     fn the_changes_of_an_adoption_follow_its_work() {
         let conflict = Reason::Conflict { owner: None, adoption: AdoptionPolicy::default() };
         let plan = plan(vec![conflict]);
-        let key = plan.steps[0].key.clone();
+        let key = plan.steps.first().unwrap().key.clone();
         let remarks = |changes: &str| Remarks {
             adoptions: [(key.clone(), changes.to_owned())].into(),
             ..Remarks::default()

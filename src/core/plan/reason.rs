@@ -7,7 +7,7 @@ use crate::config::AdoptionPolicy;
 use crate::config::window::Closed;
 use crate::model::approval::{Approval, Rewind};
 use crate::model::digest::Digest;
-use crate::model::name::CommitId;
+use crate::model::name::{CommitId, WorkName};
 use crate::model::work::DeletionPolicy;
 use crate::plan::budget::Excess;
 use crate::plan::conflicting_manager::ConflictingManager;
@@ -73,6 +73,12 @@ pub enum Reason {
         /// The work is Complete, so its agent never will. Otherwise the agent failed to apply the
         /// generation.
         complete: bool,
+    },
+    /// It would no longer own objects that another work has given to it. The agent has not removed
+    /// them from that work yet, and would delete them.
+    SharesObjects {
+        /// The other work.
+        work: WorkName,
     },
     /// The hub is deleting it.
     BeingDeleted {
@@ -170,6 +176,7 @@ impl Reason {
             Self::UpToDate => "UpToDate",
             Self::WaitingForAgent { .. } => "WaitingForAgent",
             Self::NotYetOrphaned { .. } => "NotYetOrphaned",
+            Self::SharesObjects { .. } => "SharesObjects",
             Self::BeingDeleted { .. } => "BeingDeleted",
             Self::Conflict { .. } => "Conflict",
             Self::ChangedByServer => "ChangedByServer",
@@ -265,6 +272,11 @@ impl fmt::Display for Reason {
             Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
             Self::DeletesNoLongerHeld => f.write_str(
                 "created while deletions were held; the hold has ended, and its marker is removed",
+            ),
+            Self::SharesObjects { work } => write!(
+                f,
+                "changed in Git; written once the cluster's agent has removed from {work} the \
+                 objects that moved from there"
             ),
             _ => f.write_str("up to date"),
         }

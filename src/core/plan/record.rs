@@ -1,9 +1,10 @@
 //! The record of a source on the hub: it lets a new process guard the source as the old one did.
 //! Pure.
 //!
-//! It is written if the works themselves do not show it: when a commit deletes works, abandons
-//! commits, or changes the rules that judge the next commit, and when the source gets its origin. A
-//! commit that only changes works leaves its id on them.
+//! It is written before the first work of a commit, and when a commit abandons others, changes the
+//! rules that judge the next commit or is verified, and when the source gets its origin. Only
+//! gitwork writes it, so that it proves which commit was applied and verified last. What works say
+//! is a hint: the agents of their clusters may write it.
 
 use std::collections::BTreeSet;
 
@@ -22,6 +23,9 @@ use crate::model::source_origin::SourceOrigin;
 pub struct Record {
     /// The last commit that the record was written for, before anything of it was.
     pub commit: Option<CommitId>,
+    /// The last verified commit; `None` if that commit needed no signature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<CommitId>,
     /// The number of writes of the record. It decreases only if the hub is restored from a
     /// backup.
     #[serde(rename = "moves")]
@@ -81,8 +85,12 @@ pub struct RecordInputs<'a> {
     pub on_hub: Option<&'a BTreeSet<CommitId>>,
     /// No guard holds changes of the plan, so that its rules apply to the next commit.
     pub nothing_is_held: bool,
-    /// The plan changes works without writing content: it deletes or releases them.
-    pub removes: bool,
+    /// The plan applies the head: it does more than revert edits on the hub.
+    pub applies: bool,
+    /// Somebody requires signatures, and the head has them.
+    pub is_signed: bool,
+    /// A guard holds all changes of the head because it does not build on what was applied.
+    pub rewind_is_held: bool,
     /// The plan writes something.
     pub writes: bool,
     /// An operator has confirmed that the hub was restored.
@@ -137,13 +145,19 @@ impl Record {
             next.rules = inputs.rules.clone();
         }
         next.restored &= !inputs.confirmed;
+        let head = inputs.head.filter(|_| !inputs.rewind_is_held);
+        if head.is_some() {
+            next.verified = head.filter(|_| inputs.is_signed);
+        }
         let is_new = before.is_none() && inputs.writes;
-        let removes = inputs.removes && next.commit != inputs.head;
+        let applies = inputs.applies && head.is_some() && next.commit != head;
         // Dropping an abandoned commit alone is no reason to write.
-        let changed = next.rules != known.rules || next.restored != known.restored;
-        let is_of_commit = is_new || removes || abandons || changed;
-        if is_of_commit && inputs.head.is_some() {
-            next.commit = inputs.head;
+        let changed = next.rules != known.rules
+            || next.restored != known.restored
+            || next.verified != known.verified;
+        let is_of_commit = is_new || applies || abandons || changed;
+        if is_of_commit && head.is_some() {
+            next.commit = head;
         }
         let gets_origin = inputs.origin.is_some() && inputs.origin != known.origin;
         if gets_origin {
@@ -190,19 +204,20 @@ mod tests {
     }
 
     #[test]
-    fn the_record_is_written_if_the_works_do_not_show_the_change() {
+    fn record_is_written_before_a_commit_is_applied() {
         let rules = SourceRules {
             budgets: Budgets { works: Some(3), ..Budgets::default() },
             ..SourceRules::default()
         };
         let next = |inputs: RecordInputs<'_>| Record::next(Some(&record()), &inputs);
-        assert_eq!(next(inputs()), None, "the works have the commit");
+        assert_eq!(next(inputs()), None, "only edits on the hub are reverted");
         assert_eq!(
             next(RecordInputs { rules: rules.clone(), nothing_is_held: false, ..inputs() }),
             None
         );
         for changes in [
-            RecordInputs { removes: true, ..inputs() },
+            RecordInputs { applies: true, ..inputs() },
+            RecordInputs { is_signed: true, writes: false, ..inputs() },
             RecordInputs { rules: rules.clone(), writes: false, ..inputs() },
             RecordInputs { abandoned_commits: [commit(1)].into(), ..inputs() },
         ] {
@@ -220,9 +235,27 @@ mod tests {
         let first = Record::next(None, &inputs()).unwrap();
         assert_eq!((first.commit, first.record_generation), (Some(commit(2)), 1));
         assert_eq!(Record::next(None, &RecordInputs { writes: false, ..inputs() }), None);
-        // A removal by the recorded commit itself is recorded already.
-        let same = RecordInputs { head: Some(commit(1)), removes: true, ..inputs() };
+        // The recorded commit itself is recorded already.
+        let same = RecordInputs { head: Some(commit(1)), applies: true, ..inputs() };
         assert_eq!(next(same), None);
+    }
+
+    #[test]
+    fn verified_commit_is_recorded_once_and_not_while_its_rewind_is_held() {
+        let signed = RecordInputs { is_signed: true, writes: false, ..inputs() };
+        let written = Record::next(Some(&record()), &signed).unwrap();
+        assert_eq!((written.commit, written.verified), (Some(commit(2)), Some(commit(2))));
+        assert_eq!(Record::next(Some(&written), &signed), None);
+        let next = RecordInputs { head: Some(commit(3)), ..signed.clone() };
+        let held = RecordInputs { rewind_is_held: true, applies: true, ..next.clone() };
+        assert_eq!(Record::next(Some(&written), &held), None);
+        assert_eq!(Record::next(Some(&written), &next).unwrap().verified, Some(commit(3)));
+        // Nobody requires signatures any longer.
+        let unsigned = RecordInputs { is_signed: false, ..next };
+        assert_eq!(Record::next(Some(&written), &unsigned).unwrap().verified, None);
+        // A folder on disk has no commits.
+        let folder = RecordInputs { head: None, ..unsigned };
+        assert_eq!(Record::next(Some(&written), &folder), None);
     }
 
     #[test]
@@ -278,7 +311,7 @@ mod tests {
         assert_eq!((&written.origin, written.commit), (&of("a"), Some(commit(1))));
         assert_eq!(Record::next(Some(&written), &unknown), None);
         assert_eq!(Record::next(Some(&written), &inputs()), None, "an unknown origin is no other");
-        let removes = RecordInputs { origin: of("b"), removes: true, ..inputs() };
+        let removes = RecordInputs { origin: of("b"), applies: true, ..inputs() };
         let written = Record::next(Some(&written), &removes).unwrap();
         assert_eq!((&written.origin, written.commit), (&of("b"), Some(commit(2))));
         let first = Record::next(None, &RecordInputs { writes: false, ..unknown }).unwrap();

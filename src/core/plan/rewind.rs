@@ -1,40 +1,50 @@
 //! Finds applied commits that a source abandons: a forced push, an older commit, another
 //! branch. Pure.
 //!
-//! Only the hub shows which commits were applied: by its record of the source, and by the commits
-//! on the works. So a new process on a new machine with an empty mirror decides as the old one did.
-//! A commit that the remote no longer has counts as abandoned.
+//! Only the hub shows which commit was applied last: by its record of the source, which only
+//! gitwork writes. So a new process on a new machine with an empty mirror decides as the old one
+//! did. A commit that the remote no longer has counts as abandoned.
+//!
+//! Without a record, the commits on works are hints. The agent of a managed cluster may write them
+//! on its own works, so that a commit that one cluster alone names does not count in a larger
+//! fleet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::approval::Rewind;
-use crate::model::name::{CommitId, SourceId};
+use crate::model::name::{ClusterName, CommitId, SourceId};
 use crate::plan::observed::Observed;
 use crate::plan::record::Record;
 
-/// The commits in the annotations of the source's works on the hub.
+/// The commits in the annotations of the source's works on the hub. If the source has works on
+/// several clusters, only those that two of them name.
 pub fn commits_on_works(source: &SourceId, observed: &Observed) -> BTreeSet<CommitId> {
-    let ours = observed.works.values().filter(|work| work.is_ours(source));
+    let ours = || observed.works.values().filter(|work| work.is_ours(source));
+    let first = ours().next().map(|work| &work.key.cluster);
+    let has_several = ours().any(|work| Some(&work.key.cluster) != first);
     // One at a time: thousands of works name a few commits.
-    let mut texts: BTreeSet<&str> = BTreeSet::new();
-    for commit in ours.filter_map(|work| work.commit.as_deref()) {
-        texts.insert(commit);
+    let mut texts: BTreeMap<&str, (&ClusterName, bool)> = BTreeMap::new();
+    for work in ours() {
+        let (Some(commit), cluster) = (work.commit.as_deref(), &work.key.cluster) else { continue };
+        let (named_by, counts) = texts.entry(commit).or_insert((cluster, !has_several));
+        *counts |= *named_by != cluster;
     }
-    texts.into_iter().filter_map(CommitId::parse).collect()
+    let counting = texts.into_iter().filter(|(_, (_, counts))| *counts);
+    counting.filter_map(|(text, _)| CommitId::parse(text)).collect()
 }
 
-/// The commits that were applied according to the hub, without abandoned ones: those on its works,
-/// and the one of the record.
+/// The commits that were applied according to the hub: the one of the record. Without one, those on
+/// works, without abandoned ones.
 pub fn applied<'a>(
     commits_on_works: &'a BTreeSet<CommitId>,
     record: Option<&'a Record>,
 ) -> impl Iterator<Item = CommitId> + 'a {
     let recorded = record.and_then(|record| record.commit);
-    let recorded = recorded.filter(|commit| !commits_on_works.contains(commit));
     let is_abandoned =
         move |commit: &CommitId| record.is_some_and(|record| record.abandoned.contains(commit));
-    commits_on_works.iter().copied().chain(recorded).filter(move |commit| !is_abandoned(commit))
+    let hints = commits_on_works.iter().copied().filter(move |commit| !is_abandoned(commit));
+    recorded.into_iter().chain(hints.filter(move |_| recorded.is_none()))
 }
 
 /// The commits that the hub showed as applied at one time.
@@ -109,6 +119,11 @@ impl HeadAncestry {
         }
     }
 
+    /// Whether the head is known to build on a commit.
+    pub(crate) fn is_reached(&self, commit: CommitId) -> bool {
+        self.reached.contains(&commit)
+    }
+
     /// Whether the head is not known to abandon any commit.
     pub(crate) fn is_clear(&self) -> bool {
         self.unreached.is_empty()
@@ -149,10 +164,10 @@ mod tests {
         SourceId::parse("fleet").unwrap()
     }
 
-    fn on_hub(name: &str, owner: &str, commit: &str) -> ObservedWork {
+    fn on_hub(cluster: &str, name: &str, owner: &str, commit: &str) -> ObservedWork {
         ObservedWork::from_manifest_work(json!({
             "metadata": {
-                "namespace": "edge-1", "name": name, "uid": name, "resourceVersion": "1",
+                "namespace": cluster, "name": name, "uid": name, "resourceVersion": "1",
                 "labels": {"gitwork.dev/source": owner},
                 "annotations": {"gitwork.dev/commit": commit},
             },
@@ -160,26 +175,42 @@ mod tests {
         .unwrap()
     }
 
-    #[test]
-    fn the_record_and_the_works_show_the_applied_commits() {
+    fn on_works(works: &[(&str, &str, &str, String)]) -> BTreeSet<CommitId> {
         let mut observed = Observed::default();
-        for (name, owner, of) in [
-            ("api", "fleet", commit(1).to_string()),
-            ("db", "fleet", commit(2).to_string()),
-            ("web", "other", commit(3).to_string()),
-            ("x", "fleet", "main".into()),
-        ] {
-            let work = on_hub(name, owner, &of);
+        for (cluster, name, owner, of) in works {
+            let work = on_hub(cluster, name, owner, of);
             observed.works.insert(work.key.clone(), work);
         }
-        assert_eq!(commits_on_works(&source(), &observed), commits(&[1, 2]));
-        let record =
-            Record { commit: Some(commit(4)), abandoned: commits(&[1, 9]), ..Record::default() };
-        let commits_on_works = commits_on_works(&source(), &observed);
-        assert_eq!(
-            applied(&commits_on_works, Some(&record)).collect::<BTreeSet<_>>(),
-            commits(&[2, 4])
-        );
+        commits_on_works(&source(), &observed)
+    }
+
+    #[test]
+    fn record_shows_the_applied_commit_and_works_are_hints_without_it() {
+        let hints = on_works(&[
+            ("edge-1", "api", "fleet", commit(1).to_string()),
+            ("edge-1", "db", "fleet", commit(2).to_string()),
+            ("edge-1", "web", "other", commit(3).to_string()),
+            ("edge-1", "x", "fleet", "main".into()),
+        ]);
+        assert_eq!(hints, commits(&[1, 2]));
+        let all = |record: Option<&Record>| applied(&hints, record).collect::<BTreeSet<_>>();
+        assert_eq!(all(None), commits(&[1, 2]));
+        let record = Record { abandoned: commits(&[1, 9]), ..Record::default() };
+        assert_eq!(all(Some(&record)), commits(&[2]));
+        let record = Record { commit: Some(commit(4)), ..record };
+        assert_eq!(all(Some(&record)), commits(&[4]));
+    }
+
+    #[test]
+    fn commit_that_one_cluster_alone_names_does_not_count_for_the_others() {
+        let found = on_works(&[
+            ("edge-1", "api", "fleet", commit(7).to_string()),
+            ("edge-1", "db", "fleet", commit(7).to_string()),
+            ("edge-1", "web", "fleet", commit(1).to_string()),
+            ("edge-2", "web", "fleet", commit(1).to_string()),
+            ("edge-3", "web", "other", commit(7).to_string()),
+        ]);
+        assert_eq!(found, commits(&[1]));
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn every_step() -> Vec<PlanStep> {
     let delete = Effect::Delete { uid: "u".into(), resource_version: resource_version() };
     let first = Reason::DeleteOptionFirst {
         hub: DeletionPolicy::Foreground,
-        git: DeletionPolicy::SelectivelyOrphan(Vec::new()),
+        git: DeletionPolicy::SelectivelyOrphan([].into()),
     };
     let release = Effect::Release { resource_version: resource_version() };
     vec![
@@ -94,7 +94,7 @@ fn steps_read_as_sentences() {
 
 #[test]
 fn a_summary_has_every_step_except_kept_works() {
-    let plan = Plan { commit: None, steps: every_step() };
+    let plan = Plan { commit: None, steps: every_step().into() };
     assert!(!plan.is_empty() && !plan.is_settled());
     assert_eq!(plan.effects().count(), 3);
     assert_eq!(

@@ -36,7 +36,7 @@ pub struct ActionCounts {
 }
 
 impl ActionCounts {
-    fn add(&mut self, action: Action) {
+    fn add(&mut self, action: Action, steps: usize) {
         let count = match action {
             Action::Create => &mut self.create,
             Action::Update => &mut self.update,
@@ -48,7 +48,7 @@ impl ActionCounts {
             Action::Hold => &mut self.hold,
             Action::Keep => &mut self.keep,
         };
-        *count += 1;
+        *count += steps;
     }
 }
 
@@ -155,7 +155,7 @@ impl Plan {
     /// Counts the steps by action.
     pub fn counts(&self) -> ActionCounts {
         let mut counts = ActionCounts::default();
-        self.steps.iter().for_each(|step| counts.add(step.action()));
+        Action::ALL.into_iter().for_each(|action| counts.add(action, self.steps.count(action)));
         counts
     }
 

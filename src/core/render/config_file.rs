@@ -29,6 +29,11 @@ pub(crate) fn read_config<T: serde::de::DeserializeOwned + Default>(
             ));
             return Ok(None);
         }
+        Err(why) if why.is_of_object() => {
+            let (code, at) = (Code::BadObject, Location::file(path));
+            diagnostics.push(Diagnostic::new(code, at, scope.clone(), why.to_string()));
+            return Ok(None);
+        }
         Err(why) => return Err(why),
     };
     let (config, mut found) = file::read_one(path, &bytes, kind, scope);

@@ -91,7 +91,19 @@ impl FrozenObjects {
     }
 }
 
+/// A frozen work, and the objects that it may have.
+pub type FrozenWork<'a> = (&'a WorkKey, &'a FrozenObjects);
+
 impl Frozen {
+    /// The frozen works of each cluster, with the objects that they may have.
+    pub fn objects_by_cluster(&self) -> BTreeMap<&ClusterName, Vec<FrozenWork<'_>>> {
+        let mut all: BTreeMap<&ClusterName, Vec<FrozenWork<'_>>> = BTreeMap::new();
+        for (key, objects) in &self.objects {
+            all.entry(&key.cluster).or_default().push((key, objects));
+        }
+        all
+    }
+
     /// Whether the work itself is frozen, by its name. It is not among the desired works then.
     pub fn contains(&self, key: &WorkKey) -> bool {
         self.source || self.clusters.contains(&key.cluster) || self.works.contains(key)

@@ -1,17 +1,20 @@
 //! One manifest file into manifests: `List`s flattened, every object checked, kinds resolved.
 
-use gitwork_api::names::check_label;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
+use gitwork_api::names::check_label;
 use serde_json::Value;
 
-use super::substitute::substitute;
+use super::substitute::Substitution;
 use crate::config::SecretPolicy;
 use crate::config::file;
+use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Severity, Span};
-use crate::model::kinds::{Found, KindIndex};
+use crate::model::diagnostic_sink::DiagnosticSink;
+use crate::model::kinds::KindIndex;
 use crate::model::manifest::{Identity, Manifest, Origin};
 use crate::model::name::RepoPath;
+use crate::text::truncate::truncate_chars;
 use crate::text::yaml;
 use gitwork_yaml::Document;
 
@@ -21,8 +24,6 @@ use gitwork_yaml::Document;
 pub struct Rules<'a> {
     /// The plurals and scopes of kinds.
     pub kinds: &'a KindIndex,
-    /// The values of `${NAME}`; `None` where the work does not ask for them.
-    pub values: Option<&'a BTreeMap<String, Value>>,
     /// What becomes of Secrets with data.
     pub secrets: SecretPolicy,
     /// What an error freezes.
@@ -38,26 +39,29 @@ pub struct ParsedManifests {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Reads a manifest file.
-pub fn read(file: &RepoPath, bytes: &[u8], rules: &Rules<'_>) -> ParsedManifests {
-    let yaml::ParsedFile { documents, diagnostics } = yaml::read(file, bytes, rules.scope);
-    let mut reader =
-        Reader { file, rules, read: ParsedManifests { manifests: Vec::new(), diagnostics } };
+/// Reads a manifest file. `values` replaces variables; it is `None` where the work does not ask for
+/// that. Reads one manifest more than a work may have, and none after that.
+pub fn read(
+    file: &RepoPath,
+    bytes: &[u8],
+    rules: &Rules<'_>,
+    mut values: Option<&mut Substitution<'_>>,
+) -> ParsedManifests {
+    let yaml::ParsedFile { documents, diagnostics: found } = yaml::read(file, bytes, rules.scope);
+    let mut diagnostics = DiagnosticSink::new(limits::FILE_DIAGNOSTICS_MAX);
+    diagnostics.extend(found);
+    let mut reader = Reader { file, rules, manifests: Vec::new(), diagnostics };
     for mut document in documents {
         let mut value = std::mem::take(&mut document.value);
-        if let Some(values) = rules.values {
-            for problem in substitute(&mut value, values) {
-                reader.read.diagnostics.push(file::diagnostic(
-                    &problem,
-                    &document,
-                    file,
-                    rules.scope,
-                ));
+        if let Some(values) = &mut values {
+            for problem in values.apply(&mut value) {
+                let found = file::diagnostic(&problem, &document, file, rules.scope);
+                reader.diagnostics.push(found);
             }
         }
         reader.objects(value, &document);
     }
-    reader.read
+    ParsedManifests { manifests: reader.manifests, diagnostics: reader.diagnostics.into_all() }
 }
 
 /// Namespaces and CRDs first, as what follows may need them; then as the files stand.
@@ -73,7 +77,8 @@ pub fn order(manifest: &Manifest) -> (u8, &Origin, &Identity) {
 struct Reader<'a> {
     file: &'a RepoPath,
     rules: &'a Rules<'a>,
-    read: ParsedManifests,
+    manifests: Vec<Manifest>,
+    diagnostics: DiagnosticSink,
 }
 
 impl Reader<'_> {
@@ -84,7 +89,7 @@ impl Reader<'_> {
             self.rules.scope.clone(),
             message.into(),
         );
-        self.read.diagnostics.push(if field.is_empty() {
+        self.diagnostics.push(if field.is_empty() {
             diagnostic
         } else {
             diagnostic.with_field(field)
@@ -131,13 +136,17 @@ impl Reader<'_> {
 
     /// Checks one object, and keeps it if it can be identified.
     fn object(&mut self, mut value: Value, document: &Document, pointer: &str) {
+        if self.manifests.len() > limits::WORK_MANIFESTS_MAX {
+            return;
+        }
         let object = DocumentObject { value: &value, document, pointer };
         let span = object.span("");
         let Some(ObjectNames { api_version, kind, name }) = self.names(&object) else { return };
         let Some(namespace) = self.namespace(&object) else { return };
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
-        let (resource, is_namespaced) = self.resource(&group, &kind, span);
-        let what = format!("{kind} {name}");
+        let found = self.rules.kinds.lookup(&group, &kind);
+        let (resource, is_namespaced) = (found.resource().to_owned(), found.namespaced());
+        let what = format!("{} {name}", shortened(&kind));
         self.check_scope(&object, &what, is_namespaced, &namespace);
         self.check_status(&object, &kind, &what);
         if group.is_empty() && kind == "Secret" {
@@ -147,7 +156,7 @@ impl Reader<'_> {
         let identity = Identity { group, resource, namespace, name };
         let origin = Origin { file: self.file.clone(), document: document.index, span };
         let manifest = Manifest { object: value, api_version, kind, identity, origin };
-        self.read.manifests.push(manifest);
+        self.manifests.push(manifest);
     }
 
     /// `apiVersion`, `kind` and `metadata.name`; `None` where one of them is unusable, which is
@@ -167,8 +176,8 @@ impl Reader<'_> {
         };
         if !is_object_name(&name) {
             let message = format!(
-                "{name:?} cannot be the name of an object: at most 253 characters, no '/' and no \
-                 '%'"
+                "{:?} cannot be the name of an object: at most 253 characters, no '/' and no '%'",
+                shortened(&name)
             );
             self.report(
                 Code::BadObjectName,
@@ -179,7 +188,7 @@ impl Reader<'_> {
             return None;
         }
         if api_version.matches('/').count() > 1 {
-            let message = format!("{api_version:?} is not GROUP/VERSION");
+            let message = format!("{:?} is not GROUP/VERSION", shortened(&api_version));
             self.report(Code::BadValue, object.span("/apiVersion"), "apiVersion", message);
             return None;
         }
@@ -236,23 +245,13 @@ impl Reader<'_> {
         if !namespace.is_empty()
             && let Err(why) = check_label(namespace, 63)
         {
-            let message = format!("the namespace {namespace:?} {why}");
+            let message = format!("the namespace {:?} {why}", shortened(namespace));
             self.say_of_namespace(Code::BadObjectName, object.span(NAMESPACE), message);
         }
     }
 
     fn say_of_namespace(&mut self, code: Code, span: Span, message: impl Into<String>) {
         self.report(code, span, "metadata.namespace", message);
-    }
-
-    /// The plural, and whether the kind is namespaced where that is known.
-    fn resource(&mut self, group: &str, kind: &str, span: Span) -> (String, Option<bool>) {
-        let found = self.rules.kinds.lookup(group, kind);
-        if let Found::Guessed { resource } = &found {
-            let message = format!("the plural of {kind} in {group:?} is taken to be {resource:?}");
-            self.report(Code::GuessedPlural, span, "", message);
-        }
-        (found.resource().to_owned(), found.namespaced())
     }
 
     /// Warns of a status: the cluster reports it, Git does not set it.
@@ -287,7 +286,7 @@ impl Reader<'_> {
         let mut diagnostic =
             Diagnostic::new(Code::PlainSecret, location, self.rules.scope.clone(), message);
         diagnostic.severity = severity;
-        self.read.diagnostics.push(diagnostic);
+        self.diagnostics.push(diagnostic);
     }
 }
 
@@ -328,6 +327,11 @@ fn is_object_name(name: &str) -> bool {
         && name.len() <= 253
         && !name.contains(['/', '%'])
         && !name.contains(char::is_control)
+}
+
+/// A text of a file as a message shows it.
+fn shortened(text: &str) -> Cow<'_, str> {
+    truncate_chars(text, limits::MESSAGE_TEXT_CHARS_MAX)
 }
 
 /// The API server drops nulls in the metadata of embedded objects (`creationTimestamp: null` of

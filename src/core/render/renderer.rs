@@ -4,9 +4,11 @@
 //! reused, and so is an unchanged work folder within a changed cluster.
 
 mod cluster;
+mod content;
 mod inputs;
 mod pass;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,25 +20,31 @@ use crate::config::tenancy::Tenancy;
 use crate::limits;
 use crate::model::approval::{Approval, Approvals};
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::diagnostic_sink::cut_fairly;
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::operation_error::describe;
 use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::model::work::DesiredWork;
 use cluster::{RenderedCluster, RenderedFolder};
+use content::{ContentBudget, SharedContent};
 use inputs::SourceInputs;
-use pass::RenderPass;
+use pass::{PassError, RenderPass};
+
+type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
 
 /// Renders one source, commit after commit, and remembers what did not change.
 #[derive(Debug, Clone)]
 pub struct Renderer {
     source: SourceId,
-    clusters: BTreeMap<ClusterName, Arc<RenderedCluster>>,
+    clusters: RenderedClusters,
     kinds: KindIndex,
     rules: SourceRules,
     approved: Approvals,
     suspended: bool,
     tenancy: Tenancy,
+    content_bytes_max: usize,
+    content: SharedContent,
 }
 
 impl Renderer {
@@ -50,12 +58,19 @@ impl Renderer {
             approved: Approvals::default(),
             suspended: false,
             tenancy: Tenancy::default(),
+            content_bytes_max: limits::CONTENT_BYTES_MAX,
+            content: SharedContent::default(),
         }
     }
 
     /// With what the operator lets the folders do, which is the same for every commit.
     pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
         Self { tenancy, ..self }
+    }
+
+    /// With another bound of the bytes that the rendered works may hold in memory.
+    pub fn with_content_bytes_max(self, content_bytes_max: usize) -> Self {
+        Self { content_bytes_max, ..self }
     }
 
     /// The kinds that the CRDs of the last snapshot define.
@@ -81,31 +96,73 @@ impl Renderer {
             tenancy: &self.tenancy,
             objects: snapshot.objects,
             inputs: source,
+            content: RefCell::new(std::mem::take(&mut self.content)),
+            budget: RefCell::new(ContentBudget::new(self.content_bytes_max)),
         };
+        let rendered = self.clusters(&pass, top.clusters, &mut diagnostics);
+        self.content = pass.content.into_inner();
+        let (clusters, kinds) = rendered.inspect_err(|_| self.content.drop_unused())?;
+        self.clusters = clusters;
+        self.kinds = kinds;
+        self.drop_unused();
+        Ok(self.assemble(snapshot.commit, diagnostics))
+    }
+
+    /// Drops contents that only earlier commits had, as soon as nobody holds their works.
+    pub fn drop_unused(&mut self) {
+        self.content.drop_unused();
+    }
+
+    /// Renders the clusters, up to the bounds of the source.
+    fn clusters(
+        &self,
+        pass: &RenderPass<'_>,
+        trees: BTreeMap<ClusterName, ObjectId>,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<(RenderedClusters, KindIndex), ObjectError> {
         let mut clusters = BTreeMap::new();
         let mut works_left = limits::WORKS_MAX;
-        for (name, tree) in top.clusters {
+        for (name, tree) in trees {
             let before = self.clusters.get(&name);
-            let cluster = pass.cluster(&name, tree, &self.kinds, before, works_left)?;
-            let Some(cluster) = cluster else {
-                diagnostics.push(too_many_works());
-                break;
-            };
+            let cluster = pass.cluster(&name, tree, &self.kinds, before, works_left);
+            let Some(cluster) = self.within_bounds(cluster, &name, diagnostics)? else { break };
             works_left -= cluster.works.len();
             clusters.insert(name, cluster);
         }
         // A CRD anywhere in the repository tells the plural of its kind everywhere: what was
-        // rendered with another answer is rendered again.
-        let kinds = KindIndex::new(clusters.values().flat_map(RenderedCluster::crds));
+        // rendered with another answer is rendered again. A frozen work tells nothing.
+        let (kinds, frozen) = pass.kinds(&clusters)?;
         for (name, cluster) in &mut clusters {
-            pass.correct_kinds(name, cluster, &kinds)?;
+            let corrected = pass
+                .correct_kinds(name, cluster, &kinds, frozen.get(name))
+                .and_then(|()| pass.check(name, cluster));
+            // What follows is corrected and checked in a later pass: until then, the source is
+            // frozen.
+            if self.within_bounds(corrected, name, diagnostics)?.is_none() {
+                break;
+            }
         }
-        self.clusters = clusters
-            .into_iter()
-            .map(|(name, cluster)| (name.clone(), cluster.checked(&name)))
-            .collect();
-        self.kinds = kinds;
-        Ok(self.assemble(snapshot.commit, diagnostics))
+        Ok((clusters, kinds))
+    }
+
+    /// `None` where a bound of the source is exceeded, which is reported and freezes it: of what is
+    /// not read, nothing is known.
+    fn within_bounds<T>(
+        &self,
+        result: Result<T, PassError>,
+        cluster: &ClusterName,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<Option<T>, ObjectError> {
+        let found = match result {
+            Ok(value) => return Ok(Some(value)),
+            Err(PassError::Object(why)) => return Err(why),
+            Err(PassError::TooManyWorks) => too_many_works(),
+            Err(PassError::TooLarge) => {
+                too_large(&self.source, cluster, self.content_bytes_max / (1024 * 1024))
+            }
+        };
+        diagnostics.push(found);
+        Ok(None)
     }
 
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
@@ -123,7 +180,7 @@ impl Renderer {
                 diagnostics.extend(rendered.diagnostics.iter().cloned());
                 if rendered.work.is_none() {
                     frozen.folders.insert(rendered.path.clone());
-                    frozen.works.extend(rendered.key.clone());
+                    frozen.works.extend(rendered.key.clone().filter(WorkKey::is_of_work));
                     let objects = rendered.key.clone().map(|key| (key, rendered.frozen.clone()));
                     frozen.objects.extend(objects);
                 }
@@ -138,7 +195,11 @@ impl Renderer {
                 // The name of a folder that may do nothing does not freeze the work of another
                 // folder that has it.
                 (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
-                (Scope::Work(key), _) => drop(frozen.works.insert(key.clone())),
+                (Scope::Work(key), _) if key.is_of_work() => {
+                    frozen.works.insert(key.clone());
+                }
+                // Its folder is frozen, which has no work of that name.
+                (Scope::Work(_), _) => {}
             }
         }
         let stopped: Vec<(WorkKey, DesiredWork)> =
@@ -148,7 +209,8 @@ impl Renderer {
         }));
         diagnostics.sort();
         diagnostics.dedup();
-        let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.cluster_file.suspend;
+        cut_fairly(&mut diagnostics);
+        let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.config.file.suspend;
         let clusters = self.clusters.iter().filter(|(_, cluster)| suspends(cluster));
         let clusters = clusters.map(|(name, _)| name.clone()).collect();
         Desired {
@@ -177,13 +239,16 @@ impl Renderer {
                     Ok(Approval::Origin { .. }) => {
                         "another origin is approved on the hub only, with `gitwork approve`".into()
                     }
+                    Ok(Approval::Trust { .. }) => {
+                        "a commit is trusted on the hub only, with `gitwork trust`".into()
+                    }
                     Ok(approval) => {
                         approved.add(&self.source, approval);
                         continue;
                     }
                     Err(why) => describe(&why),
                 },
-                Err(why @ ObjectError::TooLarge { .. }) => describe(&why),
+                Err(why) if why.is_of_object() => describe(&why),
                 Err(why) => return Err(why),
             };
             let at = Location::file(&RepoPath::root().join(APPROVALS).join(&name));
@@ -194,7 +259,20 @@ impl Renderer {
     }
 }
 
-/// It freezes the source: of what was not read, nothing is known.
+/// The works of this cluster, and those of the clusters before it, hold more than they may.
+fn too_large(source: &SourceId, cluster: &ClusterName, mebibytes: usize) -> Diagnostic {
+    // The daemon's log has no hints.
+    let message = format!(
+        "the rendered works of the source {source} take more than {mebibytes} MiB of memory, of \
+         which equal contents count once; nothing of it is changed or deleted until it has fewer \
+         works or a larger `maxContentMib`"
+    );
+    let at = Location::file(&layout::cluster_path(cluster));
+    let hint = "raise `maxContentMib` of this source in the daemon's file, if the process has the \
+                memory; otherwise split the source into several, each with its own path";
+    Diagnostic::new(Code::TooManyFiles, at, Scope::Source, message).with_hint(hint)
+}
+
 fn too_many_works() -> Diagnostic {
     let message =
         format!("a source has at most {} works, and this one has more", limits::WORKS_MAX);

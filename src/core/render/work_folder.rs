@@ -1,21 +1,25 @@
 //! One work folder into one ManifestWork: reads its files, checks every manifest, merges the
 //! settings of all levels, fills in `resourceIdentifier`.
 
+mod agent_rules;
 mod checks;
 mod diagnostics;
 mod files;
 mod folder_config;
 mod manifest_configs;
 mod parts;
+mod rule_index;
 mod settings;
 mod sidecar;
 
 pub use checks::wire_size;
 pub use diagnostics::WorkDiagnostics;
-pub use manifest_configs::is_about;
-pub use sidecar::{Sidecar, name_resources, sidecar_fields};
+pub use manifest_configs::{InheritedRules, is_about};
+pub use rule_index::{ConfigIndex, RuleSteps};
+pub use sidecar::{Covering, Sidecar, name_resources, sidecar_fields};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -26,18 +30,23 @@ use super::snippets::add_snippets;
 use crate::config::path_patterns::PathPatterns;
 use crate::config::tenancy::{Tenancy, Tenant};
 use crate::config::{SecretPolicy, WorkSettings};
-use crate::model::diagnostic::{Code, Diagnostic, Scope};
+use crate::limits;
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::kinds::{CrdNames, Found, KindIndex};
 use crate::model::manifest::{Identity, Manifest, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::desired::FrozenObjects;
-use checks::{check_objects, check_tenancy};
+use crate::render::substitute::Substitution;
+use crate::text::truncate::truncate_chars;
+use agent_rules::{check_agent_rules, check_ttl};
+use checks::{check_objects, check_tenancy, folder_refused};
 use files::FolderFiles;
 use folder_config::FolderConfig;
-use manifest_configs::manifest_configs;
+use manifest_configs::WorkRules;
 use parts::WorkParts;
+use rule_index::TooManySteps;
 use settings::Settings;
 use sidecar::orphans;
 
@@ -52,7 +61,9 @@ pub struct Inherited<'a> {
     pub cluster: &'a ClusterName,
     /// Lowest precedence first: `gitwork.yaml`'s defaults, then `cluster.yaml`'s.
     pub settings: [&'a WorkSettings; 2],
-    /// The values of `${NAME}`.
+    /// The `manifestConfigs` of these levels.
+    pub rules: [&'a ConfigIndex; 2],
+    /// The values of `${NAME}`, the cluster's own name among them in any form.
     pub values: &'a BTreeMap<String, Value>,
     /// What becomes of Secrets with data.
     pub secrets: SecretPolicy,
@@ -67,17 +78,31 @@ pub struct Rendered {
     pub path: RepoPath,
     /// `None` where an error freezes the work.
     pub work: Option<DesiredWork>,
-    /// Every object of the work and where it stands, for the checks between works.
-    pub objects: Vec<(Identity, Origin)>,
+    /// Every object of the work and where it stands, from the work folder, for the checks between
+    /// works. Empty where an error freezes the work: its objects then count for nobody.
+    pub objects: Arc<[(Identity, Origin)]>,
     /// What is known of the objects if an error freezes the folder.
     pub frozen: FrozenObjects,
-    /// The CRDs among them.
+    /// The CRDs of the folder. Those of a frozen work count for that work only.
     pub crds: Vec<CrdNames>,
     /// The kinds that are neither built in nor defined by a CRD of this work, with the plural that
     /// was assumed.
     pub custom_kinds: BTreeMap<(String, String), Found>,
     /// What is wrong with the folder and its files.
     pub diagnostics: Vec<Diagnostic>,
+    /// What it holds in memory; counted once, as every pass asks for it.
+    pub sizes: RenderedSizes,
+}
+
+/// The bytes that a rendered folder holds in memory, besides the text of its work.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RenderedSizes {
+    /// What no other folder can share.
+    pub own: usize,
+    /// `Rendered::objects`.
+    pub objects: usize,
+    /// The objects of the work, or of the frozen folder.
+    pub named: usize,
 }
 
 /// Renders a work folder. An error is one of the object database only; all else is a diagnostic.
@@ -89,66 +114,132 @@ pub fn render(
     kinds: &KindIndex,
     objects: &dyn Objects,
 ) -> Result<Rendered, ObjectError> {
-    let folder_key = folder_key(path, inherited.cluster);
-    let scope = match &folder_key {
-        Some(key) => Scope::Work(key.clone()),
-        None => Scope::Cluster(inherited.cluster.clone()),
-    };
+    let folder_key = layout::folder_key(path, inherited.cluster);
+    let scope = Scope::Work(folder_key.clone());
+    // The policy first: nothing is read of a folder that may have no work.
+    if let Some(breach) = inherited.tenancy.folder_breach(path, inherited.cluster) {
+        let refused = folder_refused(&breach, path, inherited.cluster, &scope);
+        return Ok(Rendered::without_work(path, None, vec![refused]));
+    }
     let found = layout::work_folder(path, tree, objects, ignore, &scope)?;
     let mut files = FolderFiles::new(objects, WorkDiagnostics::new(&scope, found.diagnostics));
     let work_file = files.work_file(found.work_file.as_ref())?;
     let folder = FolderConfig { path, work_file: work_file.as_ref() };
     let key = work_key(&folder, inherited.cluster, &mut files.diagnostics);
-    let levels = inherited.settings;
-    let settings = Settings::merge(levels, work_file.as_ref());
-    let values = settings.substitute.then_some(inherited.values);
-    let rules = manifests::Rules { kinds, values, secrets: inherited.secrets, scope: &scope };
-    let mut manifests = files.manifests(&found.manifests, &rules)?;
+    let settings = Settings::merge(inherited.settings, work_file.as_ref());
+    let values = || Substitution::new(inherited.values, inherited.cluster);
+    let values = settings.substitute.then(values);
+    let rules = manifests::Rules { kinds, secrets: inherited.secrets, scope: &scope };
+    let mut manifests = files.manifests(&found.manifests, &rules, values)?;
     let sidecars = files.sidecars(&found.sidecars)?;
     let FolderFiles { texts, mut diagnostics, .. } = files;
-    name_resources(&mut manifests, &sidecars, kinds, &mut diagnostics);
-    let configs = manifest_configs(&manifests, &sidecars, &folder, levels, &mut diagnostics);
+    let (configs, orphans) =
+        apply_rules(&mut manifests, &sidecars, &folder, (inherited, kinds), &mut diagnostics);
     check_objects(path, &manifests, &mut diagnostics);
     settings.check_metadata(&folder, &mut diagnostics);
-    let orphans = orphans(&manifests, &sidecars);
     let delete_option = settings.deletion_policy(orphans, path, &mut diagnostics);
+    check_agent_rules(&manifests, &configs, &mut diagnostics);
+    check_ttl(settings.delete_option.as_ref(), &configs, path, &mut diagnostics);
     let parts = WorkParts { settings, delete_option, configs, manifests };
-    let is_allowed = key.as_ref().is_none_or(|key| {
-        let tenant = Tenant {
-            path,
-            cluster: inherited.cluster,
-            work: &key.work,
-            executor: parts.settings.executor.as_ref(),
-            manifests: &parts.manifests,
-        };
-        check_tenancy(inherited.tenancy, &tenant, &folder, &mut diagnostics)
-    });
+    let tenant = Tenant {
+        path,
+        cluster: inherited.cluster,
+        work: folder.work_name(),
+        executor: parts.settings.executor.as_ref(),
+        manifests: &parts.manifests,
+        kinds,
+    };
+    let is_allowed = check_tenancy(inherited.tenancy, &tenant, &folder, &mut diagnostics);
 
     let mut diagnostics = diagnostics.into_all();
     add_snippets(&mut diagnostics, &texts);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
-    let mut rendered = Rendered {
-        key: None,
-        path: path.clone(),
-        work: None,
-        objects: Vec::new(),
-        frozen: FrozenObjects::default(),
-        crds: Vec::new(),
-        custom_kinds: custom_kinds(&parts.manifests, kinds),
-        diagnostics,
-    };
+    let mut rendered = Rendered::without_work(path, None, diagnostics);
+    rendered.custom_kinds = custom_kinds(&parts.manifests, kinds);
     // What is not allowed takes no name and no object from works that are.
     if is_allowed {
-        rendered.key = key.clone().or(folder_key);
+        rendered.key = Some(key.clone().unwrap_or(folder_key));
         let all = || parts.manifests.iter();
-        rendered.objects = all().map(|one| (one.identity.clone(), one.origin.clone())).collect();
         rendered.crds = all().filter_map(|one| CrdNames::of(&one.object)).collect();
-        let frozen = || frozen_objects(&parts.manifests, &found.manifests, &rendered);
-        rendered.frozen = failed.then(frozen).unwrap_or_default();
+        if failed {
+            rendered.frozen = frozen_objects(&parts.manifests, &found.manifests, &rendered);
+        } else {
+            rendered.objects = objects_from(path, &parts.manifests);
+        }
     }
     let key = key.filter(|_| !failed);
     rendered.work = key.map(|key| parts.into_work(key, path, inherited.source));
     Ok(rendered)
+}
+
+impl Rendered {
+    /// Whether `kinds` answers other than the kinds with which the folder was rendered.
+    pub(crate) fn is_stale(&self, kinds: &KindIndex) -> bool {
+        let mut all = self.custom_kinds.iter();
+        all.any(|((group, kind), answer)| kinds.lookup(group, kind) != *answer)
+    }
+
+    /// A folder whose work is frozen, and of whose objects nothing is known.
+    pub fn without_work(
+        path: &RepoPath,
+        key: Option<WorkKey>,
+        diagnostics: Vec<Diagnostic>,
+    ) -> Self {
+        Self {
+            key,
+            path: path.clone(),
+            work: None,
+            objects: Arc::default(),
+            frozen: FrozenObjects::default(),
+            crds: Vec::new(),
+            custom_kinds: BTreeMap::new(),
+            diagnostics,
+            sizes: RenderedSizes::default(),
+        }
+    }
+}
+
+/// `manifestConfigs` and the orphaned objects, by the rules of all levels. Both are empty where the
+/// rules are too many, which is reported.
+fn apply_rules(
+    manifests: &mut [Manifest],
+    sidecars: &[Sidecar],
+    folder: &FolderConfig<'_>,
+    (inherited, kinds): (&Inherited<'_>, &KindIndex),
+    diagnostics: &mut WorkDiagnostics<'_>,
+) -> (Vec<Value>, BTreeSet<Identity>) {
+    let mut steps = RuleSteps::default();
+    let mut apply = || {
+        let covering = Covering::find(manifests, sidecars, &mut steps)?;
+        name_resources(manifests, sidecars, &covering, kinds, diagnostics);
+        let [source, cluster] = inherited.settings;
+        let [of_source, of_cluster] = inherited.rules;
+        let levels = [
+            InheritedRules { entries: &source.manifest_configs, index: of_source },
+            InheritedRules { entries: &cluster.manifest_configs, index: of_cluster },
+        ];
+        let rules = WorkRules::new(sidecars, &covering, folder, levels);
+        let configs = rules.manifest_configs(manifests, folder, &mut steps, diagnostics)?;
+        Ok((configs, orphans(manifests, sidecars, &covering)))
+    };
+    apply().unwrap_or_else(|TooManySteps| {
+        let message = "the rules of this work have too many wildcards for its number of objects";
+        let at = Location::file(folder.path);
+        let diagnostic = diagnostics.of(Code::TooManyFiles, at, message);
+        diagnostics.push(diagnostic.with_hint("name the objects exactly, or split the work"));
+        Default::default()
+    })
+}
+
+/// The objects of a folder, and where they stand from there: equal folders have equal ones.
+fn objects_from(folder: &RepoPath, manifests: &[Manifest]) -> Arc<[(Identity, Origin)]> {
+    let mut files: BTreeMap<&RepoPath, RepoPath> = BTreeMap::new();
+    let mut all = Vec::with_capacity(manifests.len());
+    for Manifest { identity, origin, .. } in manifests {
+        let file = files.entry(&origin.file).or_insert_with(|| origin.file.relative_to(folder));
+        all.push((identity.clone(), Origin { file: file.clone(), ..origin.clone() }));
+    }
+    all.into()
 }
 
 /// The objects of a folder, as far as its manifests could be read: an error freezes them.
@@ -160,17 +251,15 @@ fn frozen_objects(
     let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
     let hides = |found: &Diagnostic| {
         let at = &found.location.file;
-        found.is_error() && (*at == rendered.path || files.iter().any(|file| file.path == *at))
+        // A bad name hides no object.
+        found.is_error()
+            && found.code != Code::BadName
+            && (*at == rendered.path || files.iter().any(|file| file.path == *at))
     };
     FrozenObjects {
         objects: NamedObject::all(named),
         may_hide_more: rendered.diagnostics.iter().any(hides),
     }
-}
-
-/// The key that the folder's own name gives.
-fn folder_key(path: &RepoPath, cluster: &ClusterName) -> Option<WorkKey> {
-    WorkName::parse(path.name()).ok().map(|work| WorkKey { cluster: cluster.clone(), work })
 }
 
 /// The key that work.yaml or the folder's name gives.
@@ -179,11 +268,11 @@ fn work_key(
     cluster: &ClusterName,
     diagnostics: &mut WorkDiagnostics<'_>,
 ) -> Option<WorkKey> {
-    let named = folder.work_file.and_then(|config| config.value.name.as_deref());
-    let text = named.unwrap_or(folder.path.name());
+    let text = folder.work_name();
     match WorkName::parse(text) {
         Ok(work) => Some(WorkKey { cluster: cluster.clone(), work }),
         Err(why) => {
+            let text = truncate_chars(text, limits::MESSAGE_TEXT_CHARS_MAX);
             let message = format!("{text:?} cannot be the name of a ManifestWork: it {why}");
             diagnostics.add(Code::BadName, folder.location("/name"), message);
             None

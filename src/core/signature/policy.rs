@@ -37,7 +37,7 @@ pub struct CompiledPolicy {
 }
 
 /// A rule for files with compiled patterns.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CompiledPathRule {
     /// The rule's name in messages.
     pub name: String,
@@ -71,6 +71,16 @@ impl CompiledPolicy {
             required: usize::try_from(rule.required).unwrap_or(usize::MAX),
         });
         Ok(Self { origin, verify: policy.verify, rules: rules.collect() })
+    }
+
+    /// The policy without its rules for files.
+    pub fn without_rules(&self) -> Self {
+        Self { origin: self.origin, verify: self.verify, rules: Vec::new() }
+    }
+
+    /// The policy with its rules for files only.
+    pub fn without_verify(&self) -> Self {
+        Self { origin: self.origin, verify: None, rules: self.rules.clone() }
     }
 
     /// Whether nothing needs a signature.

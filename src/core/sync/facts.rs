@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::model::approval::Rewind;
+use crate::model::cluster_revisions::ClusterRevisions;
 use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
-use crate::plan::observed::WorkContent;
+use crate::plan::cluster_inputs::changed_clusters;
+use crate::plan::incremental::InputRevisions;
+use crate::plan::observed::{ObservedWork, WorkContent};
 use crate::plan::rewind;
 use crate::plan::rewind::AppliedCommits;
 use crate::plan::{PlanInputs, PlanPolicy};
@@ -17,12 +20,20 @@ use crate::sync::hub::{HubError, HubEvent};
 use crate::sync::observed_hub::ObservedHub;
 use crate::sync::operator_directives::OperatorDirectives;
 use crate::sync::source_record::SourceRecord;
+use crate::sync::verification_base::VerificationBase;
+use crate::sync::works_to_read::WorksToRead;
 
 /// The facts of one source.
 #[derive(Debug)]
 pub struct SourceFacts {
     /// The desired state in Git; `None` before the first read.
     desired: Option<Arc<Desired>>,
+    /// When the works of each cluster changed in Git.
+    desired_revisions: ClusterRevisions,
+    /// Works of which something is read before a plan.
+    to_read: WorksToRead,
+    /// Somebody requires signatures, and the commit of the desired state has them.
+    is_signed: bool,
     /// The works on the hub.
     pub hub: ObservedHub,
     /// What Git's history shows.
@@ -40,6 +51,9 @@ impl SourceFacts {
     pub(crate) fn new(source: SourceId, known_record_generation: u64) -> Self {
         Self {
             desired: None,
+            desired_revisions: ClusterRevisions::default(),
+            to_read: WorksToRead::default(),
+            is_signed: false,
             hub: ObservedHub::new(source),
             history: GitHistory::default(),
             directives: OperatorDirectives::default(),
@@ -80,13 +94,38 @@ impl SourceFacts {
     pub fn set_desired(&mut self, desired: &Arc<Desired>) -> bool {
         let same = self.desired.as_ref().is_some_and(|before| Arc::ptr_eq(before, desired));
         if !same {
-            self.desired = Some(desired.clone());
+            match self.desired.replace(desired.clone()) {
+                Some(before) => self.desired_revisions.add(&changed_clusters(&before, desired)),
+                None => self.desired_revisions.mark_all(),
+            }
             self.history.forget_removed();
             // A suspension that was set before the push must take effect.
             self.directives.ask_again();
             self.mark_changed();
         }
         !same
+    }
+
+    /// Whether somebody requires signatures, and the commit of the desired state has them.
+    pub fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
+    /// Sets whether somebody requires signatures, and the commit of the desired state has them.
+    pub fn set_signed(&mut self, is_signed: bool) {
+        if std::mem::replace(&mut self.is_signed, is_signed) != is_signed {
+            self.mark_changed();
+        }
+    }
+
+    /// From which commit the next ones are verified; `None` before the hub is known.
+    pub fn verification_base(&self) -> Option<VerificationBase> {
+        let directives = self.directives.known()?;
+        if !self.hub.is_listed() || !self.record.is_known() {
+            return None;
+        }
+        let has_works = self.hub.has_works();
+        Some(VerificationBase::new(self.record.current(), has_works, &directives.approvals))
     }
 
     /// Records an event of the hub.
@@ -102,6 +141,7 @@ impl SourceFacts {
                 true
             }
             HubEvent::Changed(work) => {
+                self.read_record_after(&work);
                 // A removed work that was looked up waits for its agent, as a work of a move does,
                 // so that any change of its status may lead to another plan.
                 let waits_for_agent =
@@ -114,6 +154,22 @@ impl SourceFacts {
         };
         if is_changed {
             self.mark_changed();
+        }
+    }
+
+    /// Reads the record again if a work names a commit that is not known to be part of Git's head:
+    /// another process may have read Git later and applied it. The work itself proves nothing.
+    fn read_record_after(&mut self, work: &ObservedWork) {
+        let commit = work.commit.as_deref().and_then(CommitId::parse);
+        let Some(commit) = commit.filter(|_| self.hub.is_ours(work)) else { return };
+        let known = [
+            self.hub.commit_of(&work.key),
+            self.record.current().and_then(|record| record.commit),
+            self.desired.as_ref().and_then(|desired| desired.commit),
+        ];
+        let is_known = known.contains(&Some(commit)) || self.history.ancestry().is_reached(commit);
+        if !is_known && self.record.is_known() {
+            self.record.ask_again(None);
         }
     }
 
@@ -163,7 +219,12 @@ impl SourceFacts {
         let waits = self.history.is_waiting(now);
         match (&self.desired, self.hub.observed()) {
             (Some(desired), Some(observed)) if !waits => {
-                self.history.not_looked_up(desired, observed)
+                let revisions = InputRevisions {
+                    desired: &self.desired_revisions,
+                    observed: self.hub.revisions(),
+                };
+                self.to_read.update(desired, observed, revisions);
+                self.history.not_looked_up(self.to_read.removed())
             }
             _ => Vec::new(),
         }
@@ -171,10 +232,13 @@ impl SourceFacts {
 
     /// Works whose content on the hub is needed before the next plan: objects move from them.
     pub fn contents_to_read(&mut self, now: Instant) -> Vec<WorkKey> {
-        match &self.desired {
-            Some(desired) => self.hub.contents_to_read(desired, now),
-            None => Vec::new(),
-        }
+        let (Some(desired), Some(observed)) = (&self.desired, self.hub.observed()) else {
+            return Vec::new();
+        };
+        let revisions =
+            InputRevisions { desired: &self.desired_revisions, observed: self.hub.revisions() };
+        self.to_read.update(desired, observed, revisions);
+        self.hub.contents_to_read(self.to_read.moving(), now)
     }
 
     /// Records the content of works. After a failure, the next read is due at `retry`.
@@ -203,6 +267,17 @@ impl SourceFacts {
     pub(crate) fn inputs<'a>(&'a self, policy: &'a PlanPolicy) -> Option<PlanInputs<'a>> {
         let (desired, observed) = (self.desired.as_ref()?, self.hub.observed()?);
         Some(PlanInputs { desired, observed, last_known: self.history.last_known(), policy })
+    }
+
+    /// When the works of each cluster changed.
+    pub(crate) fn revisions(&self) -> InputRevisions<'_> {
+        InputRevisions { desired: &self.desired_revisions, observed: self.hub.revisions() }
+    }
+
+    /// Works of which something is read before a plan.
+    #[cfg(test)]
+    pub(super) fn to_read(&self) -> &WorksToRead {
+        &self.to_read
     }
 
     /// Marks a change that leads to another plan.

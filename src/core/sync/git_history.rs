@@ -5,11 +5,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::model::name::{CommitId, RepoPath, WorkKey};
-use crate::plan;
-use crate::plan::observed::Observed;
+use crate::plan::reason::Reason;
 use crate::plan::rewind::{AppliedCommits, HeadAncestry};
 use crate::plan::{Effect, LastKnownStates, PlanStep};
-use crate::render::desired::Desired;
 
 /// Wait after a failed read of Git's history.
 const HISTORY_PAUSE: Duration = Duration::from_secs(30);
@@ -97,9 +95,10 @@ impl GitHistory {
     }
 
     /// Whether the effect of a step needs no look-up. A removal needs the final `deleteOption` in
-    /// Git first.
+    /// Git first, unless Git still has the work and all its objects have moved.
     pub(crate) fn allows(&self, step: &PlanStep, effect: &Effect) -> bool {
-        effect.body().is_some() || self.has_looked_up(&step.key)
+        let moves = matches!(step.reason, Reason::MovesObjects { .. });
+        effect.body().is_some() || moves || self.has_looked_up(&step.key)
     }
 
     /// The end of the wait after a failure.
@@ -113,14 +112,11 @@ impl GitHistory {
         self.due.is_some()
     }
 
-    /// The removed works that were not looked up yet.
-    pub(crate) fn not_looked_up(
+    /// Those of the removed works that were not looked up yet.
+    pub(crate) fn not_looked_up<'a>(
         &self,
-        desired: &Desired,
-        observed: &Observed,
+        removed: impl Iterator<Item = &'a (WorkKey, RepoPath)>,
     ) -> Vec<(WorkKey, RepoPath)> {
-        let mut candidates = plan::removed_candidates(desired, observed);
-        candidates.retain(|(key, _)| !self.looked_up.contains(key));
-        candidates
+        removed.filter(|(key, _)| !self.looked_up.contains(key)).cloned().collect()
     }
 }

@@ -14,7 +14,7 @@ use crate::model::approval::Approval;
 use crate::model::source_origin::SourceOrigin;
 use crate::plan::drift_backoff::Contentions;
 use crate::plan::record::{Record, RecordInputs};
-use crate::plan::{Effect, Guard, Plan, PlanPolicy};
+use crate::plan::{Guard, Plan, PlanPolicy, PlanStep, Reason};
 use crate::render::desired::Desired;
 use crate::sync::facts::SourceFacts;
 use crate::sync::rewind_guard::RewindGuard;
@@ -151,8 +151,9 @@ impl Guards {
         }
         let has_abandoned =
             facts.record.current().is_some_and(|record| !record.abandoned.is_empty());
-        let effects = || plan.effects().map(|(_, effect)| effect);
-        let writes = effects().next().is_some();
+        let writes = plan.effects().next().is_some();
+        let is_revert =
+            |step: &PlanStep| matches!(step.reason, Reason::EditedOnHub { .. } | Reason::UpToDate);
         // A source that has nothing on the hub needs no record.
         let is_on_hub = writes || facts.hub.has_works() || facts.record.current().is_some();
         facts.record.next(&RecordInputs {
@@ -161,7 +162,9 @@ impl Guards {
             abandoned_commits: self.rewind.abandoned_commits().clone(),
             on_hub: has_abandoned.then_some(&**commits_on_works),
             nothing_is_held: self.is_nothing_held(desired, plan),
-            removes: effects().any(|effect: &Effect| !effect.writes_content()),
+            applies: plan.effects().any(|(step, _)| !is_revert(step)),
+            is_signed: facts.is_signed(),
+            rewind_is_held: self.policy.held_rewind.is_some(),
             writes,
             confirmed: self.confirmed,
             origin: self.origin.clone().filter(|_| is_on_hub),

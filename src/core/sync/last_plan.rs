@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::model::name::WorkKey;
-use crate::plan;
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::drift_backoff::Written;
+use crate::plan::incremental::{IncrementalPlan, InputRevisions};
 use crate::plan::lint;
 use crate::plan::lint::PlanViolation;
 use crate::plan::{Effect, Plan, PlanInputs, Reason};
@@ -14,6 +14,8 @@ use crate::plan::{Effect, Plan, PlanInputs, Reason};
 #[derive(Debug, Default)]
 pub(crate) struct LastPlan {
     plan: Option<Arc<Plan>>,
+    /// The newest plan by cluster, from which the next one is made.
+    planner: IncrementalPlan,
     /// Rules that the plan breaks, by a bug of the planner. Nothing is done for these works.
     violations: Vec<PlanViolation>,
     /// The revision of the facts that it follows from.
@@ -22,10 +24,13 @@ pub(crate) struct LastPlan {
 
 impl LastPlan {
     /// Makes the plan of `inputs`. `revision`: the one of the facts among them.
-    pub(crate) fn replace(&mut self, inputs: PlanInputs<'_>, revision: u64) -> Arc<Plan> {
-        // Drop the old plan first: two plans would be most of a pass's memory.
-        self.plan = None;
-        let plan = Arc::new(plan_of(inputs));
+    pub(crate) fn replace(
+        &mut self,
+        inputs: PlanInputs<'_>,
+        revisions: InputRevisions<'_>,
+        revision: u64,
+    ) -> Arc<Plan> {
+        let plan = self.planner.plan(inputs, revisions);
         self.violations = lint::check(&plan, inputs);
         debug_assert_eq!(self.violations, [], "the planner keeps the rules");
         self.revision = revision;
@@ -39,9 +44,14 @@ impl LastPlan {
     }
 
     /// The plan of `inputs`: the last one if it is current, or else another.
-    pub(crate) fn current_or_new(&self, inputs: PlanInputs<'_>, revision: u64) -> Arc<Plan> {
+    pub(crate) fn current_or_new(
+        &mut self,
+        inputs: PlanInputs<'_>,
+        revisions: InputRevisions<'_>,
+        revision: u64,
+    ) -> Arc<Plan> {
         let last = self.plan.as_ref().filter(|_| self.is_current(revision));
-        last.cloned().unwrap_or_else(|| Arc::new(plan_of(inputs)))
+        last.cloned().unwrap_or_else(|| self.planner.plan(inputs, revisions))
     }
 
     /// The rules that the plan breaks.
@@ -57,8 +67,7 @@ impl LastPlan {
     /// The content that an effect of this plan writes; `None` if it writes none, or only a marker.
     pub(crate) fn content_of(&self, key: &WorkKey, effect: &Effect) -> Option<Written> {
         let body = effect.body()?;
-        let steps = &self.plan.as_ref()?.steps;
-        let step = steps.get(steps.binary_search_by(|step| step.key.cmp(key)).ok()?)?;
+        let step = self.plan.as_ref()?.steps.get(key)?;
         let (edited, by) = match &step.reason {
             Reason::DeletesNoLongerHeld => return None,
             Reason::EditedOnHub { by } => {
@@ -70,8 +79,4 @@ impl LastPlan {
         };
         Some(Written { content: body.digest, edited, by })
     }
-}
-
-fn plan_of(inputs: PlanInputs<'_>) -> Plan {
-    plan::plan(inputs.desired, inputs.observed, inputs.last_known, inputs.policy)
 }

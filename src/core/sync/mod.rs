@@ -21,3 +21,6 @@ pub mod retries;
 pub mod rewind_guard;
 pub mod source_record;
 pub mod state;
+pub mod verification_base;
+mod work_counts;
+mod works_to_read;

@@ -1,15 +1,20 @@
 //! The works of one source on the hub, as far as lists, watches, look-ups and writes show them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
+use crate::model::cluster_revisions::ClusterRevisions;
 use crate::model::name::{CommitId, SourceId, WorkKey};
 use crate::plan::Effect;
 use crate::plan::moves::MovingWorks;
 use crate::plan::observed::{Observed, ObservedWork, WorkContent};
 use crate::plan::rewind;
-use crate::render::desired::Desired;
+use crate::sync::work_counts::WorkCounts;
+
+/// In debug builds, the counts of a source with at most so many works are compared with those of
+/// all its works after each change.
+const CHECKED_WORKS_MAX: usize = 500;
 
 /// The observed state of the hub, for one source.
 #[derive(Debug)]
@@ -17,8 +22,10 @@ pub struct ObservedHub {
     source: SourceId,
     /// `None` before the first complete list.
     observed: Option<Observed>,
-    /// The commits that the works name, computed on demand from thousands of works.
-    commits_on_works: OnceLock<Arc<BTreeSet<CommitId>>>,
+    /// What the observed works add up to.
+    counts: WorkCounts,
+    /// When the works of each cluster changed, or what was read of them.
+    revisions: ClusterRevisions,
     /// Works that take part in moves, as of the last [`Self::contents_to_read`].
     moving: BTreeSet<WorkKey>,
     /// When contents may be read again after a failure.
@@ -30,7 +37,8 @@ impl ObservedHub {
         Self {
             source,
             observed: None,
-            commits_on_works: OnceLock::new(),
+            counts: WorkCounts::default(),
+            revisions: ClusterRevisions::default(),
             moving: BTreeSet::new(),
             contents_due: None,
         }
@@ -41,10 +49,10 @@ impl ObservedHub {
         self.observed.is_some()
     }
 
-    /// Whether a known work has this uid.
-    pub fn has_uid(&self, uid: &str) -> bool {
+    /// The uids of all known works.
+    pub fn uids(&self) -> BTreeSet<&str> {
         let works = self.observed.iter().flat_map(|observed| observed.works.values());
-        works.into_iter().any(|work| work.uid == uid)
+        works.map(|work| work.uid.as_str()).collect()
     }
 
     /// The commit that last changed a work; `None` for an unknown work or commit.
@@ -59,17 +67,17 @@ impl ObservedHub {
 
     /// The commits that the works name; `None` before the first list.
     pub(crate) fn commits_on_works(&self) -> Option<&Arc<BTreeSet<CommitId>>> {
-        let observed = self.observed.as_ref()?;
-        Some(
-            self.commits_on_works
-                .get_or_init(|| Arc::new(rewind::commits_on_works(&self.source, observed))),
-        )
+        self.observed.as_ref().map(|_| self.counts.commits_on_works())
     }
 
     /// Whether the source has works.
     pub(crate) fn has_works(&self) -> bool {
-        let works = self.observed.iter().flat_map(|observed| observed.works.values());
-        works.into_iter().any(|work| work.is_ours(&self.source))
+        self.counts.has_works()
+    }
+
+    /// Whether the work is the source's.
+    pub(crate) fn is_ours(&self, work: &ObservedWork) -> bool {
+        work.is_ours(&self.source)
     }
 
     /// Whether another owner has the work.
@@ -79,10 +87,11 @@ impl ObservedHub {
     }
 
     /// The works whose content must be read before the next plan: they give objects to others.
-    pub(crate) fn contents_to_read(&mut self, desired: &Desired, now: Instant) -> Vec<WorkKey> {
+    pub(crate) fn contents_to_read(&mut self, moving: MovingWorks, now: Instant) -> Vec<WorkKey> {
         let Some(observed) = &mut self.observed else { return Vec::new() };
-        let moving = MovingWorks::of(desired, observed);
-        observed.contents.retain(|key, _| moving.all.contains(key));
+        for (key, _) in observed.contents.extract_if(.., |key, _| !moving.all.contains(key)) {
+            self.revisions.mark(&key.cluster);
+        }
         self.moving = moving.all;
         self.contents_due = self.contents_due.filter(|due| *due > now);
         if self.contents_due.is_some() { Vec::new() } else { moving.unread.into_iter().collect() }
@@ -91,6 +100,7 @@ impl ObservedHub {
     /// Records the content of a work; `None` if the work does not exist.
     pub(crate) fn record_content(&mut self, key: WorkKey, content: Option<WorkContent>) {
         if let (Some(observed), Some(content)) = (&mut self.observed, content) {
+            self.revisions.mark(&key.cluster);
             observed.contents.insert(key, content);
         }
     }
@@ -112,36 +122,64 @@ impl ObservedHub {
 
     /// Records a complete list.
     pub(crate) fn record_list(&mut self, works: Vec<ObservedWork>) {
-        self.commits_on_works.take();
-        self.observed.get_or_insert_default().record_list(&self.source, works);
+        let observed = self.observed.get_or_insert_default();
+        observed.record_list(&self.source, works);
+        self.counts = WorkCounts::of(&self.source, observed);
+        self.revisions.mark_all();
+    }
+
+    /// When the works of each cluster changed, or what was read of them.
+    pub(crate) fn revisions(&self) -> &ClusterRevisions {
+        &self.revisions
+    }
+
+    /// Changes what is known of one work, and counts it; `None` before the first list.
+    fn change<T>(
+        &mut self,
+        key: &WorkKey,
+        change: impl FnOnce(&mut Observed, &SourceId) -> T,
+    ) -> Option<T> {
+        let Self { source, observed, counts, revisions, .. } = self;
+        let observed = observed.as_mut()?;
+        revisions.mark(&key.cluster);
+        let before = WorkCounts::counted(source, observed, key);
+        let result = change(observed, source);
+        counts.replace(before, WorkCounts::counted(source, observed, key));
+        debug_assert!(self.has_right_counts(), "{key}");
+        Some(result)
+    }
+
+    /// Whether the counts are those of all works; not checked for many works.
+    fn has_right_counts(&self) -> bool {
+        let Some(observed) = &self.observed else { return true };
+        let is_ours = |work: &ObservedWork| work.is_ours(&self.source);
+        observed.works.len() > CHECKED_WORKS_MAX
+            || (**self.counts.commits_on_works()
+                == rewind::commits_on_works(&self.source, observed)
+                && self.counts.has_works() == observed.works.values().any(is_ours))
     }
 
     /// Records a change that the watch shows. Gives whether the plan may be another now; `None`
     /// before the first list.
     pub(crate) fn record_change(&mut self, work: ObservedWork) -> Option<bool> {
-        self.commits_on_works.take();
-        let observed = self.observed.as_mut()?;
-        let before = observed.works.get(&work.key);
-        let differs = !before.is_some_and(|before| plans_alike(before, &work));
-        observed.record_change(work);
-        Some(differs)
+        let key = work.key.clone();
+        self.change(&key, |observed, _| {
+            let before = observed.works.get(&work.key);
+            let differs = !before.is_some_and(|before| plans_alike(before, &work));
+            observed.record_change(work);
+            differs
+        })
     }
 
     /// Records a deletion that the watch shows. Gives whether the hub was listed before.
     pub(crate) fn record_gone(&mut self, key: &WorkKey) -> bool {
-        self.commits_on_works.take();
-        let Some(observed) = &mut self.observed else { return false };
-        observed.record_gone(&self.source, key);
-        true
+        self.change(key, |observed, source| observed.record_gone(source, key)).is_some()
     }
 
     /// Records the result of a look-up. Gives whether another owner has the name.
     pub(crate) fn record_lookup(&mut self, key: &WorkKey, found: Option<ObservedWork>) -> bool {
-        self.commits_on_works.take();
         let is_taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));
-        if let Some(observed) = &mut self.observed {
-            observed.record_lookup(key, found);
-        }
+        self.change(key, |observed, _| observed.record_lookup(key, found));
         is_taken
     }
 
@@ -153,11 +191,12 @@ impl ObservedHub {
         effect: &Effect,
         response: Option<ObservedWork>,
     ) -> bool {
-        self.commits_on_works.take();
-        let Some(observed) = &mut self.observed else { return false };
-        let may_have_gone = response.is_some() && observed.may_have_gone(key);
-        observed.record_response(key, effect, response);
-        may_have_gone
+        let may_have_gone = self.change(key, |observed, _| {
+            let may_have_gone = response.is_some() && observed.may_have_gone(key);
+            observed.record_response(key, effect, response);
+            may_have_gone
+        });
+        may_have_gone.unwrap_or_default()
     }
 
     /// Marks that all responses to the last plan have arrived.
@@ -175,3 +214,6 @@ fn plans_alike(a: &ObservedWork, b: &ObservedWork) -> bool {
         && a.deleting == b.deleting
         && a.created_during_hold == b.created_during_hold
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,7 +137,7 @@ impl Retries {
             Reason::BeingDeleted { .. } => facts.hub.is_foreign(&step.key),
             _ => false,
         };
-        let taken = || plan.steps.iter().filter(is_taken).map(|step| &step.key);
+        let taken = || plan.steps.of_unsettled_clusters().filter(is_taken).map(|step| &step.key);
         let acts = plan.effects().map(|(step, _)| &step.key);
         let open: BTreeSet<&WorkKey> = taken().chain(acts).collect();
         self.later_lookups.retain(|key, _| open.contains(key));

@@ -41,7 +41,8 @@ impl RewindGuard {
             return None;
         }
         // On a restored hub no rewind is followed without approval: its earlier state is not known.
-        let holds = self.policy == RewindPolicy::Hold || is_restored;
+        // Signatures must not be escaped by a return to an older commit.
+        let holds = self.policy == RewindPolicy::Hold || is_restored || facts.is_signed();
         let approvals = facts.approved_rewinds();
         let is_approved = history.ancestry().is_approved(&abandoned_commits, &approvals);
         self.doubts_read = !is_approved && !history.known_at_read().has_all(&abandoned_commits);
@@ -110,8 +111,17 @@ mod tests {
     }
 
     #[test]
+    fn rewind_of_signed_commits_is_held_whatever_the_policy() {
+        let mut facts = rewound();
+        facts.set_signed(true);
+        for (policy, _) in RewindPolicy::ALL {
+            assert!(RewindGuard::new(policy).judge(&facts, false).is_some(), "{policy:?}");
+        }
+    }
+
+    #[test]
     fn rewind_counts_only_after_a_read_of_git_that_follows_the_abandoned_commit() {
-        let mut guard = RewindGuard::new(RewindPolicy::default());
+        let mut guard = RewindGuard::new(RewindPolicy::Warn);
         let (mut facts, newer) = (rewound(), BTreeSet::from([commit(9)]));
         // Another process may have read Git after this one, and applied what it found.
         guard.judge(&facts, false);

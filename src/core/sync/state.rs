@@ -13,6 +13,7 @@ use crate::plan::lint::PlanViolation;
 use crate::plan::observed::ObservedWork;
 use crate::plan::record::Record;
 use crate::plan::{Effect, Plan, PlanStep};
+use crate::report::status::incremental::{IncrementalStatus, SharedInputs};
 use crate::report::status::source::{FailedWrite, SourceStatus, StatusInputs};
 use crate::sync::facts::SourceFacts;
 use crate::sync::guards::{GuardOptions, Guards};
@@ -27,6 +28,7 @@ pub struct SyncState {
     guards: Guards,
     retries: Retries,
     last_plan: LastPlan,
+    status: IncrementalStatus,
 }
 
 impl SyncState {
@@ -43,6 +45,7 @@ impl SyncState {
             guards: Guards::new(options),
             retries: Retries::new(now),
             last_plan: LastPlan::default(),
+            status: IncrementalStatus::default(),
         }
     }
 
@@ -139,7 +142,8 @@ impl SyncState {
         // All responses to the last plan have arrived.
         self.facts.hub.settle();
         let inputs = self.facts.inputs(self.guards.policy())?;
-        let plan = self.last_plan.replace(inputs, self.facts.revision());
+        let (revisions, revision) = (self.facts.revisions(), self.facts.revision());
+        let plan = self.last_plan.replace(inputs, revisions, revision);
         let desired = self.facts.desired()?;
         if self.guards.is_nothing_held(desired, &plan) {
             // The rules of a commit apply to the next commit only.
@@ -184,17 +188,23 @@ impl SyncState {
         if self.facts.knows_ancestry() { Some(next) } else { postponed }
     }
 
-    /// The status of the source; `None` before Git and the hub are known.
+    /// The status of the source; `None` before Git and the hub are known. The one before it gives
+    /// the times at which states began.
     pub fn status(
-        &self,
+        &mut self,
         failed_writes: &BTreeMap<WorkKey, FailedWrite>,
         unreachable: &BTreeSet<ClusterName>,
         now: Timestamp,
-        before: Option<&SourceStatus>,
     ) -> Option<SourceStatus> {
         let inputs = self.facts.inputs(self.guards.policy())?;
-        let plan = self.last_plan.current_or_new(inputs, self.facts.revision());
+        let (revisions, revision) = (self.facts.revisions(), self.facts.revision());
+        let plan = self.last_plan.current_or_new(inputs, revisions, revision);
         let recorded = self.facts.record.current();
+        let shared = SharedInputs {
+            desired: self.facts.desired()?,
+            plan: &plan,
+            observed: self.facts.hub.revisions(),
+        };
         let inputs = StatusInputs {
             desired: inputs.desired,
             observed: inputs.observed,
@@ -205,6 +215,9 @@ impl SyncState {
             unreachable,
             now,
         };
-        Some(SourceStatus::of(&inputs, before))
+        Some(self.status.update(&inputs, shared))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 pub mod diagnostics;
 pub mod diff;
 pub mod escape;
+pub(crate) mod percent;
 pub mod sarif;
 pub mod style;
 pub(crate) mod table;

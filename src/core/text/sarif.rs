@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Severity};
 use crate::model::digest::Digest;
+use crate::text::percent::encoded;
 
 /// Where the schema is published.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
@@ -114,7 +115,7 @@ fn location(location: &Location) -> Value {
         }),
         None => json!({ "startLine": 1 }),
     };
-    let path: Vec<String> = location.file.parts().map(percent_encoded).collect();
+    let path: Vec<String> = location.file.parts().map(encoded).collect();
     let uri = if path.is_empty() { ".".to_owned() } else { path.join("/") };
     json!({
         "physicalLocation": {
@@ -133,18 +134,4 @@ fn fingerprint(diagnostic: &Diagnostic) -> String {
         &diagnostic.message,
     ];
     Digest::of(parts.join("\0").as_bytes()).to_string().chars().take(32).collect()
-}
-
-/// One part of a path as RFC 3986 has it in a URI.
-fn percent_encoded(part: &str) -> String {
-    let mut out = String::with_capacity(part.len());
-    for byte in part.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'@' | b'+' => {
-                out.push(char::from(byte));
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::limits;
 use gitwork_core::model::diagnostic::Severity;
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
-use gitwork_core::plan::{Plan, Reason};
+use gitwork_core::plan::{Plan, PlanStep, Reason};
 use gitwork_core::signature::verification::VerificationFailure;
 use gitwork_hub::execute::{ExecuteError, Outcome, Task};
 use gitwork_source::SourceState;
@@ -26,12 +27,23 @@ pub(super) struct SourceLog {
     /// The commits that the head does not build on.
     left: BTreeSet<CommitId>,
     failure: Option<VerificationFailure>,
+    pass: WritesOfPass,
+}
+
+/// The writes of the running pass.
+#[derive(Debug, Default)]
+struct WritesOfPass {
+    /// How many the pass has.
+    tasks: usize,
+    /// How many succeeded, by effect.
+    done: BTreeMap<&'static str, usize>,
+    failed: usize,
 }
 
 impl SourceLog {
     pub fn new(source: SourceId) -> Self {
         let (reasons, held, left) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Self { source, reasons, held, left, failure: None }
+        Self { source, reasons, held, left, failure: None, pass: WritesOfPass::default() }
     }
 
     /// Whether the newest commit failed its verification.
@@ -71,7 +83,8 @@ impl SourceLog {
     /// Logs the plan and why works have no effect.
     pub fn plan(&mut self, plan: &Plan) {
         let mut reasons = BTreeMap::new();
-        for step in plan.steps.iter().filter(|step| step.effect.is_none()) {
+        let mut news = Vec::new();
+        for step in plan.steps.of_unsettled_clusters().filter(|step| step.effect.is_none()) {
             // Held works are logged by guard, and the state of a backed-off work is logged
             // elsewhere.
             let is_backed_off = matches!(step.reason, Reason::BackedOff { .. });
@@ -80,18 +93,40 @@ impl SourceLog {
             }
             let code = step.reason.code();
             if self.reasons.get(&step.key) != Some(&code) {
-                tracing::warn!(
-                    source = %self.source, work = %step.key, reason = code, "{}", step.reason
-                );
+                news.push(step);
             }
             reasons.insert(step.key.clone(), code);
         }
         self.reasons = reasons;
+        self.reasons_of(&news);
         self.held(plan);
         if plan.is_empty() {
             tracing::debug!(source = %self.source, counts = %plan.counts(), "nothing to do");
         } else {
             tracing::info!(source = %self.source, counts = %plan.counts(), "plan");
+        }
+    }
+
+    /// Logs why these works have no effect.
+    fn reasons_of(&self, steps: &[&PlanStep]) {
+        let is_summarised = steps.len() > limits::WORK_LINES_MAX;
+        for PlanStep { key, reason, .. } in steps {
+            let (source, code) = (&self.source, reason.code());
+            if is_summarised {
+                tracing::debug!(%source, work = %key, reason = code, "{reason}");
+            } else {
+                tracing::warn!(%source, work = %key, reason = code, "{reason}");
+            }
+        }
+        if is_summarised {
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for step in steps {
+                *counts.entry(step.reason.code()).or_default() += 1;
+            }
+            tracing::warn!(
+                source = %self.source, works = steps.len(), reasons = in_words(&counts),
+                "works have no effect; each of them is logged at debug"
+            );
         }
     }
 
@@ -104,7 +139,7 @@ impl SourceLog {
             if self.held.contains(&hash) {
                 continue;
             }
-            let steps = plan.steps.iter().filter(|step| step.reason.guard() == guard);
+            let steps = plan.steps.of_held_clusters().filter(|step| step.reason.guard() == guard);
             let names: Vec<String> =
                 steps.take(NAMES_MAX).map(|step| step.key.to_string()).collect();
             tracing::warn!(
@@ -116,18 +151,47 @@ impl SourceLog {
         self.held = hashes;
     }
 
-    /// Logs the outcome of a write.
-    pub fn outcome(&self, outcome: &Outcome) {
+    /// Begins the log of a pass with so many writes.
+    pub fn pass_begins(&mut self, tasks: usize) {
+        self.pass = WritesOfPass { tasks, ..WritesOfPass::default() };
+    }
+
+    /// Logs the counts of a pass whose writes were not logged one by one.
+    pub fn pass_ended(&mut self) {
+        let WritesOfPass { tasks, done, failed } = std::mem::take(&mut self.pass);
+        if tasks > limits::WORK_LINES_MAX {
+            tracing::info!(
+                source = %self.source, works = tasks, done = in_words(&done), failed,
+                "wrote works; each of them is logged at debug"
+            );
+        }
+    }
+
+    /// Logs the outcome of a write. A pass with many writes has one line at its end, and lines for
+    /// its first failures.
+    pub fn outcome(&mut self, outcome: &Outcome) {
         let Task { key, effect, .. } = &outcome.task;
         let effect = effect.name();
         match &outcome.result {
-            Ok(_) => tracing::info!(source = %self.source, work = %key, effect, "done"),
+            Ok(_) => {
+                *self.pass.done.entry(effect).or_default() += 1;
+                if self.pass.tasks > limits::WORK_LINES_MAX {
+                    tracing::debug!(source = %self.source, work = %key, effect, "done");
+                } else {
+                    tracing::info!(source = %self.source, work = %key, effect, "done");
+                }
+            }
             // The next plan has it again: nobody has to act.
             Err(ExecuteError::Stopped) => {
                 tracing::debug!(source = %self.source, work = %key, effect, "not begun");
             }
             Err(error) => {
-                tracing::warn!(source = %self.source, work = %key, effect, %error, "not done");
+                self.pass.failed += 1;
+                if self.pass.failed > limits::WORK_LINES_MAX {
+                    tracing::debug!(source = %self.source, work = %key, effect, %error, "not done");
+                } else {
+                    tracing::warn!(source = %self.source, work = %key, effect, %error, "not done");
+                }
             }
         }
     }
@@ -152,4 +216,10 @@ impl SourceLog {
             }
         }
     }
+}
+
+/// Counts as text: `create 40, update 12`.
+fn in_words(counts: &BTreeMap<&str, usize>) -> String {
+    let words: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    words.join(", ")
 }

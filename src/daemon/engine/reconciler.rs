@@ -34,7 +34,7 @@ mod once;
 pub(super) struct Reconciler {
     id: SourceId,
     hub: Arc<dyn Hub>,
-    execute: ExecuteOptions,
+    options: ExecuteOptions,
     record: RecordKeeper,
     pub source: SourceAccess,
     pub state: SyncState,
@@ -48,13 +48,13 @@ impl Reconciler {
         hub: Arc<dyn Hub>,
         reader: Box<dyn SourceReader>,
         guards: GuardOptions,
-        execute: ExecuteOptions,
+        options: ExecuteOptions,
         metrics: Arc<Metrics>,
     ) -> Self {
         let (id, generation) = (reader.id().clone(), reader.known_record_generation());
         Self {
             hub,
-            execute,
+            options,
             record: RecordKeeper::new(id.clone()),
             source: SourceAccess::new(reader),
             state: SyncState::new(id.clone(), guards, generation, monotonic()),
@@ -94,18 +94,18 @@ impl Reconciler {
         is_requested
     }
 
-    /// Whether a fetch can begin. A new process first reads from the hub which commits were
-    /// applied, to verify later ones.
+    /// Whether a fetch can begin. A new process first reads from the hub which commit was verified,
+    /// to verify later ones.
     pub fn can_fetch(&self) -> bool {
-        let waits = self.source.needs_applied_commits() && !self.state.facts().hub.is_listed();
+        let waits = self.source.needs_verification_base()
+            && self.state.facts().verification_base().is_none();
         !self.source.is_fetching() && !waits
     }
 
     /// Begins a fetch. [`SourceAccess::fetched`] waits for its end.
     pub fn begin_fetch(&mut self) {
-        let needs_applied = self.source.needs_applied_commits();
-        let applied = needs_applied.then(|| self.state.facts().applied().collect());
-        self.source.begin_fetch(applied, self.state.facts().known_commits());
+        let facts = self.state.facts();
+        self.source.begin_fetch(facts.verification_base(), facts.known_commits());
     }
 
     /// Applies the result of a fetch. Gives whether the desired state changed. `leads`: this daemon
@@ -125,7 +125,9 @@ impl Reconciler {
         self.state.facts_mut().history.read_after(fetched.known_before);
         self.observe_record_generation();
         self.reports.fetched(&read, at, leads);
-        let changed = self.state.facts_mut().set_desired(&read.desired);
+        let facts = self.state.facts_mut();
+        facts.set_signed(read.is_signed);
+        let changed = facts.set_desired(&read.desired);
         if changed {
             self.reports.desired_changed(&read, leads);
         }
@@ -151,7 +153,13 @@ impl Reconciler {
         if tasks.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Pass::execute(&self.hub, tasks, self.execute)))
+        Ok(Some(self.execute(tasks)))
+    }
+
+    /// Begins to write to the hub.
+    fn execute(&mut self, tasks: Vec<Task>) -> Pass {
+        self.reports.log.pass_begins(tasks.len());
+        Pass::execute(&self.hub, tasks, self.options)
     }
 
     /// The current plan, and its effects that are due; `None` before all that it needs is known.
@@ -197,7 +205,7 @@ impl Reconciler {
     /// Publishes the status if it is due. `leads`: this daemon is the leader.
     pub fn publish_due_status(&mut self, leads: bool) {
         let at = self.wall_clock.now();
-        self.reports.publish_due_status(&self.state, monotonic(), at, leads);
+        self.reports.publish_due_status(&mut self.state, at, leads);
     }
 
     /// Applies the time of day to the guards.
@@ -210,6 +218,7 @@ impl Reconciler {
         while let Some(event) = pass.next().await {
             self.apply_pass_event(event);
         }
+        self.reports.log.pass_ended();
     }
 
     /// Applies an event of a pass.

@@ -77,8 +77,11 @@ impl RecordKeeper {
         now: Instant,
     ) -> Result<RecordWrite, EngineError> {
         let Some(record) = state.record_to_write(plan) else { return Ok(RecordWrite::NotWritten) };
+        // Without a record, the next process cannot know what was verified.
+        let is_signed = state.facts().is_signed();
+        let without = if is_signed { RecordWrite::Failed } else { RecordWrite::NotWritten };
         if self.failures.is_some_and(|(_, due)| now < due) {
-            return Ok(RecordWrite::NotWritten);
+            return Ok(without);
         }
         let before = state.facts().record.stored().cloned();
         match hub.set_record(&self.id, &record, before.as_ref()).await {
@@ -94,8 +97,8 @@ impl RecordKeeper {
                 Ok(if is_first { RecordWrite::RestoreRecorded } else { RecordWrite::Written })
             }
             Err(error @ (HubError::NamespaceMissing { .. } | HubError::Forbidden { .. })) => {
-                self.back_off(&error, now);
-                Ok(RecordWrite::NotWritten)
+                self.back_off(&error, is_signed, now);
+                Ok(without)
             }
             Err(error) => {
                 tracing::warn!(source = %self.id, %error, "cannot write the source's record on \
@@ -121,9 +124,15 @@ impl RecordKeeper {
     }
 
     /// Logs once that the hub has no place for the record, and backs off.
-    fn back_off(&mut self, error: &HubError, now: Instant) {
+    fn back_off(&mut self, error: &HubError, is_signed: bool, now: Instant) {
         let failures = self.failures.map_or(0, |(failures, _)| failures);
-        if failures == 0 {
+        if failures == 0 && is_signed {
+            tracing::error!(
+                source = %self.id, %error,
+                "signatures are required, and the verified commit cannot be recorded on the hub: \
+                 nothing is applied until it can"
+            );
+        } else if failures == 0 {
             tracing::warn!(
                 source = %self.id, %error,
                 "the source has no record on the hub: a new process will not know all that this \

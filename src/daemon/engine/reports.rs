@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::log::SourceLog;
 use super::pass::Pass;
+use crate::clock::monotonic;
 use crate::metrics::{Metrics, Stage};
 use crate::status_publisher::{Reachability, SourceError, StatusPublisher};
 use gitwork_core::model::name::SourceId;
@@ -62,17 +63,10 @@ impl Reports {
         self.publisher.as_ref().and_then(StatusPublisher::due)
     }
 
-    /// Publishes the status if it is due. `now` is the time of the engine's clock, `at` the time of
-    /// day.
-    pub fn publish_due_status(
-        &mut self,
-        state: &SyncState,
-        now: Instant,
-        at: Timestamp,
-        leads: bool,
-    ) {
+    /// Publishes the status if it is due. `at` is the time of day.
+    pub fn publish_due_status(&mut self, state: &mut SyncState, at: Timestamp, leads: bool) {
         if let Some(publisher) = &mut self.publisher
-            && let Some(status) = publisher.publish(state, now, at)
+            && let Some(status) = publisher.publish(state, &monotonic, at)
             && leads
         {
             self.metrics.set_states(&status);
@@ -201,8 +195,9 @@ impl Reports {
         }
     }
 
-    /// Reports the durations of a pass that has ended.
-    pub fn pass_ended(&self, pass: Option<&Pass>) {
+    /// Reports the writes and the durations of a pass that has ended.
+    pub fn pass_ended(&mut self, pass: Option<&Pass>) {
+        self.log.pass_ended();
         for (stage, time) in pass.into_iter().flat_map(Pass::spent) {
             self.spent(stage, time);
         }
@@ -218,7 +213,7 @@ impl Reports {
 /// operator on the hub suspends them.
 fn is_synced(plan: &Plan) -> bool {
     let is_suspended = |step: &PlanStep| step.reason.guard() == Some(Guard::Suspension);
-    plan.steps.iter().all(|step| step.is_settled() || is_suspended(step))
+    plan.steps.of_unsettled_clusters().all(|step| step.is_settled() || is_suspended(step))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The source of an engine. One thread at a time uses it: a fetch, or a query of Git's history.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,8 +7,9 @@ use tokio::task::JoinHandle;
 
 use super::error::EngineError;
 use crate::reader::{SourceReader, on_source};
-use gitwork_core::model::name::{CommitId, SourceId};
+use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::rewind::AppliedCommits;
+use gitwork_core::sync::verification_base::VerificationBase;
 use gitwork_source::{SourceReadError, SourceState};
 
 /// Access to the source.
@@ -53,9 +53,9 @@ impl SourceAccess {
         self.fetch.is_some()
     }
 
-    /// Whether the next fetch needs the applied commits.
-    pub fn needs_applied_commits(&self) -> bool {
-        self.reader.as_ref().is_some_and(|reader| reader.needs_applied_commits())
+    /// Whether a fetch first needs to know what the hub proves about verified commits.
+    pub fn needs_verification_base(&self) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.needs_verification_base())
     }
 
     /// The generation of the record on the hub that this machine remembers. A fetch may update it.
@@ -64,16 +64,12 @@ impl SourceAccess {
         self.reader.as_ref().map(|reader| reader.known_record_generation())
     }
 
-    /// Begins a fetch, unless a thread uses the source. `applied`: the applied commits, if the
-    /// source needs them. `known_before`: those that are known now.
-    pub fn begin_fetch(
-        &mut self,
-        applied: Option<BTreeSet<CommitId>>,
-        known_before: AppliedCommits,
-    ) {
+    /// Begins a fetch, unless a thread uses the source. `base`: what the hub proves about verified
+    /// commits, if it is known now. `known_before`: the applied commits that are known now.
+    pub fn begin_fetch(&mut self, base: Option<VerificationBase>, known_before: AppliedCommits) {
         let Some(mut reader) = self.reader.take() else { return };
-        if let Some(applied) = applied {
-            reader.set_applied_commits(applied);
+        if let Some(base) = base {
+            reader.set_verification_base(base);
         }
         let cancel = self.cancel.clone();
         let task = on_source(reader, move |reader| reader.read(&cancel));

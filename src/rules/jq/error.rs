@@ -1,6 +1,6 @@
 //! Errors of jq expressions.
 
-use crate::limits::{JQ_BRANCHES_MAX, JQ_BYTES_MAX, JQ_PATHS_MAX, JQ_RECURSIONS_MAX};
+use crate::limits::{JQ_BYTES_MAX, JQ_PATHS_MAX, JQ_WORK_MAX};
 
 /// Why an expression deleted nothing. Messages have no values of the object, which may be a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -11,26 +11,32 @@ pub enum JqError {
     /// The expression does not parse.
     #[error("it does not parse")]
     Syntax,
-    /// The expression exceeds [`JQ_BRANCHES_MAX`].
-    #[error("it holds more than {JQ_BRANCHES_MAX} commas and lists")]
-    TooManyBranches,
-    /// The expression exceeds [`JQ_RECURSIONS_MAX`].
-    #[error("it holds '..' more than {JQ_RECURSIONS_MAX} times")]
-    TooManyRecursions,
-    /// The expression uses a part of jq that is not supported, because it may not end.
-    #[error(
-        "{0} is not supported in a path; use select, test, startswith and the like, or jsonPointers"
-    )]
+    /// The expression uses something that is not supported, named here.
+    #[error("{0} is not supported")]
     Unsupported(String),
-    /// The expression uses a function or variable that jq does not have.
-    #[error("it names a function or variable that jq does not have")]
+    /// The expression uses a variable or label that it does not define.
+    #[error("it names a variable or label that it does not define")]
     UnknownName,
+    /// The expression uses a function that is not there with so many arguments.
+    #[error("there is no function {name} with {arguments} arguments")]
+    UnknownFunction {
+        /// The name in the expression.
+        name: String,
+        /// The number of its arguments.
+        arguments: usize,
+    },
     /// The manifest cannot be converted for jq.
     #[error("the manifest is no JSON for jq")]
     BadInput,
     /// The evaluation failed.
     #[error("it cannot be followed in this manifest")]
     Evaluation,
+    /// The evaluation exceeds [`JQ_WORK_MAX`].
+    #[error("it needs more than {JQ_WORK_MAX} steps in this manifest")]
+    TooMuchWork,
+    /// The expression, or a value that it makes, nests too deep.
+    #[error("it nests too deep, or calls itself too often")]
+    TooDeep,
     /// A result is not a path.
     #[error("it gives something else than paths")]
     NotAPath,

@@ -1,29 +1,64 @@
-//! Deletes fields by a jq path expression, in a subset of jq that always terminates.
+//! Deletes fields by a jq path expression, as OCM's agent does with gojq.
+//!
+//! The parser is that of jaq. The evaluation is our own: jaq's cannot be stopped, and an expression
+//! such as `reduce range(1000) as $x ("a"; . + .)` would need all memory. Here work, depth and
+//! sizes are bounded (see [`crate::limits`]), so every expression ends.
 
 mod check;
+mod control;
 mod error;
+mod eval;
+mod item;
+mod lists;
+mod natives;
+mod ops;
 mod places;
+mod prelude;
+mod scope;
+mod texts;
+mod value;
 
 pub use error::JqError;
 
-use jaq_core::load::{Arena, File, Loader};
-use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
-use jaq_json::Val;
 use serde_json::Value;
 
-use self::check::check;
+use self::eval::Evaluation;
+use self::item::{Item, Stop};
 use self::places::{expand, remove};
-use crate::limits::JQ_PATHS_MAX;
+use self::scope::NameScope;
+use self::value::JqValue;
+use crate::limits::{JQ_PATHS_MAX, JQ_WORK_MAX};
+
+/// Checks an expression without a manifest: whether it parses and uses only functions and
+/// variables that are there.
+///
+/// # Errors
+/// Returns the first problem.
+pub fn check(expression: &str) -> Result<(), JqError> {
+    check::parse(expression).map(|_| ())
+}
 
 /// Evaluates `del(<expression>)`.
 ///
 /// # Errors
-/// Fails for an expression that is not valid jq, is outside the supported subset, or deletes the
-/// whole object.
-pub fn delete(expression: &str, mut value: Value) -> Result<Value, JqError> {
-    check(expression)?;
+/// Fails for an expression that is not valid jq, gives other values than paths, exceeds a limit, or
+/// deletes the whole object.
+pub fn delete(expression: &str, value: Value) -> Result<Value, JqError> {
+    delete_within(expression, value, &mut JQ_WORK_MAX.clone())
+}
+
+/// As [`delete`], for one of several expressions. Takes the work from what is left for all of them:
+/// 0 is left if it does not suffice.
+///
+/// # Errors
+/// Fails as [`delete`] does, and if no work is left.
+pub fn delete_within(
+    expression: &str,
+    mut value: Value,
+    work_left: &mut usize,
+) -> Result<Value, JqError> {
     let mut places = Vec::new();
-    for path in paths(expression, &value)? {
+    for path in paths(expression, &value, work_left)? {
         expand(&value, &path, &mut places)?;
     }
     // From the end of a list to its start, as what is taken out moves what follows it; and what is
@@ -36,39 +71,41 @@ pub fn delete(expression: &str, mut value: Value) -> Result<Value, JqError> {
     Ok(value)
 }
 
-/// Returns all paths that an expression yields. (jaq's own `del` fails if a path leads through a
-/// missing value.)
-fn paths(expression: &str, value: &Value) -> Result<Vec<Vec<Value>>, JqError> {
-    let input: Val = serde_json::from_value(value.clone()).map_err(|_| JqError::BadInput)?;
-    let code = format!("path({expression})");
-    let arena = Arena::default();
-    let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
-    let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
-    let modules = Loader::new(definitions)
-        .load(&arena, File { code: code.as_str(), path: () })
-        .map_err(|_| JqError::Syntax)?;
-    let filter = Compiler::default()
-        .with_funs(functions)
-        .compile(modules)
-        .map_err(|_| JqError::UnknownName)?;
-    let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
-    let mut found = Vec::new();
-    for output in filter.id.run((context, input)).map(unwrap_valr) {
-        let path = output.map_err(|_| JqError::Evaluation)?;
+/// Returns all paths that an expression yields.
+fn paths(
+    expression: &str,
+    value: &Value,
+    work_left: &mut usize,
+) -> Result<Vec<Vec<Value>>, JqError> {
+    let term = check::parse(expression)?;
+    let input = JqValue::of_json(value).map_err(|_| JqError::BadInput)?;
+    let mut found: Vec<Vec<Value>> = Vec::new();
+    let room = JQ_WORK_MAX.min(*work_left);
+    let evaluation = Evaluation::within(room);
+    let mut collect = |steps: Vec<JqValue>| {
         if found.len() >= JQ_PATHS_MAX {
-            return Err(JqError::TooManyPaths);
+            return Err(Stop::Fatal(JqError::TooManyPaths));
         }
-        let path = serde_json::from_str(&path.to_string());
-        found.push(path.map_err(|_| JqError::NotAPath)?);
+        found.push(steps.iter().map(JqValue::to_json).collect());
+        Ok(())
+    };
+    // The conversion took time, too.
+    let flow = evaluation.charge(input.weight(room)).and_then(|()| {
+        evaluation.each_path(&term, (&NameScope::default(), &Item::root(input)), &mut collect)
+    });
+    *work_left = work_left.saturating_sub(evaluation.spent());
+    match flow {
+        Ok(()) => Ok(found),
+        Err(Stop::Fatal(error)) => Err(error),
+        // The message of the error may have values of the manifest.
+        Err(Stop::Error(_) | Stop::Break(_) | Stop::Passed) => Err(JqError::Evaluation),
     }
-    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::check::{FUNCTIONS, SEARCHES};
     use super::*;
 
     /// What is left of three containers.
@@ -144,47 +181,157 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_or_may_not_end_is_refused() {
-        for expression in [
-            ".spec[",
-            "repeat(.)",
-            "def f: f; f",
-            "range(1000000000)",
-            "reduce .[] as $x (0; . + 1)",
-            ". as $x | $x",
-            "last(recurse(.))",
-            "..|..",
-            "recurse|..",
-            "until(false; .)",
-            ".spec.replicas.deeper",
-            ".. | .image",
-            "unknown",
-            "input",
-            "env",
-            ".) | (.",
-            ".spec + .spec",
-            "select(contains(.))",
-            "select(.a | test(.b))",
-            "\"\\(.)\"",
-            "@base64",
-            ".a = 1",
-            "(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)",
+    fn jq_of_ocms_agent_is_there() {
+        for (expression, expected) in [
+            // Variables, also of patterns.
+            (r#""web" as $name | .spec.containers[] | select(.name == $name)"#, "proxy log"),
+            (
+                r#". as {spec: {containers: [$first]}} | .spec.containers[] | select(. == $first)"#,
+                "proxy log",
+            ),
+            (
+                r#"(["web", "log"] | join("|")) as $all
+                | .spec.containers[] | select(.name | test("^(\($all))$"))"#,
+                "proxy",
+            ),
+            // Arithmetic.
+            (".spec.containers[.spec.replicas + 1]", "web proxy"),
+            (".spec.containers[] | select((.env | length) * 2 - 1 == 5)", "proxy log"),
+            (".spec.containers[(7 % 2):(6 / 2)]", "web"),
+            (r#".spec.containers[] | select(.name == ("pro" + "xy"))"#, "web log"),
+            // Folds and loops.
+            ("reduce (0, 1) as $i (.spec.containers; if $i == 0 then .[1] else . end)", "web log"),
+            ("foreach (0, 2) as $i (.; .; .spec.containers[$i])", "proxy"),
+            (".spec.containers[range(0; 2)]", "log"),
+            (".spec.containers[] | select(any(.env[]?; .name == \"C\"))", "proxy log"),
+            (".spec.containers[[limit(2; repeat(1))] | length]", "web proxy"),
+            (".spec.containers[0 | until(. >= 2; . + 1)]", "web proxy"),
+            ("first(.spec.containers[] | select(.image))", "proxy log"),
+            // Definitions, also recursive, and labels.
+            (
+                "def named($n): .spec.containers[] | select(.name == $n); named(\"log\", \"web\")",
+                "proxy",
+            ),
+            (
+                "def l: if .[1:] == [] then .[0] else .[1:] | l end; .spec.containers | l",
+                "web proxy",
+            ),
+            ("label $x | .spec.containers[] | if .name == \"log\" then break $x else . end", "log"),
+            // Errors.
+            (".spec.containers[] | select(try (.name | error) catch . == \"web\")", "proxy log"),
+            (
+                ".spec.containers[] | (.nothing[]?, .name | select(. == \"x\")?), select(.env)",
+                "proxy log",
+            ),
+            // Objects, assignments, texts and dates of texts.
+            (".spec.containers[] | select({name, x: 1} == {name: \"web\", x: 1})", "proxy log"),
+            (
+                ".spec.containers[] | select((.name |= ascii_upcase | .name) == \"WEB\")",
+                "proxy log",
+            ),
+            (".spec.containers[] | select((.name | @base64) == \"d2Vi\")", "proxy log"),
+            (
+                r#".spec.containers[] | select((.name | gsub("(?<c>e)"; "<\(.c)>")) == "w<e>b")"#,
+                "proxy log",
+            ),
+            (r#".spec.containers[] | select(.name | [scan("[a-z]")] | length == 5)"#, "web log"),
+            (
+                ".spec.containers[] | select(to_entries | map(.key) | contains([\"env\"]))",
+                "proxy log",
+            ),
+            (".spec.containers[] | select([.name, \"log\"] | unique | length == 1)", "web proxy"),
+            (
+                ".spec.containers | group_by(.image == null)[1][0] as $c | .[] | select(. == $c)",
+                "web proxy",
+            ),
+            ("paths(. == \"log\") as $p | getpath($p[:-1])", "web proxy"),
         ] {
-            assert!(delete(expression, json!({"spec": {"replicas": 1}})).is_err(), "{expression}");
+            assert_eq!(names(expression).join(" "), expected, "{expression}");
         }
-        assert!(delete(&".a".repeat(600), json!({})).is_err());
-        assert_eq!(delete(".", json!({})).unwrap_err(), JqError::NotAnObject);
     }
 
     #[test]
-    fn every_function_that_is_let_through_is_there() {
-        for name in FUNCTIONS.iter().chain(SEARCHES) {
-            let calls = [format!("[{name}]"), format!("[{name}(1)]"), format!("[{name}(1; .)]")];
-            let is_there = calls.iter().any(|call| {
-                let found = paths(&format!("select({call})"), &json!({}));
-                found != Err(JqError::UnknownName)
-            });
-            assert!(is_there, "{name}");
+    fn what_is_no_path_is_refused() {
+        for expression in [
+            ".spec.replicas + 1",
+            "[.spec]",
+            "\"spec\"",
+            ". as $x | $x",
+            "{a: .spec}",
+            ".spec.replicas |= 2",
+            "reduce .spec[] as $x (0; 1)",
+            "@base64",
+        ] {
+            assert_eq!(
+                delete(expression, json!({"spec": {"replicas": 1}})),
+                Err(JqError::NotAPath)
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_names_and_broken_text_are_refused_before_any_manifest() {
+        let unknown =
+            |name: &str, arguments| JqError::UnknownFunction { name: name.into(), arguments };
+        for (expression, expected) in [
+            (".spec[", JqError::Syntax),
+            (".) | (.", JqError::Syntax),
+            ("unknown", unknown("unknown", 0)),
+            ("select(.a; .b)", unknown("select", 2)),
+            ("input", unknown("input", 0)),
+            ("now", unknown("now", 0)),
+            ("halt", unknown("halt", 0)),
+            ("$x", JqError::UnknownName),
+            (". as $x | $y", JqError::UnknownName),
+            ("break $out", JqError::UnknownName),
+            ("select(@csv == \"\")", JqError::Unsupported("the format @csv".into())),
+        ] {
+            assert_eq!(check(expression), Err(expected.clone()), "{expression}");
+            assert_eq!(delete(expression, json!({})), Err(expected), "{expression}");
+        }
+        let long = ".a".repeat(600);
+        assert_eq!(check(&long), Err(JqError::TooLong));
+        assert_eq!(delete(".", json!({})).unwrap_err(), JqError::NotAnObject);
+        assert_eq!(delete(".spec.deeper", json!({"spec": 1})), Err(JqError::Evaluation));
+    }
+
+    #[test]
+    fn every_expression_ends_and_needs_bounded_memory() {
+        for expression in [
+            "last(repeat(.))",
+            "def f: f; f",
+            "def f: ., f; last(f)",
+            "range(1000000000)",
+            "last(range(1000000000))",
+            "until(false; .)",
+            "last(recurse(.))",
+            "[recurse([.])] | .[0]",
+            "reduce range(1000) as $x (\"a\"; . + .) | .",
+            "reduce range(1000) as $x ([1]; . + .) | .",
+            "reduce range(1000) as $x ([]; [., .]) | . == .",
+            "reduce range(100000) as $x (null; [.])",
+            "reduce range(100000) as $x (.; .a)",
+            "\"a\" * 1000000000",
+            "[range(100000)] | combinations",
+            "[limit(100000; repeat(\"x\"))] | join(\"x\") | [scan(\"(x*)*y\")] | .[0]",
+            "(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)|(.,.)",
+            "[..] | . == . and contains(.) and (sort | unique | length > 0)",
+            ". as $x | [range(1000) | $x] | . - .",
+            "..|..|..|..",
+            "[splits(\"a\")] | .[0] = 1 | .[1000000000] = 1",
+        ] {
+            let items: Vec<Value> = (0..2_000).map(|item| json!({"name": item})).collect();
+            let found = delete(expression, json!({"items": items}));
+            assert!(found.is_err(), "{expression}");
+        }
+        for (open, close) in [("(", ")"), ("[", "]"), ("try ", ""), ("-", ""), (".[", "]")] {
+            let depth = 900 / (open.len() + close.len());
+            let deep = format!("{}.a{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(check(&deep), Err(JqError::TooDeep), "{open}");
+        }
+        for (part, many) in [(".|", 500), (".,", 500), (".a", 500), (".+", 500), (".//", 300)] {
+            let long = format!("{}.a", part.repeat(many));
+            let _ends = delete(&long, json!({}));
         }
     }
 

@@ -76,9 +76,14 @@ struct Failure {
 
 type Found<'a> = Result<Vec<&'a Value>, Failure>;
 
-/// Evaluates every part.
-pub fn parts<'a>(parts: &'a [Part], root: &'a Value) -> Result<Vec<Vec<&'a Value>>, EvaluateError> {
-    let mut evaluation = Evaluation { steps: 0 };
+/// Evaluates every part. Takes the steps that it needs from `steps`; 0 are left if they do not
+/// suffice.
+pub fn parts<'a>(
+    parts: &'a [Part],
+    root: &'a Value,
+    steps: &mut usize,
+) -> Result<Vec<Vec<&'a Value>>, EvaluateError> {
+    let mut evaluation = Evaluation { steps };
     let mut found = Vec::new();
     for part in parts {
         found.push(match part {
@@ -91,16 +96,18 @@ pub fn parts<'a>(parts: &'a [Part], root: &'a Value) -> Result<Vec<Vec<&'a Value
     Ok(found)
 }
 
-struct Evaluation {
-    steps: usize,
+struct Evaluation<'b> {
+    /// The steps that are left.
+    steps: &'b mut usize,
 }
 
-impl Evaluation {
+impl Evaluation<'_> {
     fn charge(&mut self, steps: usize) -> Result<(), Failure> {
-        self.steps = self.steps.saturating_add(steps);
-        if self.steps > JSONPATH_STEPS_MAX {
+        let Some(left) = self.steps.checked_sub(steps) else {
+            *self.steps = 0;
             return Err(Failure { error: EvaluateError::TooManySteps, had_values: false });
-        }
+        };
+        *self.steps = left;
         Ok(())
     }
 

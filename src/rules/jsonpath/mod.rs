@@ -25,6 +25,7 @@ pub use removal::{FieldRemoval, RemovalError};
 use serde_json::Value;
 
 use self::types::Part;
+use crate::limits::JSONPATH_STEPS_MAX;
 
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,9 +52,26 @@ impl JsonPathQuery {
         Ok(self.find_in_parts(root)?.into_iter().next().unwrap_or_default())
     }
 
+    /// As [`Self::find`], for one of several paths. Takes the steps from those that are left for
+    /// all of them: 0 are left if they do not suffice.
+    ///
+    /// # Errors
+    /// Fails as [`Self::find`] does, and if no step is left.
+    pub fn find_within<'a>(
+        &'a self,
+        root: &'a Value,
+        steps_left: &mut usize,
+    ) -> Result<Vec<&'a Value>, EvaluateError> {
+        let mut steps = JSONPATH_STEPS_MAX.min(*steps_left);
+        let begun_with = steps;
+        let found = evaluate::parts(&self.parts, root, &mut steps);
+        *steps_left -= begun_with - steps;
+        Ok(found?.into_iter().next().unwrap_or_default())
+    }
+
     /// Returns the values of every part of the template.
     fn find_in_parts<'a>(&'a self, root: &'a Value) -> Result<Vec<Vec<&'a Value>>, EvaluateError> {
-        evaluate::parts(&self.parts, root)
+        evaluate::parts(&self.parts, root, &mut JSONPATH_STEPS_MAX.clone())
     }
 }
 

@@ -1,12 +1,14 @@
 //! Composes mappings: their keys, duplicate keys and merge keys, as go-yaml v2 does.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use granit_parser::{Event, ScalarStyle};
 use serde_json::{Map, Value};
 
-use super::{Composer, Stop, StreamProblem, span_of, yaml_tag};
-use crate::document::NodeSpans;
+use super::problems::{Description, quoted};
+use super::{Composer, FIELD_BYTES, MAPPING_BYTES, Stop, TEXT_BYTES, span_of, yaml_tag};
+use crate::document::{Children, FieldSpans, NodeSpans};
 use crate::problem::ProblemKind;
 use crate::scalar;
 use crate::span::Span;
@@ -15,35 +17,43 @@ use crate::span::Span;
 #[derive(Default)]
 struct Fields {
     values: Map<String, Value>,
-    /// By name: the locations, and whether the mapping itself has the field, rather than a mapping
-    /// merged into it.
-    known: HashMap<String, (NodeSpans, bool)>,
-    /// Names in the order of the text.
-    order: Vec<String>,
+    places: BTreeMap<Box<str>, FieldPlace>,
+}
+
+/// Where a field is.
+struct FieldPlace {
+    key: Option<Span>,
+    value: NodeSpans,
+    /// Whether the mapping itself has the field, rather than a mapping merged into it.
+    is_own: bool,
 }
 
 impl Fields {
-    fn insert(&mut self, name: String, value: Value, spans: NodeSpans, is_own: bool) {
-        self.order.push(name.clone());
-        self.known.insert(name.clone(), (spans, is_own));
+    fn insert(&mut self, name: String, value: Value, place: FieldPlace) {
+        self.places.insert(name.as_str().into(), place);
         self.values.insert(name, value);
     }
 
-    /// Returns the locations of a field that the mapping itself has.
-    fn own(&self, name: &str) -> Option<&NodeSpans> {
-        self.known.get(name).filter(|(_, is_own)| *is_own).map(|(spans, _)| spans)
+    /// Returns the location of a field that the mapping itself has.
+    fn own(&self, name: &str) -> Option<&FieldPlace> {
+        self.places.get(name).filter(|place| place.is_own)
     }
 
-    fn finish(mut self, span: Span) -> (Value, NodeSpans) {
-        let known = &mut self.known;
-        let children = self
-            .order
-            .into_iter()
-            .filter_map(|name| known.remove(&name).map(|(spans, _)| (name, spans)))
-            .collect();
-        (Value::Object(self.values), NodeSpans { value: Some(span), key: None, children })
+    fn finish(self, span: Span) -> (Value, NodeSpans) {
+        let fields = self.places.into_iter();
+        let fields =
+            fields.map(|(name, FieldPlace { key, value, .. })| FieldSpans { name, key, value });
+        let fields: Vec<FieldSpans> = fields.collect();
+        let children = match fields.len() {
+            0 => Children::None,
+            _ => Children::Fields(Arc::new(fields)),
+        };
+        (Value::Object(self.values), NodeSpans { value: Some(span), children })
     }
 }
+
+/// A field of a merged mapping.
+type MergedField = (String, Value, FieldPlace);
 
 impl<'a> Composer<'a> {
     pub(super) fn mapping(&mut self, span: Span, depth: usize) -> Result<(Value, NodeSpans), Stop> {
@@ -56,34 +66,35 @@ impl<'a> Composer<'a> {
             let key_span = span_of(&at);
             let is_merge = is_merge_key(&event);
             let key = if is_merge { "<<".to_owned() } else { self.key(event, &at, depth)? };
+            let first = if fields.values.is_empty() { MAPPING_BYTES } else { 0 };
+            self.count_memory(first + FIELD_BYTES + key.len() + TEXT_BYTES, key_span)?;
             let (event, at) = self.expect_next()?;
-            let (value, mut spans) = self.node(event, &at, depth + 1)?;
+            let (value, spans) = self.node(event, &at, depth + 1)?;
             if is_merge {
                 self.merge(&mut fields, value, spans, key_span);
                 continue;
             }
-            spans.key = Some(key_span);
             if let Some(first) = fields.own(&key) {
-                self.problems.push(StreamProblem {
-                    kind: ProblemKind::DuplicateKey,
-                    span: key_span,
-                    message: format!("the key {key:?} occurs twice in this mapping"),
+                self.problems.add(ProblemKind::DuplicateKey, key_span, || Description {
+                    message: format!("the key {} occurs twice in this mapping", quoted(&key)),
                     related: vec![(first.key.unwrap_or(span), "first here".into())],
                 });
                 continue;
             }
-            fields.insert(key, value, spans, true);
+            let place = FieldPlace { key: Some(key_span), value: spans, is_own: true };
+            fields.insert(key, value, place);
         }
     }
 
     /// Merges the value of a merge key. As in kubectl it overrides fields above it.
     fn merge(&mut self, fields: &mut Fields, value: Value, spans: NodeSpans, key_span: Span) {
-        for (name, value, spans) in self.merged_fields(value, spans, key_span) {
+        for (name, value, place) in self.merged_fields(value, spans, key_span) {
             if fields.own(&name).is_some() {
-                let message = format!("this merge key overrides {name:?} above it");
-                self.report(ProblemKind::MergeOverrides, key_span, message);
+                self.problems.add(ProblemKind::MergeOverrides, key_span, || {
+                    format!("this merge key overrides {} above it", quoted(&name)).into()
+                });
             }
-            fields.insert(name, value, spans, false);
+            fields.insert(name, value, place);
         }
     }
 
@@ -94,13 +105,14 @@ impl<'a> Composer<'a> {
         value: Value,
         spans: NodeSpans,
         key_span: Span,
-    ) -> Vec<(String, Value, NodeSpans)> {
-        let maps: Vec<(Value, NodeSpans)> = match value {
-            Value::Object(_) => vec![(value, spans)],
-            Value::Array(items) if items.iter().all(Value::is_object) => {
-                let spans = spans.children.into_iter().map(|(_, spans)| spans);
-                items.into_iter().zip(spans).rev().collect()
+    ) -> Vec<MergedField> {
+        let maps: Vec<(Value, Children)> = match (value, spans.children) {
+            (value @ Value::Object(_), children) => vec![(value, children)],
+            (Value::Array(items), Children::Items(spans)) if items.iter().all(Value::is_object) => {
+                let children = spans.iter().map(|spans| spans.children.clone());
+                items.into_iter().zip(children).rev().collect()
             }
+            (Value::Array(items), _) if items.is_empty() => return Vec::new(),
             _ => {
                 let message = "a merge key takes a mapping or a list of mappings";
                 self.report(ProblemKind::Syntax, key_span, message);
@@ -108,12 +120,12 @@ impl<'a> Composer<'a> {
             }
         };
         let mut fields = Vec::new();
-        for (map, spans) in maps {
-            let mut spans: HashMap<String, NodeSpans> = spans.children.into_iter().collect();
-            if let Value::Object(map) = map {
-                fields.extend(map.into_iter().map(|(name, value)| {
-                    let spans = spans.remove(&name).unwrap_or_default();
-                    (name, value, spans)
+        for (map, children) in maps {
+            if let (Value::Object(map), Children::Fields(places)) = (map, children) {
+                // Both are sorted by name.
+                fields.extend(map.into_iter().zip(places.iter()).map(|((name, value), place)| {
+                    let FieldSpans { key, value: spans, .. } = place.clone();
+                    (name, value, FieldPlace { key, value: spans, is_own: false })
                 }));
             }
         }
@@ -132,12 +144,10 @@ impl<'a> Composer<'a> {
             Event::Scalar(text, ScalarStyle::Plain, _, None) => Some(text.clone()),
             _ => None,
         };
-        let before = self.problems.len();
+        let before = self.problems.mark();
         let (value, _) = self.node(event, at, depth + 1)?;
         // An ambiguous key is reported once, as a key.
-        let is_other = |problem: &StreamProblem| problem.kind != ProblemKind::AmbiguousScalar;
-        let others = usize::from(self.problems[before..].iter().any(is_other));
-        self.problems.truncate(before + others);
+        self.problems.retract_ambiguous(before);
         let number = plain.as_ref().and_then(|text| scalar::number_key(text));
         let problem = match value {
             Value::String(text) => return Ok(text),

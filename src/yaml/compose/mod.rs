@@ -1,6 +1,7 @@
 //! Composes parser events into values, with the location of every node.
 
 mod mapping;
+mod problems;
 mod scalar;
 mod stream;
 
@@ -8,29 +9,44 @@ pub(crate) use stream::compose;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use granit_parser::{Event, ScanError, Tag};
 use serde_json::Value;
 
-use crate::document::NodeSpans;
+use crate::document::{Children, NodeSpans};
 use crate::limits;
 use crate::problem::ProblemKind;
 use crate::span::Span;
+use problems::StreamProblems;
 
-/// A problem in a stream, before its snippet is known.
-pub(crate) struct StreamProblem {
-    pub kind: ProblemKind,
-    pub span: Span,
-    pub message: String,
-    /// Other locations that matter, each with the reason.
-    pub related: Vec<(Span, String)>,
-}
+/// Bytes of a node with its location: a `Value`, a `NodeSpans`, and one more of both while a
+/// sequence grows.
+const NODE_BYTES: usize = 96;
+/// Bytes of a text besides its own.
+const TEXT_BYTES: usize = 16;
+/// Bytes of a mapping with a first field: a node of a B-tree has room for eleven.
+const MAPPING_BYTES: usize = 680;
+/// Bytes of a field besides its key and its value, which count as nodes.
+const FIELD_BYTES: usize = 40;
 
 /// Ends composition: the syntax is broken or a limit is passed. The problem is recorded already.
 struct Stop;
 
-/// The value of an anchor, with the number of its nodes.
-type Anchored = (Value, NodeSpans, usize);
+/// The value of an anchor.
+#[derive(Clone)]
+struct Anchored {
+    value: Value,
+    spans: NodeSpans,
+    size: Size,
+}
+
+/// What nodes take, aliases expanded.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    memory: usize,
+}
 
 type ParserEvent<'a> = (Event<'a>, granit_parser::Span);
 
@@ -38,9 +54,9 @@ struct Composer<'a> {
     parser: Box<dyn Iterator<Item = Result<ParserEvent<'a>, ScanError>> + 'a>,
     /// By the parser's id of the anchor.
     anchors: HashMap<usize, Anchored>,
-    /// Nodes of the stream so far, aliases expanded.
-    nodes: usize,
-    problems: Vec<StreamProblem>,
+    /// The stream so far.
+    size: Size,
+    problems: StreamProblems,
 }
 
 impl<'a> Composer<'a> {
@@ -50,8 +66,7 @@ impl<'a> Composer<'a> {
     }
 
     fn report(&mut self, kind: ProblemKind, span: Span, message: impl Into<String>) {
-        let message = message.into();
-        self.problems.push(StreamProblem { kind, span, message, related: Vec::new() });
+        self.problems.add(kind, span, || message.into().into());
     }
 
     fn too_deep(&mut self, span: Span) -> Stop {
@@ -59,14 +74,25 @@ impl<'a> Composer<'a> {
         self.stop(ProblemKind::Limit, span, message)
     }
 
-    fn count(&mut self, nodes: usize, span: Span) -> Result<(), Stop> {
-        self.nodes += nodes;
-        if self.nodes > limits::YAML_NODES_MAX {
+    /// Counts what is about to be read or copied.
+    fn count(&mut self, more: Size, span: Span) -> Result<(), Stop> {
+        self.size.nodes += more.nodes;
+        self.size.memory += more.memory;
+        if self.size.nodes > limits::YAML_NODES_MAX {
             let message =
                 format!("more than {} nodes once aliases are expanded", limits::YAML_NODES_MAX);
             return Err(self.stop(ProblemKind::Limit, span, message));
         }
+        if self.size.memory > limits::YAML_MEMORY_MAX {
+            let mib = limits::YAML_MEMORY_MAX >> 20;
+            let message = format!("more than {mib} MiB in memory once aliases are expanded");
+            return Err(self.stop(ProblemKind::Limit, span, message));
+        }
         Ok(())
+    }
+
+    fn count_memory(&mut self, memory: usize, span: Span) -> Result<(), Stop> {
+        self.count(Size { nodes: 0, memory }, span)
     }
 
     /// Composes the node that begins with `event`. `depth` is 1 for the root of a document.
@@ -77,13 +103,14 @@ impl<'a> Composer<'a> {
         depth: usize,
     ) -> Result<(Value, NodeSpans), Stop> {
         let span = span_of(at);
-        self.count(1, span)?;
+        let before = self.size;
+        self.count(Size { nodes: 1, memory: NODE_BYTES }, span)?;
         if depth > limits::YAML_DEPTH_MAX {
             return Err(self.too_deep(span));
         }
-        let before = self.nodes;
         let (anchor, (value, spans)) = match event {
             Event::Scalar(text, style, anchor, tag) => {
+                self.count_memory(text.len() + TEXT_BYTES, span)?;
                 let value = self.scalar(&text, style, tag.as_deref(), span);
                 (anchor, (value, NodeSpans { value: Some(span), ..NodeSpans::default() }))
             }
@@ -99,18 +126,26 @@ impl<'a> Composer<'a> {
             _ => return Err(self.stop(ProblemKind::Syntax, span, "a value is missing here")),
         };
         if anchor != 0 {
-            let nodes = self.nodes - before + 1;
-            self.anchors.insert(anchor, (value.clone(), spans.clone(), nodes));
+            let nodes = self.size.nodes - before.nodes;
+            let size = Size { nodes, memory: self.size.memory - before.memory };
+            // The anchor keeps a copy.
+            self.count_memory(size.memory, span)?;
+            let anchored = Anchored { value: value.clone(), spans: spans.clone(), size };
+            self.anchors.insert(anchor, anchored);
         }
         Ok((value, spans))
     }
 
     fn alias(&mut self, id: usize, span: Span, depth: usize) -> Result<(Value, NodeSpans), Stop> {
-        let Some((value, spans, nodes)) = self.anchors.get(&id).cloned() else {
+        let Some(size) = self.anchors.get(&id).map(|anchored| anchored.size) else {
             let message = "this alias stands inside its own anchor";
             return Err(self.stop(ProblemKind::Syntax, span, message));
         };
-        self.count(nodes, span)?;
+        // Before the copy is made.
+        self.count(size, span)?;
+        let Some(Anchored { value, spans, .. }) = self.anchors.get(&id).cloned() else {
+            return Err(Stop);
+        };
         if depth + height(&value) > limits::YAML_DEPTH_MAX + 1 {
             return Err(self.too_deep(span));
         }
@@ -123,11 +158,16 @@ impl<'a> Composer<'a> {
         loop {
             let (event, at) = self.expect_next()?;
             if event == Event::SequenceEnd {
-                let spans = NodeSpans { value: Some(span), key: None, children };
-                return Ok((Value::Array(items), spans));
+                items.shrink_to_fit();
+                children.shrink_to_fit();
+                let children = match children.len() {
+                    0 => Children::None,
+                    _ => Children::Items(Arc::new(children)),
+                };
+                return Ok((Value::Array(items), NodeSpans { value: Some(span), children }));
             }
             let (value, spans) = self.node(event, &at, depth + 1)?;
-            children.push((items.len().to_string(), spans));
+            children.push(spans);
             items.push(value);
         }
     }

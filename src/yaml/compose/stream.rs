@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use granit_parser::{ErrorKind, Event, Options, Parser, ScanError};
 use serde::de::IgnoredAny;
 
-use super::{Composer, ParserEvent, Stop, StreamProblem, number, span_of};
+use super::problems::{StreamProblem, StreamProblems};
+use super::{Composer, ParserEvent, Size, Stop, number, span_of};
 use crate::document::Document;
 use crate::limits;
 use crate::problem::ProblemKind;
@@ -29,8 +30,8 @@ pub(crate) fn compose(text: &str) -> ComposedStream {
     let mut composer = Composer {
         parser: Box::new(Parser::new_from_str_with_options(text, options)),
         anchors: HashMap::new(),
-        nodes: 0,
-        problems: Vec::new(),
+        size: Size::default(),
+        problems: StreamProblems::default(),
     };
     let mut documents = Vec::new();
     match foreign_line_break(text) {
@@ -47,7 +48,7 @@ pub(crate) fn compose(text: &str) -> ComposedStream {
             let _ = composer.documents(&mut documents);
         }
     }
-    ComposedStream { documents, problems: composer.problems }
+    ComposedStream { documents, problems: composer.problems.into_all() }
 }
 
 /// Finds the first line break that only YAML 1.1 has. In JSON these are plain characters.

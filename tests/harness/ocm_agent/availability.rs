@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gitwork_agent_core::condition::NewCondition;
 use gitwork_agent_core::condition_rules::evaluate_conditions;
-use gitwork_agent_core::feedback::{RawJsonFeedback, evaluate_feedback};
+use gitwork_agent_core::feedback::{FeedbackObject, RawJsonFeedback, evaluate_feedback};
 use gitwork_api::work::{ConditionRule, FeedbackRule};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -69,7 +69,8 @@ fn evaluate(work: &Value, entry: &mut Value, live: &Value, now: Timestamp) {
     let object = live.as_object().cloned().unwrap_or_default();
     let rules: Vec<FeedbackRule> = parsed(config.feedback_rules);
     let raw = RawJsonFeedback { enabled: false, bytes_max: 1024 };
-    let feedback = evaluate_feedback(&object, live, &rules, raw);
+    let source = FeedbackObject { live: &object, value: live, is_redacted: false };
+    let feedback = evaluate_feedback(&source, &rules, raw);
     let mut all = list(entry, "/conditions").to_vec();
     let values = serde_json::to_value(&feedback.values).unwrap_or_default();
     if list(&values, "") != list(entry, "/statusFeedback/values") {

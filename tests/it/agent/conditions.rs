@@ -121,7 +121,7 @@ async fn gotcha_24_condition_texts_match_ocm_literally() {
     fixture.create("refused", vec![fixture.config_map("a", "1")], executor(&fixture)).await;
     insta::assert_snapshot!(
         "executor_refused",
-        stable_status(&fixture, "refused", "False", "False").await
+        stable_status(&fixture, "refused", "False", "Unknown").await
     );
     fixture.create("emptied", vec![fixture.config_map("b", "1")], json!({})).await;
     fixture.condition("emptied", "Available", "True").await;
@@ -145,7 +145,7 @@ async fn feedback_of_every_type_and_of_paths_that_fail() {
         {"name": "broken", "path": ".data[?("},
     ]);
     for raw in [false, true] {
-        let fixture = Fixture::start_with(|settings| settings.raw.enabled = raw).await;
+        let fixture = Fixture::start_with(|settings| settings.report.raw.enabled = raw).await;
         let rules = json!({"feedbackRules": [{"type": "WellKnownStatus"},
             {"type": "JSONPaths", "jsonPaths": paths}]});
         let mut map = fixture.config_map("a", "<one & two>");

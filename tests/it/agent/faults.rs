@@ -159,6 +159,34 @@ async fn failing_api_servers_do_not_change_the_end_state() {
     futures::future::join_all((0..8).map(with_seed)).await;
 }
 
+/// An aggregated API server hangs: works with other kinds do not wait for it.
+#[tokio::test]
+async fn hanging_api_group_does_not_stall_the_discovery_of_others() {
+    let fixture = Fixture::start().await;
+    let is_hanging = |seen: &Seen| seen.path.starts_with("/apis/hang.example.com/");
+    fixture.faults.next(usize::MAX, Fault::Stall, is_hanging);
+    let hanging = json!({"apiVersion": "hang.example.com/v1", "kind": "Ghost",
+        "metadata": {"name": "a", "namespace": fixture.namespace}});
+    for work in 0..15 {
+        fixture.create(&format!("hangs-{work}"), vec![hanging.clone()], json!({})).await;
+    }
+    eventually("the API server to be asked", DEADLINE, || async {
+        let asked = fixture.faults.count(is_hanging);
+        if asked > 0 { Ok(()) } else { Err("not yet".to_owned()) }
+    })
+    .await
+    .unwrap();
+    // Each kind of this work is new to the agent.
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "a", "namespace": fixture.namespace}});
+    fixture.create("web", vec![fixture.config_map("a", "1"), role], json!({})).await;
+    fixture.condition("web", "Applied", "True").await;
+    let hanging = fixture.works().get("hangs-0").await.unwrap();
+    assert_ne!(hanging.data["status"]["conditions"][0]["status"], "True");
+    // All works with the kind share one request at a time.
+    assert!(fixture.faults.count(is_hanging) < 15);
+}
+
 /// Every so many requests one fails, so that a run meets several, each for itself.
 const STRIDE: usize = 16;
 

@@ -3,12 +3,15 @@
 
 mod apply;
 mod conditions;
+mod death;
 mod deletion;
 mod deploy;
 mod executor;
 mod faults;
-mod fixture;
+pub mod fixture;
 mod outages;
 mod process;
 mod secrets;
 mod status;
+mod swap;
+mod update;

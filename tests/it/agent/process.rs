@@ -39,16 +39,27 @@ pub async fn start_as(
     let cluster_file = files.path().join("cluster");
     std::fs::write(&hub_file, hub).unwrap();
     std::fs::write(&cluster_file, cluster).unwrap();
+    let mut all = vec![
+        "agent".to_owned(),
+        format!("--spoke-cluster-name={cluster_name}"),
+        "--workload-source-driver=kube".to_owned(),
+        format!("--workload-source-config={}", hub_file.display()),
+        format!("--kubeconfig={}", cluster_file.display()),
+        format!("--namespace={namespace}"),
+        "--listen=127.0.0.1:0".to_owned(),
+        "--max-feedback-watch=50".to_owned(),
+    ];
+    all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+    let program = spawn(files, &all).await;
+    let text = program.log();
+    assert!(text.contains("--max-feedback-watch is without effect"), "{text}");
+    program
+}
+
+/// Starts it with these arguments. Its log goes into `files`.
+pub async fn spawn(files: tempfile::TempDir, arguments: &[String]) -> Program {
     let log = files.path().join("log");
     let child = Command::new(crate::harness::agent_program(env!("CARGO_BIN_EXE_gitwork")))
-        .arg("agent")
-        .arg(format!("--spoke-cluster-name={cluster_name}"))
-        .arg("--workload-source-driver=kube")
-        .arg(format!("--workload-source-config={}", hub_file.display()))
-        .arg(format!("--kubeconfig={}", cluster_file.display()))
-        .arg(format!("--namespace={namespace}"))
-        .arg("--listen=127.0.0.1:0")
-        .arg("--max-feedback-watch=50")
         .args(arguments)
         .env_remove("RUST_LOG")
         .env("NO_COLOR", "1")
@@ -64,8 +75,6 @@ pub async fn start_as(
     })
     .await
     .unwrap();
-    let text = std::fs::read_to_string(&log).unwrap();
-    assert!(text.contains("--max-feedback-watch is without effect"), "{text}");
     let mut config = Config::new(format!("https://{address}").parse().unwrap());
     config.accept_invalid_certs = true;
     Program { child, health: Client::try_from(config).unwrap(), files }
@@ -80,6 +89,19 @@ impl Program {
     /// All that it has written so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.files.path().join("log")).unwrap()
+    }
+
+    /// Replaces the hub's kubeconfig, as a kubelet does after a rotation.
+    pub fn write_hub_kubeconfig(&self, text: &str) {
+        let file = self.files.path().join("hub/kubeconfig");
+        let new = file.with_file_name("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, file).unwrap();
+    }
+
+    /// Kills it (SIGKILL) and waits for its end.
+    pub async fn kill(mut self) {
+        self.child.kill().await.unwrap();
     }
 
     /// Asks it to end, as a kubelet does.

@@ -102,15 +102,16 @@ fn read_folder(folder: &Path, path: &mut ModulePath, modules: &mut BTreeMap<Modu
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap().path();
         let stem = entry.file_stem().unwrap().to_str().unwrap().to_owned();
+        // Unit tests in files of their own.
+        let is_test = stem == "tests" || stem.ends_with("_tests") || stem.ends_with("_test");
+        if is_test {
+            continue;
+        }
         if entry.is_dir() {
             path.push(stem);
             read_folder(&entry, path, modules);
             path.pop();
         } else if entry.extension().is_some_and(|end| end == "rs") {
-            // Unit tests in files of their own, programs, and tests of programs.
-            if stem == "tests" || stem.ends_with("_tests") || stem.ends_with("_test") {
-                continue;
-            }
             let own = match stem.as_str() {
                 "lib" | "mod" => path.clone(),
                 "main" => continue,

@@ -7,6 +7,7 @@ pub mod daemon;
 mod gitea;
 mod metrics;
 pub mod reporting;
+mod restart;
 pub mod server;
 mod webhook;
 mod wire;

@@ -1,7 +1,5 @@
 //! What the page shows of fleets that are large, hostile or empty, in light and dark.
 
-use std::collections::BTreeMap;
-
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::view::StatusView;
 use serde_json::{Value, json};
@@ -117,7 +115,7 @@ async fn cluster_messages_are_rendered_as_text() {
     bad.view = StatusView::of(&reported, 1, 1);
     bad.why = Some(texts.concat());
     let mut status = fleet(0);
-    status.works = BTreeMap::from([(one, bad)]);
+    status.works = [(one, bad)].into_iter().collect();
     status.errors = 1;
     status.first_error = Some(texts.concat());
     stage.publish(&status);

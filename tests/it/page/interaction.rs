@@ -220,7 +220,7 @@ async fn held_plan_is_shown_with_its_approve_command() {
     .await;
     let links = "[...document.querySelectorAll('#panel a')].map((a) => a.href)";
     let links = tab.eval(links);
-    let commit = status.works[&key("edge-oslo-001", "dns")].commit.unwrap();
+    let commit = status.works.get(&key("edge-oslo-001", "dns")).unwrap().commit.unwrap();
     assert_eq!(links[0], format!("https://github.com/acme/fleet/commit/{commit}"));
     let folder = format!("https://github.com/acme/fleet/tree/{commit}/clusters/edge-oslo-001/dns");
     assert_eq!(links[1], folder);

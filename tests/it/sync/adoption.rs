@@ -64,7 +64,7 @@ async fn released_work_is_adopted_without_consent_only_if_configured() {
     push("two");
     for adoption in [AdoptionPolicy::Annotated, AdoptionPolicy::Unowned] {
         let plan = heirs_pass(&sync, &heir, adoption).await;
-        assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }), "{plan:?}");
+        assert!(matches!(plan.steps.first().unwrap().reason, Reason::Conflict { .. }), "{plan:?}");
     }
     // The changes of an adoption are shown before the owner consents.
     let shown = stdout(&heirs_plan(&sync, &heir, &[]));
@@ -78,7 +78,7 @@ async fn released_work_is_adopted_without_consent_only_if_configured() {
     // The same content: nothing changes but the owner.
     push("one");
     let plan = heirs_pass(&sync, &heir, AdoptionPolicy::Annotated).await;
-    assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }), "{plan:?}");
+    assert!(matches!(plan.steps.first().unwrap().reason, Reason::Conflict { .. }), "{plan:?}");
     let shown = stdout(&heirs_plan(&sync, &heir, &["--adopt", "unowned"]));
     assert!(shown.contains("+ adopt") && shown.contains("no changes but the owner"), "{shown}");
     assert!(heirs_pass(&sync, &heir, AdoptionPolicy::Unowned).await.is_settled());
@@ -98,7 +98,7 @@ async fn consent_is_ignored_when_adoption_is_disabled() {
     let consent = json!({ "metadata": { "annotations": { ANNOTATION_ADOPT: heir.as_str() } } });
     sync.edit(0, "web", consent).await;
     let plan = heirs_pass(&sync, &heir, AdoptionPolicy::Never).await;
-    let reported = plan.steps[0].to_string();
+    let reported = plan.steps.first().unwrap().to_string();
     assert!(plan.is_empty() && reported.contains("`adopt: never`"), "{reported}");
     assert_eq!(value_of(&sync.until_there(0, "web").await).as_deref(), Some("one"));
     assert!(heirs_pass(&sync, &heir, AdoptionPolicy::Annotated).await.is_settled());

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitwork_core::config::RewindPolicy;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::{SourceStatus, WorkState};
@@ -132,7 +133,10 @@ async fn duplicate_source_id_is_detected_and_reported() {
     let start = |branch: &str| {
         let source = sync.source_of(Reference::Branch(branch.into()), Auth::None);
         let (reached, reach) = watch::channel(Arc::new(BTreeSet::new()));
-        let mut engine = sync.engine(hub.clone(), source);
+        let mut options = sync.options();
+        // With `hold`, the second one would be held, as its branch does not build on the first.
+        options.guards.rewind = RewindPolicy::Warn;
+        let mut engine = sync.engine_with(hub.clone(), source, options);
         let feed = engine.publish_status(reach);
         (Running::of(engine), feed, reached)
     };

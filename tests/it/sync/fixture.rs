@@ -118,6 +118,7 @@ impl Sync {
             repository,
             path: RepoPath::root(),
             tenancy: self.tenancy.clone(),
+            content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
         };
         Sources::new(Mirrors::default(), Timestamp::now).open_to_sync(config).unwrap()
     }

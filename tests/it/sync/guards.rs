@@ -2,6 +2,7 @@
 //! that `deploy/` grants.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +23,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
+use serde::Deserialize as _;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::budget::{gitwork, text};
-use super::fixture::{Sync, config_map, value_of};
+use super::fixture::{Running, Sync, config_map, value_of};
 use super::status_reporting::summary;
 use crate::deploy;
 use crate::harness::eventually;
@@ -53,7 +55,7 @@ fn web(sync: &Sync, value: &str) -> CommitId {
 }
 
 #[track_caller]
-fn only_hold(sync: &Sync, plan: &Plan, guard: Guard) -> Hold {
+pub fn only_hold(sync: &Sync, plan: &Plan, guard: Guard) -> Hold {
     let holds = plan.holds(&sync.id);
     assert_eq!(holds.iter().map(|hold| hold.guard).collect::<Vec<_>>(), [guard], "{plan:?}");
     holds.into_iter().next().unwrap()
@@ -156,7 +158,8 @@ async fn force_pushed_branch_is_followed_with_a_warning() {
     let sync = Sync::new(1).await;
     let hub = hub().await;
     let first = web(&sync, "one");
-    let running = sync.start_with(hub.clone());
+    let warn = options(&sync, RewindPolicy::Warn);
+    let running = Running::of(sync.engine_with(hub.clone(), sync.source(), warn));
     sync.until_value(0, "web", "one").await;
     let second = web(&sync, "two");
     running.hint();
@@ -259,7 +262,11 @@ async fn work_moves_between_sources_without_deletion() {
         sync.engine(hub.clone(), source).once().await.unwrap().0
     };
     let plan = heirs_pass().await;
-    assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }), "{:?}", plan.steps);
+    assert!(
+        matches!(plan.steps.first().unwrap().reason, Reason::Conflict { .. }),
+        "{:?}",
+        plan.steps
+    );
     let adopt = |more: &[&str]| {
         let key = format!("{}/web", sync.clusters[0]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
@@ -272,7 +279,7 @@ async fn work_moves_between_sources_without_deletion() {
     done(&shown);
     let diff = text(&shown.stdout);
     assert!(diff.contains("ConfigMap default/web") && diff.contains("two"), "{diff}");
-    assert!(matches!(heirs_pass().await.steps[0].reason, Reason::Conflict { .. }));
+    assert!(matches!(heirs_pass().await.steps.first().unwrap().reason, Reason::Conflict { .. }));
     done(&adopt(&["--yes"]));
     assert!(heirs_pass().await.is_settled());
     sync.until_value(0, "web", "two").await;
@@ -281,7 +288,9 @@ async fn work_moves_between_sources_without_deletion() {
     // The first source still has it in Git: two instances, one name, and neither touches the
     // other's.
     let plan = pass(&sync, &hub, RewindPolicy::Warn).await;
-    assert!(matches!(plan.steps[0].reason, Reason::Conflict { .. }) && plan.is_empty());
+    assert!(
+        matches!(plan.steps.first().unwrap().reason, Reason::Conflict { .. }) && plan.is_empty()
+    );
     // Once Git drops it there, nothing is left to delete.
     sync.repo.commit("main", &[(&sync.path(0, "db/cm.yaml"), Some(&config_map("db", "one")))]);
     sync.commit(&[(0, "web", None)]);
@@ -379,6 +388,73 @@ async fn status_branch_reveals_a_restored_hub_to_a_new_machine() {
     done(&gitwork(&sync, &["approve", &hold.approval.hash().to_string()]));
     assert!(new_machine().await.is_settled());
     sync.until_gone(0, "web").await;
+}
+
+/// The daemon's file of `deploy/gitwork.yaml`, for this repository and machine.
+fn shipped_config(sync: &Sync, cache: &Path) -> PathBuf {
+    let manifests = deploy::read("deploy/gitwork.yaml");
+    let mut documents = serde_yaml::Deserializer::from_str(&manifests)
+        .map(|document| serde_json::Value::deserialize(document).unwrap());
+    let config = documents.find(|object| object["kind"] == "ConfigMap").unwrap();
+    let config = config["data"]["gitwork.yaml"].as_str().unwrap();
+    let url = sync.server.url("fleet.git");
+    let mut text = config.to_owned();
+    for (shipped, here) in [
+        ("id: fleet", format!("id: {}", sync.id)),
+        ("https://git.example.com/fleet.git", url),
+        ("/var/cache/gitwork", cache.display().to_string()),
+        ("0.0.0.0:8080", "127.0.0.1:0".into()),
+    ] {
+        assert!(text.contains(shipped), "{shipped} is not in {text}");
+        text = text.replace(shipped, &here);
+    }
+    let file = cache.with_extension("yaml");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+/// A pod of the shipped deployment, which has the cache of no other.
+async fn shipped_pod(sync: &Sync, number: usize) -> super::program::Running {
+    let cache = sync.folder.path().join(format!("pod-{number}"));
+    let child = Command::new(env!("CARGO_BIN_EXE_gitwork"))
+        .args(["run", "--log-format=json", "--config"])
+        .arg(shipped_config(sync, &cache))
+        .arg("--kubeconfig")
+        .arg(super::program::rights(sync).await)
+        .env_remove("GITWORK_LOG")
+        .spawn()
+        .unwrap();
+    super::program::Running(child)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shipped_deployment_notices_a_restored_hub_in_a_new_pod() {
+    let sync = Sync::new(1).await;
+    let hub = hub().await;
+    web(&sync, "one");
+    sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "one")))]);
+    let pod = shipped_pod(&sync, 1).await;
+    sync.until_value(0, "db", "one").await;
+    let backup = Backup::of(&sync, sync.until_value(0, "web", "one").await).await;
+    sync.commit(&[(0, "web", None), (0, "db/cm.yaml", Some(&config_map("db", "two")))]);
+    pod.signal("HUP");
+    sync.until_gone(0, "web").await;
+    let record_generation = hub.record(&sync.id).await.unwrap().unwrap().record.record_generation;
+    eventually("the status branch to tell of it", Duration::from_secs(120), || async {
+        let reported = summary(&sync)?.record_generation;
+        let is_current = reported == record_generation;
+        is_current.then_some(()).ok_or_else(|| format!("{reported} of {record_generation}"))
+    })
+    .await
+    .unwrap();
+    drop(pod);
+
+    let uid = backup.put_back(&sync).await;
+    sync.commit(&[(0, "db/cm.yaml", Some(&config_map("db", "three")))]);
+    let _pod = shipped_pod(&sync, 2).await;
+    sync.until_value(0, "db", "three").await;
+    assert!(hub.record(&sync.id).await.unwrap().unwrap().record.restored);
+    assert_eq!(sync.until_there(0, "web").await.uid(), uid, "nothing is deleted");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -114,7 +114,7 @@ fn assert_hold_is_shown(sync: &Sync, hash: &str) {
         assert_eq!(code(&output), Some(wanted), "{}", err(&output));
         let shown = out(&output);
         for words in
-            [&command, "2 works held (budget)", "nothing that the source has on the cluster"]
+            [&command, "2 works held (budget)", "no work that the source has on the cluster"]
         {
             assert!(shown.contains(words), "{words}: {shown}");
         }

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod budget;
+mod content_limit;
 mod deletes;
 mod drift;
 mod drift_backoff;
@@ -11,6 +12,7 @@ pub mod fixture;
 mod guards;
 mod held_changes;
 pub mod program;
+mod proof;
 mod secrets;
 mod signatures;
 mod status_reporting;

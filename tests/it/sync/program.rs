@@ -35,7 +35,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let sent =
             Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status().unwrap();
         assert!(sent.success());

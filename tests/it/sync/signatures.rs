@@ -28,15 +28,15 @@ use crate::git_server::signing::{Gpg, Signing, SshKey};
 use crate::harness::eventually;
 
 /// A source whose commits have to be signed, and the operator's key files.
-struct Guarded {
-    sync: Sync,
-    policy: Value,
+pub struct Guarded {
+    pub sync: Sync,
+    pub policy: Value,
     /// The mirror, kept from one process to the next by default.
-    cache: PathBuf,
+    pub cache: PathBuf,
 }
 
 impl Guarded {
-    async fn new(clusters: usize, policy: Value) -> Self {
+    pub async fn new(clusters: usize, policy: Value) -> Self {
         let sync = Sync::new(clusters).await;
         let cache = sync.folder.path().join("kept");
         std::fs::create_dir(&cache).unwrap();
@@ -50,12 +50,12 @@ impl Guarded {
     }
 
     /// Sets the content of the operator's key files.
-    fn allow(&self, ssh: &str, openpgp: &str) {
+    pub fn allow(&self, ssh: &str, openpgp: &str) {
         std::fs::write(self.file("allowed_signers"), ssh).unwrap();
         std::fs::write(self.file("keys.asc"), openpgp).unwrap();
     }
 
-    fn source(&self, cache: &Path) -> Source {
+    pub fn source(&self, cache: &Path) -> Source {
         let remote = Remote {
             url: self.sync.server.url("fleet.git"),
             auth: Auth::None,
@@ -79,37 +79,42 @@ impl Guarded {
         };
         let policy = serde_json::from_value(self.policy.clone()).unwrap();
         let verification = Verification::new(&policy, keys).unwrap();
-        let config =
-            SourceConfig { id, repository, path: RepoPath::root(), tenancy: Tenancy::default() };
+        let config = SourceConfig {
+            id,
+            repository,
+            path: RepoPath::root(),
+            tenancy: Tenancy::default(),
+            content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
+        };
         let sources = Sources::new(Mirrors::default(), Timestamp::now);
         sources.open_to_sync(config).unwrap().with_verification(verification).unwrap()
     }
 
-    fn engine(&self, cache: &Path, metrics: Arc<Metrics>) -> Engine {
+    pub fn engine(&self, cache: &Path, metrics: Arc<Metrics>) -> Engine {
         let hub = Arc::new(KubeHub::new(self.sync.hub.client()));
         Engine::new(hub, self.source(cache), self.sync.options(), metrics)
     }
 
     /// One process that makes one pass; returns its error message.
-    async fn pass(&self) -> Result<(), String> {
+    pub async fn pass(&self) -> Result<(), String> {
         let engine = self.engine(&self.cache, Arc::default());
         engine.once().await.map(drop).map_err(|error| error.to_string())
     }
 
     /// The same on a machine that has never seen the repository.
-    async fn pass_elsewhere(&self) -> Result<(), String> {
+    pub async fn pass_elsewhere(&self) -> Result<(), String> {
         let cache = tempfile::tempdir_in(self.sync.folder.path()).unwrap();
         let engine = self.engine(cache.path(), Arc::default());
         engine.once().await.map(drop).map_err(|error| error.to_string())
     }
 
     /// Commits a value of the work `web` of a cluster.
-    fn set(&self, cluster: usize, value: &str) -> CommitId {
+    pub fn set(&self, cluster: usize, value: &str) -> CommitId {
         self.sync.commit(&[(cluster, "web/cm.yaml", Some(&config_map("web", value)))])
     }
 
     /// The same, signed.
-    fn set_by(&self, cluster: usize, value: &str, key: &dyn Signing) -> CommitId {
+    pub fn set_by(&self, cluster: usize, value: &str, key: &dyn Signing) -> CommitId {
         self.set(cluster, value);
         self.sync.repo.sign("main", key)
     }
@@ -125,17 +130,20 @@ impl Guarded {
         self.sync.until(cluster, "web", is_reverted).await;
     }
 
-    async fn has(&self, cluster: usize, value: &str) {
+    pub async fn has(&self, cluster: usize, value: &str) {
         self.sync.until_value(cluster, "web", value).await;
     }
 }
 
-fn ssh() -> SshKey {
+/// Within which the program reports what it has read.
+pub const DEADLINE: Duration = Duration::from_secs(300);
+
+pub fn ssh() -> SshKey {
     SshKey::new("ed25519", None)
 }
 
 /// A refusal names all of these.
-fn names(refusal: &Result<(), String>, all: &[&str]) {
+pub fn names(refusal: &Result<(), String>, all: &[&str]) {
     let text = refusal.as_ref().unwrap_err();
     for part in all {
         assert!(text.contains(part), "no {part:?} in: {text}");
@@ -324,8 +332,12 @@ async fn protected_path_needs_two_signers_of_its_current_content() {
         + &eve.line("eve@dev", "");
     guarded.allow(&lines, "");
     let repo = &guarded.sync.repo;
-    guarded.set(0, "one");
+    guarded.set_by(0, "one", &ann);
     guarded.set(1, "one");
+    // The first commit has to satisfy the rule, too: an empty commit signs what is below it.
+    names(&guarded.pass().await, &["1 of 2 persons"]);
+    repo.commit("main", &[]);
+    repo.sign("main", &bob);
     guarded.pass().await.unwrap();
     guarded.has(0, "one").await;
     // Elsewhere nobody has to sign.
@@ -533,4 +545,13 @@ async fn program_names_commit_rule_and_key_and_exits_with_an_error() {
     let wrong = run_once(&guarded, &config("{paths: [{paths: [a], required: 0}]}"));
     assert!(!wrong.status.success());
     assert!(text(&wrong).contains("signers.paths[0].required"), "{}", text(&wrong));
+    for policy in ["warn", "follow"] {
+        let refused = run_once(&guarded, &(config("{verify: commits}") + "    rewind: " + policy));
+        assert_eq!(refused.status.code(), Some(1));
+        let message = Err(text(&refused));
+        names(
+            &message,
+            &["config.yaml:9:13", "sources[0].rewind", "holds rewinds", "set it to hold"],
+        );
+    }
 }

@@ -13,29 +13,51 @@ use serde_json::Value;
 use super::STEPS_MAX;
 use crate::simulation::cluster::{Cluster, Refused};
 
-/// Brings one object to the state in its manifest.
-pub(super) fn take_steps(
-    cluster: &mut Cluster,
-    id: &Identity,
-    manifest: &ParsedManifest,
-    options: &ManifestOptions,
-    owner: &Owner,
-    owned: bool,
-) -> Result<(), String> {
-    let reference = owner.reference(owned);
-    let strategy = options.update_strategy.as_ref();
-    for _ in 0..STEPS_MAX {
+/// A manifest with all that its work asks for it.
+pub(super) struct Wanted<'a> {
+    pub id: &'a Identity,
+    pub manifest: &'a ParsedManifest,
+    pub options: &'a ManifestOptions,
+    pub owner: &'a Owner,
+    /// Whether the work owns the object.
+    pub owned: bool,
+}
+
+impl Wanted<'_> {
+    /// Brings the object to the state in its manifest.
+    pub fn take_steps(&self, cluster: &mut Cluster) -> Result<(), String> {
+        for _ in 0..STEPS_MAX {
+            let live = cluster.get(self.id).map(|live| live.object.clone());
+            let step = self.next_step(live.as_ref())?;
+            match self.write(cluster, step) {
+                Ok(()) => return Ok(()),
+                Err(Refused::Exists | Refused::Stale) => {}
+            }
+        }
+        Err("another client changes the object as fast as it is applied".into())
+    }
+
+    /// The next request, by the object as it was read.
+    pub fn next_step(&self, live: Option<&Fields>) -> Result<ApplyStep, String> {
+        let reference = self.owner.reference(self.owned);
         let wanted = DesiredObject {
-            manifest: &manifest.object,
-            strategy,
+            manifest: &self.manifest.object,
+            strategy: self.options.update_strategy.as_ref(),
             owner: &reference,
             content_unchanged: false,
         };
-        let live = cluster.get(id).map_or(Found::Absent, |live| Found::Found(&live.object));
-        let step = next_step(&wanted, live).map_err(|refusal| refusal.to_string())?;
-        let done = match step {
-            ApplyStep::Read => return Err("asked to read what was just read".into()),
-            ApplyStep::UpToDate => Ok(()),
+        match next_step(&wanted, live.map_or(Found::Absent, Found::Found)) {
+            Ok(ApplyStep::Read) => Err("asked to read what was just read".into()),
+            Ok(step) => Ok(step),
+            Err(refusal) => Err(refusal.to_string()),
+        }
+    }
+
+    /// Sends the request.
+    pub fn write(&self, cluster: &mut Cluster, step: ApplyStep) -> Result<(), Refused> {
+        let id = self.id;
+        match step {
+            ApplyStep::Read | ApplyStep::UpToDate => Ok(()),
             ApplyStep::Create(object) => cluster.create(id, object),
             ApplyStep::Replace(object) => cluster.replace(id, object),
             ApplyStep::PatchOwner(patch) => cluster.patch(id, &patch),
@@ -43,24 +65,21 @@ pub(super) fn take_steps(
                 cluster.delete(id);
                 cluster.create(id, without_server_fields(object))
             }
-            ApplyStep::Apply { object, .. } => side_apply(cluster, id, object, &reference),
-        };
-        match done {
-            Ok(()) => {
-                if let Some(live) = cluster.get_mut(id).filter(|_| !is_read_only(strategy)) {
-                    live.applied_by.insert(owner.uid.clone());
-                    live.stays = !owned;
-                }
-                return Ok(());
+            ApplyStep::Apply { object, .. } => {
+                side_apply(cluster, id, object, &self.owner.reference(self.owned))
             }
-            Err(Refused::Exists | Refused::Stale) => {}
+        }?;
+        let is_read_only = is_read_only(self.options.update_strategy.as_ref());
+        if let Some(live) = cluster.get_mut(id).filter(|_| !is_read_only) {
+            live.applied_by.insert(self.owner.uid.clone(), self.owned);
+            live.stays = !self.owned;
         }
+        Ok(())
     }
-    Err("another client changes the object as fast as it is applied".into())
 }
 
 /// A server-side apply of a manifest whose fields have no other manager, and then of the owner.
-pub(super) fn side_apply(
+fn side_apply(
     cluster: &mut Cluster,
     id: &Identity,
     object: Fields,
@@ -75,7 +94,7 @@ pub(super) fn side_apply(
     patch.map_or(Ok(()), |patch| cluster.patch(id, &patch))
 }
 
-pub(super) fn without_server_fields(mut object: Fields) -> Fields {
+fn without_server_fields(mut object: Fields) -> Fields {
     gitwork_agent_core::object::edit_metadata(&mut object, |metadata| {
         for field in ["uid", "resourceVersion", "creationTimestamp"] {
             metadata.remove(field);

@@ -1,10 +1,14 @@
 //! The work agents of all clusters. They decide with the code of gitwork's own agent
 //! (`src/agent-core`), which decides as OCM's agent does, and act on clusters in memory. The checks
 //! of their deletions use the real applies, not the agents' own records.
+//!
+//! An agent does all that it has to do for a work at once, or, as OCM's agent does ([`ocm`]), in
+//! single requests and from caches that lag.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use gitwork_agent_core::ReportSettings;
 use gitwork_agent_core::applied_resources::{
     CleanupAction, applied_resource, cleanup_action, record, stale_resources,
 };
@@ -30,11 +34,13 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::simulation::cluster::{Cluster, Live};
+use crate::simulation::cluster::{Cluster, Live, ObjectEvent};
 use crate::simulation::hub::{SimulatedHub, generation, is_deleting};
-use apply::take_steps;
+use apply::Wanted;
+use ocm::OcmAgent;
 
 mod apply;
+mod ocm;
 mod queries;
 
 /// An object on a cluster.
@@ -45,7 +51,8 @@ pub type Object = (ClusterName, Identity);
 const EVICTION_GRACE: Duration = Duration::from_secs(600);
 /// More steps than an object needs if no other client writes it.
 const STEPS_MAX: usize = 8;
-const RAW: RawJsonFeedback = RawJsonFeedback { enabled: false, bytes_max: 0 };
+const REPORT: ReportSettings =
+    ReportSettings { raw: RawJsonFeedback { enabled: false, bytes_max: 0 }, secret_values: false };
 
 /// A bug that a careless change of the agent could have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +67,10 @@ pub enum AgentBug {
 #[derive(Debug, Clone, Default)]
 struct AppliedWork {
     uid: String,
+    /// Changes with every write. Only OCM's agent uses it.
+    version: u64,
+    /// Whether it is being deleted. Only OCM's agent lets it exist meanwhile.
+    deleting: bool,
     /// The uid of the last applied ManifestWork.
     work: String,
     resources: Vec<AppliedManifestResourceMeta>,
@@ -71,7 +82,11 @@ struct AppliedWork {
 pub struct Agents {
     clusters: BTreeMap<ClusterName, Cluster>,
     applied: BTreeMap<WorkKey, AppliedWork>,
+    /// The clusters that have OCM's agent.
+    ocm: BTreeMap<ClusterName, OcmAgent>,
     made: u64,
+    /// Objects that an agent created for a work that the hub does not have any more in this form.
+    created_late: BTreeSet<Object>,
     /// Objects that cannot be applied, for example because their CRD is missing.
     pub failing: BTreeSet<Object>,
     /// Clusters that cannot reach the hub.
@@ -139,12 +154,45 @@ struct Outcome {
 }
 
 impl Agents {
+    /// Gives a cluster OCM's agent.
+    pub fn use_ocm(&mut self, cluster: &ClusterName) {
+        self.ocm.insert(cluster.clone(), OcmAgent::default());
+    }
+
+    pub fn has_ocm(&self, cluster: &ClusterName) -> bool {
+        self.ocm.contains_key(cluster)
+    }
+
     /// Lets the agent of every cluster act until it has nothing to do.
     pub fn settle(&mut self, hub: &SimulatedHub) {
         for key in self.keys(hub) {
             self.step(hub, &key);
         }
         assert_eq!(self.wrong, None);
+    }
+
+    /// Lets the agent of a cluster do a part of its work. Returns the works that it acted on.
+    pub fn act(
+        &mut self,
+        hub: &SimulatedHub,
+        key: &WorkKey,
+        random: &mut fastrand::Rng,
+    ) -> BTreeSet<WorkKey> {
+        if self.has_ocm(&key.cluster) {
+            return self.act_as_ocm(hub, &key.cluster, random);
+        }
+        self.step(hub, key);
+        [key.clone()].into()
+    }
+
+    /// Takes the events of all objects since the last call, and the objects that were created from
+    /// an old state of a work.
+    pub fn take_events(&mut self) -> (Vec<(ClusterName, ObjectEvent)>, BTreeSet<Object>) {
+        let clusters = self.clusters.iter_mut();
+        let events = clusters.flat_map(|(name, cluster)| {
+            cluster.take_events().into_iter().map(|event| (name.clone(), event))
+        });
+        (events.collect(), std::mem::take(&mut self.created_late))
     }
 
     /// The works that an agent may have to act on.
@@ -160,6 +208,10 @@ impl Agents {
     /// Lets an agent act on one work until it has nothing to do for it.
     pub fn step(&mut self, hub: &SimulatedHub, key: &WorkKey) {
         if self.cut.contains(&key.cluster) {
+            return;
+        }
+        if self.has_ocm(&key.cluster) {
+            self.settle_ocm(hub, key);
             return;
         }
         let Some(mut work) = hub.object(key) else {
@@ -287,8 +339,8 @@ impl Agents {
             ApplyOutcome::Failed("the API server failed".into())
         } else {
             let cluster = self.clusters.entry(key.cluster.clone()).or_default();
-            let owned = is_owned(spec, &meta);
-            match take_steps(cluster, &object.1, manifest, &options, owner, owned) {
+            let (id, options, owned) = (&object.1, &options, is_owned(spec, &meta));
+            match (Wanted { id, manifest, options, owner, owned }).take_steps(cluster) {
                 Ok(()) => ApplyOutcome::Complete { note: None },
                 Err(why) => ApplyOutcome::Failed(why),
             }
@@ -314,31 +366,41 @@ impl Agents {
         recorded: &AppliedManifestResourceMeta,
         owner: &Owner,
     ) -> bool {
-        let id = recorded_identity(recorded);
-        let cluster = self.clusters.entry(key.cluster.clone()).or_default();
-        let live = cluster.get(&id);
+        let object = (key.cluster.clone(), recorded_identity(recorded));
+        let decided = self.cleanup_action(&object, recorded, owner);
+        let (cluster_name, id) = &object;
+        let cluster = self.clusters.entry(cluster_name.clone()).or_default();
+        match decided {
+            CleanupAction::Forget => false,
+            CleanupAction::Wait => true,
+            CleanupAction::RemoveOwner(patch) => cluster.patch(id, &patch).is_err(),
+            CleanupAction::Delete => {
+                let gone = cluster.delete(id);
+                let wrong = gone.and_then(|live| is_wrong(&live, Some(&owner.uid)));
+                self.note(cluster_name, id, wrong);
+                false
+            }
+        }
+    }
+
+    /// What to do about an object that is to go, as it is now.
+    fn cleanup_action(
+        &self,
+        object: &Object,
+        recorded: &AppliedManifestResourceMeta,
+        owner: &Owner,
+    ) -> CleanupAction {
+        let live = self.get(object);
         let mut recorded = recorded.clone();
         if let (Some(AgentBug::IgnoresUids), Some(live)) = (self.agent_bug, live) {
             live.uid().clone_into(&mut recorded.uid);
         }
-        let mut decided = cleanup_action(&recorded, live.map(|live| &live.object), owner);
-        if self.agent_bug == Some(AgentBug::DeletesOrphans)
-            && decided == CleanupAction::Forget
-            && live.is_some()
-        {
-            decided = CleanupAction::Delete;
+        let decided = cleanup_action(&recorded, live.map(|live| &live.object), owner);
+        let is_orphan = decided == CleanupAction::Forget && live.is_some();
+        if self.agent_bug == Some(AgentBug::DeletesOrphans) && is_orphan {
+            return CleanupAction::Delete;
         }
-        match decided {
-            CleanupAction::Forget => false,
-            CleanupAction::Wait => true,
-            CleanupAction::RemoveOwner(patch) => cluster.patch(&id, &patch).is_err(),
-            CleanupAction::Delete => {
-                let gone = cluster.delete(&id);
-                let wrong = gone.and_then(|live| is_wrong(&live, Some(&owner.uid)));
-                self.note(&key.cluster, &id, wrong);
-                false
-            }
-        }
+        decided
     }
 
     fn note(&mut self, cluster: &ClusterName, id: &Identity, wrong: Option<&str>) {
@@ -378,10 +440,14 @@ impl Agents {
             while self.remove(key, recorded, &owner) {}
         }
         self.applied.remove(key);
+        self.collect_garbage(&key.cluster);
+    }
+
+    fn collect_garbage(&mut self, name: &ClusterName) {
         let left = self.applied.values().map(|applied| applied.uid.as_str()).collect();
-        let Some(cluster) = self.clusters.get_mut(&key.cluster) else { return };
+        let Some(cluster) = self.clusters.get_mut(name) else { return };
         for (id, live) in cluster.collect_garbage(&left) {
-            self.note(&key.cluster, &id, is_wrong(&live, None));
+            self.note(name, &id, is_wrong(&live, None));
         }
     }
 
@@ -397,15 +463,16 @@ impl Agents {
 }
 
 fn seen(live: Option<&Live>, options: &ManifestOptions) -> Observation {
-    live.map_or(Observation::Absent, |live| observe(&live.object, options, RAW))
+    live.map_or(Observation::Absent, |live| observe(&live.object, options, REPORT))
 }
 
 /// The reason why the agent for `applied`, or the garbage collector, should not have deleted an
 /// object.
 fn is_wrong(live: &Live, applied: Option<&String>) -> Option<&'static str> {
-    if live.stays {
+    let owned = applied.and_then(|applied| live.applied_by.get(applied));
+    if owned.map_or(live.stays, |owned| !owned) {
         return Some("although the last apply lets it stay");
     }
-    let foreign = applied.is_some_and(|applied| !live.applied_by.contains(applied));
+    let foreign = applied.is_some_and(|applied| !live.applied_by.contains_key(applied));
     foreign.then_some("although another client created it")
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{Agents, Object, recorded_identity};
 use crate::simulation::cluster::{Cluster, Live};
 use crate::simulation::hub::SimulatedHub;
+use crate::simulation::moves::{listed, strategy};
 
 impl Agents {
     pub fn get(&self, object: &Object) -> Option<&Live> {
@@ -37,6 +38,12 @@ impl Agents {
         live.zip(applied).is_some_and(|(live, applied)| live.is_owned_by(&applied.uid))
     }
 
+    /// The objects on record for a work.
+    pub fn recorded(&self, key: &WorkKey) -> Vec<Identity> {
+        let applied = self.applied.get(key);
+        applied.into_iter().flat_map(|one| one.resources.iter().map(recorded_identity)).collect()
+    }
+
     /// The objects that are deleted with a ManifestWork that was applied last; `uid` is the
     /// ManifestWork's.
     pub fn would_go(&self, key: &WorkKey, uid: &str) -> Vec<Object> {
@@ -44,14 +51,24 @@ impl Agents {
             return Vec::new();
         };
         let all = self.clusters.get(&key.cluster).into_iter().flat_map(Cluster::objects);
-        // An object that a user created again keeps the owners that the user gave it.
+        // An object that a user created again keeps the owners that the user gave it. An object
+        // that another work owns, too, stays.
+        let others: Vec<&str> = self
+            .applied
+            .iter()
+            .filter(|(other, _)| other.cluster == key.cluster && *other != key)
+            .map(|(_, other)| other.uid.as_str())
+            .collect();
         let owned = all.filter(|(_, live)| {
-            live.is_owned_by(&applied.uid) && live.applied_by.contains(&applied.uid)
+            live.is_owned_by(&applied.uid)
+                && live.applied_by.contains_key(&applied.uid)
+                && !others.iter().any(|other| live.is_owned_by(other))
         });
         owned.map(|(id, _)| (key.cluster.clone(), id.clone())).collect()
     }
 
-    /// An object of a wholly applied work that is not deleted with the work.
+    /// An object of a wholly applied work that is not deleted with the work. An object that has
+    /// left the work can still be on record for a while.
     pub fn would_stay(&self, key: &WorkKey, work: &Value) -> Option<Object> {
         let applied = self.applied.get(key).filter(|one| work["metadata"]["uid"] == *one.work)?;
         let status = ManifestWorkStatus::deserialize(&work["status"]).unwrap_or_default();
@@ -61,10 +78,14 @@ impl Agents {
             return None;
         }
         let cluster = self.clusters.get(&key.cluster)?;
-        applied.resources.iter().map(recorded_identity).find_map(|id| {
-            let live = cluster.get(&id)?;
+        let listed = listed(work);
+        let recorded = applied.resources.iter().map(recorded_identity);
+        recorded.filter(|id| listed.contains(id)).find_map(|id| {
+            // An agent neither owns nor orphans an object that it only reads.
+            let is_read_only = strategy(work, &id).as_deref() == Some("ReadOnly");
+            let live = cluster.get(&id).filter(|_| !is_read_only)?;
             // The agent may not delete an object that a user created again until it has applied it.
-            let is_applied = live.applied_by.contains(&applied.uid);
+            let is_applied = live.applied_by.contains_key(&applied.uid);
             (is_applied && !live.is_owned_by(&applied.uid)).then(|| (key.cluster.clone(), id))
         })
     }

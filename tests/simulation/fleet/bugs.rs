@@ -6,13 +6,16 @@ use std::collections::BTreeSet;
 use gitwork_core::config::Budgets;
 use gitwork_core::config::window::ChangeWindows;
 use gitwork_core::model::approval::Target;
+use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::render::desired::{Desired, Frozen};
+use serde_json::{Value, json};
 
-use crate::simulation::agents::AgentBug;
+use crate::simulation::agents::{AgentBug, identity};
+use crate::simulation::moves::{manifests, strategy};
 use crate::simulation::world::SOURCE;
 
 /// A planted bug.
@@ -46,10 +49,13 @@ pub enum Bug {
     RecreatedObjectDeletedByAgent,
     EmptyWorkWaitsForAgent,
     ConsentForOtherSourceAccepted,
+    GiverDeletedOnReceiversCreation,
+    AppliedOfOlderGeneration,
+    TransitionalBodyLost,
 }
 
 /// Every planted bug, with its row in `docs/simulation.md`.
-pub const ALL: [(Bug, &str); 28] = [
+pub const ALL: [(Bug, &str); 31] = [
     (
         Bug::PreconditionDropped,
         "a write carries the current version on the hub, not the planned one",
@@ -87,6 +93,18 @@ pub const ALL: [(Bug, &str); 28] = [
         "gitwork waits for the agent's status of a work without manifests",
     ),
     (Bug::ConsentForOtherSourceAccepted, "a consent to adoption by another source is accepted"),
+    (
+        Bug::GiverDeletedOnReceiversCreation,
+        "an object that moves counts as applied as soon as the receiving work is on the hub",
+    ),
+    (
+        Bug::AppliedOfOlderGeneration,
+        "an object that moves counts as applied if an older generation was applied",
+    ),
+    (
+        Bug::TransitionalBodyLost,
+        "after a restart, a work that keeps an object during its move is overwritten",
+    ),
 ];
 
 impl Bug {
@@ -135,6 +153,7 @@ impl Bug {
                 works: raise(budgets.works),
                 percent: raise(budgets.percent),
                 cluster: raise(budgets.cluster),
+                ..Budgets::default()
             },
             Self::RepositoryBudgetIgnored => Budgets::default(),
             _ => budgets.clone(),
@@ -147,6 +166,7 @@ impl Bug {
             works: Some(number),
             percent: Some(number.min(100)),
             cluster: Some(number),
+            ..Budgets::default()
         };
         match self {
             Self::BudgetIgnored => all(1_000),
@@ -154,8 +174,47 @@ impl Bug {
                 works: budgets.works.or(Some(10)),
                 percent: budgets.percent.or(Some(10)),
                 cluster: budgets.cluster.or(Some(1)),
+                ..Budgets::default()
             }),
             _ => budgets.clone(),
+        }
+    }
+
+    /// Whether it changes what works on the hub say of the objects that move.
+    pub fn is_about_moves(self) -> bool {
+        matches!(
+            self,
+            Self::GiverDeletedOnReceiversCreation
+                | Self::AppliedOfOlderGeneration
+                | Self::TransitionalBodyLost
+        )
+    }
+
+    /// Changes what a work on the hub says of the objects that move: those that other works of the
+    /// cluster list, too. `raw` is the work as the hub has it.
+    pub fn spoil_moves(
+        self,
+        work: &mut ObservedWork,
+        mut raw: Value,
+        others: &BTreeSet<Identity>,
+        is_restarted: bool,
+    ) {
+        match self {
+            Self::GiverDeletedOnReceiversCreation => report_applied(&mut raw, others),
+            Self::AppliedOfOlderGeneration => renew_applied(&mut raw),
+            Self::TransitionalBodyLost if is_restarted => {
+                if !forget_kept(&mut raw, others) {
+                    return;
+                }
+            }
+            _ => return,
+        }
+        let Ok(read) = ObservedWork::from_manifest_work(raw) else { return };
+        let agent = std::mem::take(&mut work.agent);
+        *work = ObservedWork { agent, ..read };
+        if self == Self::TransitionalBodyLost {
+            // It is not what Git has, either.
+            work.digest.0[0] ^= 1;
         }
     }
 
@@ -208,6 +267,52 @@ impl Bug {
             std::sync::Arc::make_mut(body).created_during_hold = false;
         }
     }
+}
+
+/// Reports these objects of the work as applied at its generation.
+fn report_applied(raw: &mut Value, objects: &BTreeSet<Identity>) {
+    let generation = raw["metadata"]["generation"].clone();
+    let reported = raw["status"]["resourceStatus"]["manifests"].as_array().cloned();
+    let mut reported = reported.unwrap_or_default();
+    for manifest in manifests(raw) {
+        let id = identity(manifest);
+        if !objects.contains(&id) {
+            continue;
+        }
+        let mut meta = id.to_value();
+        meta["kind"] = manifest["kind"].clone();
+        meta["version"] = manifest["apiVersion"].clone();
+        reported.retain(|one| one["resourceMeta"]["name"] != meta["name"]);
+        let applied =
+            json!({"type": "Applied", "status": "True", "observedGeneration": generation});
+        reported.push(json!({"resourceMeta": meta, "conditions": [applied]}));
+    }
+    raw["status"]["resourceStatus"]["manifests"] = reported.into();
+}
+
+/// Takes each report of an object for one about the work's generation.
+fn renew_applied(raw: &mut Value) {
+    let generation = raw["metadata"]["generation"].clone();
+    let reported = raw.pointer_mut("/status/resourceStatus/manifests");
+    let reported = reported.and_then(Value::as_array_mut).into_iter().flatten();
+    let conditions = reported.filter_map(|one| one["conditions"].as_array_mut()).flatten();
+    for condition in conditions.filter(|one| one["type"] == "Applied") {
+        condition["observedGeneration"] = generation.clone();
+    }
+}
+
+/// Removes these objects from a work that only keeps them. Returns whether there are any.
+fn forget_kept(raw: &mut Value, objects: &BTreeSet<Identity>) -> bool {
+    let work = raw.clone();
+    let is_kept = |manifest: &Value| {
+        let id = identity(manifest);
+        objects.contains(&id) && strategy(&work, &id).as_deref() == Some("CreateOnly")
+    };
+    let all = raw.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut);
+    let Some(all) = all else { return false };
+    let before = all.len();
+    all.retain(|manifest| !is_kept(manifest));
+    all.len() < before
 }
 
 /// The effect with the preconditions that fit the object on the hub.

@@ -12,7 +12,7 @@ use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::observed::{ObservedWork, WorkContent};
 use gitwork_core::plan::record::Record;
 use gitwork_hub::{Hub, HubError, HubEvent, StoredRecord};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
@@ -66,6 +66,8 @@ pub struct Connection {
     /// Notified when the process is to be killed.
     pub crashed: Arc<Notify>,
     pub bug: Option<Bug>,
+    /// Whether another process of the source ran before.
+    pub is_restarted: bool,
 }
 
 type Response = Result<Option<ObservedWork>, HubError>;
@@ -213,8 +215,13 @@ impl Connection {
     }
 
     fn spoiled(&self, mut work: ObservedWork) -> ObservedWork {
-        if let Some(bug) = self.bug {
-            bug.spoil_work(&mut work);
+        let Some(bug) = self.bug else { return work };
+        bug.spoil_work(&mut work);
+        if bug.is_about_moves()
+            && let Some(raw) = self.hub.version_of(&work.key, &work.resource_version)
+        {
+            let others = self.checker.listed_elsewhere(&work.key);
+            bug.spoil_moves(&mut work, Value::clone(&raw), &others, self.is_restarted);
         }
         work
     }

@@ -1,11 +1,11 @@
 //! The end of a world. All faults stop, and the world must converge to the state in Git.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
+use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::WorkKey;
-use gitwork_core::model::work::DeletionPolicy;
+use serde_json::{Value, json};
 
 use super::check::differs;
 use super::connection::FaultRates;
@@ -13,14 +13,23 @@ use super::git::{CommitContent, Git};
 use super::process::Process;
 use super::run::World;
 use crate::simulation::agents::identity;
+use crate::simulation::git_work::{GitWork, config_map, orphans, works_with};
 use crate::simulation::hub::{generation, is_deleting};
-use crate::simulation::world::{GitWork, SOURCE, manifest};
+use crate::simulation::moves::{is_complete, listed, manifests, moves_away};
+use crate::simulation::world::SOURCE;
 
 /// The longest retry wait is 15 minutes and a quarter. Then a deletion takes an option, an agent, a
 /// deletion and an agent again.
 const CONVERGENCE_WAITS: [u64; 8] = [60, 300, 400, 450, 60, 60, 60, 60];
+/// An object may leave one work, and then another one, before it arrives. Each step waits for an
+/// agent.
+const MOVE_WAITS: usize = 8;
 /// After convergence nothing may be written for this long.
 const QUIET_TIME: Duration = Duration::from_secs(700);
+
+fn source_of(work: &Value) -> Value {
+    work["metadata"]["labels"]["gitwork.dev/source"].clone()
+}
 
 impl World {
     pub(super) async fn converge(&mut self) {
@@ -30,9 +39,18 @@ impl World {
             self.approve();
             self.wait(Duration::from_secs(seconds)).await;
         }
+        if self.has_moves {
+            for _ in 0..MOVE_WAITS {
+                self.wait_while_agents_act(Duration::from_secs(30)).await;
+                // Agents come back to each work after some minutes.
+                self.acted_on.clear();
+                self.settle();
+                self.approve();
+            }
+        }
         self.settle();
         self.wait(Duration::from_secs(30)).await;
-        let writes = self.hub.writes();
+        let mut writes = self.hub.writes();
         self.wait(QUIET_TIME).await;
         if self.hub.writes() != writes {
             self.checker.fail(|| "it does not converge".into());
@@ -42,9 +60,29 @@ impl World {
         self.processes.drain(..).for_each(Process::kill);
         self.start();
         self.wait(Duration::from_secs(30)).await;
+        if self.hub.writes() != writes && self.a_receiver_is_foreign() {
+            // It has begun the move before it found that the name is taken. The works say so.
+            writes = self.hub.writes();
+            self.processes.drain(..).for_each(Process::kill);
+            self.start();
+            self.wait(Duration::from_secs(30)).await;
+        }
         if self.hub.writes() != writes {
             self.checker.fail(|| "a restart costs writes".into());
         }
+    }
+
+    /// Whether an object is to move to a work whose name another owner has on the hub.
+    fn a_receiver_is_foreign(&self) -> bool {
+        let (_, content) = self.git.head();
+        let is_ours = |work: &Value| source_of(work) == SOURCE;
+        let works = self.hub.objects();
+        let taken = |key: &WorkKey| works.get(key).is_some_and(|work| !is_ours(work));
+        let mut ours = works.iter().filter(|(_, work)| is_ours(work));
+        ours.any(|(key, work)| {
+            let leaving = listed(work).into_iter().filter(|id| moves_away(&content.works, key, id));
+            leaving.into_iter().any(|id| works_with(&content.works, &key.cluster, &id).any(taken))
+        })
     }
 
     fn stop_faults(&mut self) {
@@ -87,7 +125,9 @@ impl World {
                 self.checker.fail(|| format!("after convergence, {key} of {source} {why}"));
             }
         }
-        if let Some(key) = content.works.keys().find(|key| self.hub.object(key).is_none()) {
+        let is_missing =
+            |key: &&WorkKey| self.hub.object(key).is_none() && !self.waits_for_giver(&content, key);
+        if let Some(key) = content.works.keys().find(is_missing) {
             self.checker.fail(|| format!("after convergence, {key} of {source} is not there"));
         }
     }
@@ -102,10 +142,8 @@ impl World {
         let metadata = &work["metadata"];
         let ours = metadata["labels"]["gitwork.dev/source"] == source;
         let Some(in_git) = content.works.get(key) else {
-            let complete = work["status"]["conditions"]
-                .as_array()
-                .is_some_and(|all| all.iter().any(|c| c["type"] == "Complete"));
-            return match (ours, complete) {
+            let rests = is_complete(work) || self.rests_in_move(source, content, key, work);
+            return match (ours, rests) {
                 (true, false) => Err("is there, and Git does not have it".into()),
                 _ => Ok(()),
             };
@@ -117,6 +155,11 @@ impl World {
             let consent = metadata["annotations"]["gitwork.dev/adopt"] == source;
             return if consent { Err("is not adopted".into()) } else { Ok(()) };
         }
+        if self.rests_in_move(source, content, key, work)
+            || self.is_complete_without_moved(source, key, in_git, work)
+        {
+            return Ok(());
+        }
         if let Some(how) = differs(key, in_git, work) {
             return Err(format!("differs: Git wants {how}"));
         }
@@ -124,6 +167,56 @@ impl World {
             return Err("has the marker of a hold, and nothing is held".into());
         }
         self.on_the_cluster(key, in_git, work)
+    }
+
+    /// Whether an object of the work can neither leave nor arrive: the agent does not act on one of
+    /// both works because a user has set Complete there, or the receiving work is another owner's.
+    fn rests_in_move(
+        &self,
+        source: &str,
+        content: &CommitContent,
+        key: &WorkKey,
+        work: &Value,
+    ) -> bool {
+        let receives = |id: &Identity| {
+            let receivers = works_with(&content.works, &key.cluster, id);
+            receivers.filter_map(|to| self.hub.object(to)).any(|to| {
+                is_complete(&to) || to["metadata"]["labels"]["gitwork.dev/source"] != source
+            })
+        };
+        let mut leaving = listed(work).into_iter().filter(|id| moves_away(&content.works, key, id));
+        leaving.any(|id| is_complete(work) || receives(&id)) || self.waits_for_giver(content, key)
+    }
+
+    /// Whether a work that a user has set Complete lacks only objects that other works of the
+    /// source keep: its agent would not apply them.
+    fn is_complete_without_moved(
+        &self,
+        source: &str,
+        key: &WorkKey,
+        in_git: &GitWork,
+        work: &Value,
+    ) -> bool {
+        let objects = self.hub.objects().into_iter().filter(|(other, there)| {
+            other != key && other.cluster == key.cluster && source_of(there) == source
+        });
+        let kept: BTreeSet<Identity> = objects.flat_map(|(_, there)| listed(&there)).collect();
+        let has_arrived = |manifest: &Value| !kept.contains(&identity(manifest));
+        let wanted: Vec<Value> = in_git.manifests().into_iter().filter(has_arrived).collect();
+        is_complete(work) && wanted == manifests(work)
+    }
+
+    /// Whether a work waits for an object of a work that a user has set Complete.
+    fn waits_for_giver(&self, content: &CommitContent, key: &WorkKey) -> bool {
+        let mut others = self.hub.objects().into_iter().filter(|(other, there)| {
+            other != key && other.cluster == key.cluster && is_complete(there)
+        });
+        others.any(|(other, there)| {
+            listed(&there).iter().any(|id| {
+                moves_away(&content.works, &other, id)
+                    && content.works.get(key).is_some_and(|work| work.has(id))
+            })
+        })
     }
 
     /// The agent reports success, the objects on the cluster are as Git wants them, and the work
@@ -136,7 +229,10 @@ impl World {
         if is_true("Complete").is_some() {
             return Ok(());
         }
-        for kind in ["Applied", "Available"] {
+        // An object that is only read may be missing.
+        let reads = in_git.objects.values().any(|object| object.strategy == Some("ReadOnly"));
+        let kinds: &[&str] = if reads { &["Applied"] } else { &["Applied", "Available"] };
+        for kind in kinds {
             let observed =
                 is_true(kind).and_then(|condition| condition["observedGeneration"].as_i64());
             if observed != Some(generation(work)) {
@@ -144,25 +240,40 @@ impl World {
             }
         }
         let agents = self.checker.agents.lock().unwrap();
-        for name in &in_git.objects {
-            let manifest = manifest(key, name, &in_git.text);
-            let object = (key.cluster.clone(), identity(&manifest));
-            let Some(live) = agents.get(&object) else {
+        for (name, in_file) in &in_git.objects {
+            let object = (key.cluster.clone(), config_map(name));
+            let live = agents.get(&object);
+            let is_read_only = in_file.strategy == Some("ReadOnly");
+            let Some(live) = live else {
+                if is_read_only {
+                    continue;
+                }
                 return Err(format!("lacks its object {name} on the cluster"));
             };
-            let goes = match &in_git.delete_option {
-                DeletionPolicy::Foreground => true,
-                DeletionPolicy::Orphan => false,
-                DeletionPolicy::SelectivelyOrphan(rules) => !rules.contains(&object.1),
-            };
-            if agents.goes_with(key, &object.1) != goes {
+            let goes = !orphans(&in_git.deletion_policy(), &object.1);
+            if !is_read_only && agents.goes_with(key, &object.1) != goes {
                 return Err(format!("has its object {name} with the wrong owner"));
             }
-            if live.object.get("data") != manifest.get("data") {
+            if self.has_other_owner(key, &object.1) {
+                continue;
+            }
+            let data = in_git.manifest(name)["data"].clone();
+            if in_file.strategy.is_none() && live.object.get("data") != Some(&data) {
                 return Err(format!("has its object {name} with {:?}", live.object.get("data")));
             }
         }
         Ok(())
+    }
+
+    /// Whether a work that the source does not own lists the object, too. Both write it.
+    fn has_other_owner(&self, key: &WorkKey, id: &Identity) -> bool {
+        let source = self.hub.object(key).map(|work| source_of(&work));
+        let mut others = self
+            .hub
+            .objects()
+            .into_iter()
+            .filter(|(other, _)| other != key && other.cluster == key.cluster);
+        others.any(|(_, work)| Some(source_of(&work)) != source && listed(&work).contains(id))
     }
 
     /// A cluster has no object without a work, except objects that stay, and all objects of other

@@ -99,10 +99,16 @@ fn run_world(
     })
 }
 
-/// Runs many seeds on all processors. Returns the first failures in order.
-pub fn run_all(from: u64, count: u64, bug: Option<Bug>) -> (Vec<Failure>, Totals) {
+/// Runs many seeds on all processors. Returns the first failures in order. A processor stops after
+/// `failures_max` failures. `on_failure` is called at once for each.
+pub fn run_all(
+    from: u64,
+    count: u64,
+    failures_max: usize,
+    on_failure: &(dyn Fn(&Failure) + Sync),
+) -> (Vec<Failure>, Totals) {
     let next = AtomicU64::new(from);
-    let results = on_all_processors(&|| work(&next, from + count, bug));
+    let results = on_all_processors(&|| run_some(&next, from + count, failures_max, on_failure));
     let mut totals = Totals::default();
     let mut failures = Vec::new();
     for (failed, part) in results {
@@ -122,22 +128,30 @@ fn on_all_processors<T: Send>(work: &(dyn Fn() -> T + Sync)) -> Vec<T> {
     })
 }
 
-/// A thread stops after this many failures.
-const FAILURES_MAX: usize = 5;
+/// So many failures of one processor are enough to look at.
+pub const FAILURES_MAX: usize = 5;
 
-fn work(next: &AtomicU64, end: u64, bug: Option<Bug>) -> (Vec<Failure>, Totals) {
+fn run_some(
+    next: &AtomicU64,
+    end: u64,
+    failures_max: usize,
+    on_failure: &dyn Fn(&Failure),
+) -> (Vec<Failure>, Totals) {
     let (mut failures, mut totals) = (Vec::new(), Totals::default());
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= end || failures.len() >= FAILURES_MAX {
+        if seed >= end || failures.len() >= failures_max {
             return (failures, totals);
         }
-        match run(seed, bug, false) {
+        match run(seed, None, false) {
             Ok(one) => {
                 totals.writes += one.writes;
                 totals.virtual_seconds += one.virtual_seconds;
             }
-            Err(failure) => failures.push(failure),
+            Err(failure) => {
+                on_failure(&failure);
+                failures.push(failure);
+            }
         }
     }
 }
@@ -151,7 +165,10 @@ pub fn seeds_to_find(bug: Bug, from: u64, most: u64) -> Option<(u64, Failure)> {
         if seed >= end.load(Ordering::Relaxed) {
             return None;
         }
-        if let Err(failure) = run(seed, Some(bug), false) {
+        // A seed that fails without the bug says nothing about it.
+        if let Err(failure) = run(seed, Some(bug), false)
+            && run(seed, None, false).is_ok()
+        {
             // Another thread may still run an earlier seed.
             end.fetch_min(seed, Ordering::Relaxed);
             return Some(failure);

@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use gitwork_core::config::Budgets;
+use gitwork_core::config::RewindPolicy;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
@@ -52,6 +53,8 @@ pub struct ProcessOptions<'a> {
     pub hours: DailyHours,
     pub machine_clock: &'a MachineClock,
     pub bug: Option<Bug>,
+    /// Whether another process of the source ran before.
+    pub is_restarted: bool,
     pub seed: u64,
 }
 
@@ -88,6 +91,7 @@ fn clock(setting: &ProcessOptions<'_>) -> WallClock {
 impl Process {
     pub fn start(setting: &ProcessOptions<'_>) -> Self {
         let source = setting.git.source(setting.id, setting.seed, setting.bug);
+        setting.checker.follow_reads(&source.reads);
         let network = Network::new(setting.seed, setting.fault_rates);
         let (cut, is_cut) = watch::channel(false);
         let connection = Connection {
@@ -98,6 +102,7 @@ impl Process {
             cut: is_cut,
             crashed: setting.crashed.clone(),
             bug: setting.bug,
+            is_restarted: setting.is_restarted,
         };
         let mut budgets = setting.budgets.clone();
         if let Some(bug) = setting.bug {
@@ -108,7 +113,8 @@ impl Process {
         let ignores_windows = setting.bug == Some(Bug::WindowsIgnored);
         let windows =
             if ignores_windows { DailyHours::default() } else { setting.hours }.to_windows();
-        let guards = GuardOptions { policy, windows, ..GuardOptions::default() };
+        let rewind = RewindPolicy::Warn;
+        let guards = GuardOptions { policy, rewind, windows, ..GuardOptions::default() };
         let options =
             EngineOptions { interval: INTERVAL, guards, execute: ExecuteOptions::default() };
         let mut engine =

@@ -19,8 +19,10 @@ use super::machine_clock::{DailyHours, MachineClock};
 use super::process::{Process, ProcessOptions};
 use super::scenario::{Step, StepKind};
 use super::second_source::SecondSource;
+use super::seeds;
 use crate::simulation::agents::Object;
 use crate::simulation::hub::{Backup, SimulatedHub};
+use crate::simulation::key;
 use crate::simulation::world::{CLUSTERS, SOURCE};
 
 pub struct World {
@@ -43,6 +45,8 @@ pub struct World {
     pub(super) signatures: bool,
     /// Whether the works of a cluster are removed and created again under the same names.
     pub(super) replaces_works: bool,
+    /// Whether objects move between works, and some clusters have OCM's agent.
+    pub(super) has_moves: bool,
     pub(super) second_source: Option<SecondSource>,
     /// Objects that other clients created on the clusters.
     pub(super) foreign: BTreeSet<Object>,
@@ -77,8 +81,8 @@ fn fault_rates(random: &mut fastrand::Rng) -> FaultRates {
 fn budgets(random: &mut fastrand::Rng) -> Budgets {
     match random.u8(..3) {
         0 => Budgets::default(),
-        1 => Budgets { works: Some(2), percent: Some(30), cluster: Some(1) },
-        _ => Budgets { works: Some(9), percent: Some(100), cluster: Some(3) },
+        1 => Budgets { works: Some(2), percent: Some(30), cluster: Some(1), ..Budgets::default() },
+        _ => Budgets { works: Some(9), percent: Some(100), cluster: Some(3), ..Budgets::default() },
     }
 }
 
@@ -98,9 +102,16 @@ impl World {
         let operator =
             OperatorPolicy { budgets: budgets.clone(), hours, clock: machine_clock.clone() };
         let checker = Checker::new(&hub, &id, &git, operator, traced);
-        checker.agents.lock().unwrap().agent_bug = bug.and_then(Bug::agent_bug);
-        let second_source =
-            (random.u8(..5) == 0).then(|| SecondSource::new(&checker, &mut random, &machine_clock));
+        let mut agents = checker.agents.lock().unwrap();
+        agents.agent_bug = bug.and_then(Bug::agent_bug);
+        if seeds::has_moves(seed) {
+            let count = random.usize(..=CLUSTERS.len());
+            CLUSTERS.iter().take(count).for_each(|name| agents.use_ocm(&key(name, "api").cluster));
+        }
+        drop(agents);
+        let has_moves = seeds::has_moves(seed);
+        let second_source = (random.u8(..5) == 0)
+            .then(|| SecondSource::new(&checker, &mut random, &machine_clock, has_moves));
         let mut operator = git.source(&id, seed, None);
         operator.has_latency = false;
         let fault_rates = fault_rates(&mut random);
@@ -119,6 +130,7 @@ impl World {
             has_hours,
             signatures,
             replaces_works,
+            has_moves,
             second_source,
             foreign: BTreeSet::new(),
             acted_on: BTreeMap::new(),
@@ -175,6 +187,7 @@ impl World {
             hours: self.hours,
             machine_clock: &self.machine_clock,
             bug: self.bug,
+            is_restarted: self.started > 1,
             seed,
         };
         self.processes.push(Process::start(&setting));
@@ -194,7 +207,24 @@ impl World {
             3..6 => self.random.u64(..30_000),
             _ => self.random.u64(..200_000),
         };
-        self.wait(Duration::from_millis(milliseconds)).await;
+        if self.has_moves {
+            self.wait_while_agents_act(Duration::from_millis(milliseconds)).await;
+        } else {
+            self.wait(Duration::from_millis(milliseconds)).await;
+        }
+    }
+
+    /// Lets time pass in parts. The agents do something after each part, so that they and gitwork
+    /// act in turn.
+    pub(super) async fn wait_while_agents_act(&mut self, time: Duration) {
+        let mut left = time;
+        for _ in 0..self.random.u8(..16) {
+            let part = left.mul_f64(f64::from(self.random.u8(..32)) / 100.0);
+            left -= part;
+            self.wait(part).await;
+            self.agent_acts();
+        }
+        self.wait(left).await;
     }
 
     /// Lets time pass. Kills a process that reaches its crash point, and starts another one.

@@ -14,11 +14,14 @@ use super::git::{CommitContent, Git};
 use super::machine_clock::{DailyHours, MachineClock};
 use super::process::{Process, ProcessOptions};
 use super::run::World;
+use crate::simulation::git_work::GitWork;
 use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, GitWork, SOURCE, WORKS};
+use crate::simulation::world::{CLUSTERS, SOURCE, WORKS};
 
 /// A name that the first source never has.
 const OWN: &str = "own";
+/// The name in the names of its objects.
+const THEIRS: &str = "theirs";
 
 pub struct SecondSource {
     pub id: SourceId,
@@ -26,14 +29,19 @@ pub struct SecondSource {
     pub checker: Checker,
     /// A name that both sources may want.
     pub shared_key: WorkKey,
+    /// What the second source wants under that name.
+    shared_work: GitWork,
     pub process: Option<Process>,
 }
 
 impl SecondSource {
+    /// `has_moves`: objects of the first source move to other works, so the second one has other
+    /// objects.
     pub fn new(
         checker: &Checker,
         random: &mut fastrand::Rng,
         machine_clock: &MachineClock,
+        has_moves: bool,
     ) -> Self {
         let id = SourceId::parse("second").unwrap();
         let git = Git::new(&id);
@@ -42,11 +50,14 @@ impl SecondSource {
         let checker = checker.for_source(&id, &git, operator);
         let cluster = CLUSTERS[random.usize(..CLUSTERS.len())];
         let shared_key = key(cluster, WORKS[random.usize(..WORKS.len())]);
-        let works = CLUSTERS.map(|cluster| (key(cluster, OWN), GitWork::default()));
+        let keys = CLUSTERS.map(|cluster| key(cluster, OWN));
+        let works = keys.map(|key| (key.clone(), GitWork::of(&key)));
         let mut content = CommitContent { works: works.into(), ..CommitContent::default() };
-        content.works.insert(shared_key.clone(), GitWork::default());
+        let shared_work =
+            GitWork::of(&if has_moves { key(cluster, THEIRS) } else { shared_key.clone() });
+        content.works.insert(shared_key.clone(), shared_work.clone());
         git.push(content);
-        Self { id, git, checker, shared_key, process: None }
+        Self { id, git, checker, shared_key, shared_work, process: None }
     }
 }
 
@@ -64,6 +75,7 @@ impl World {
             hours: DailyHours::default(),
             machine_clock: &self.machine_clock,
             bug: None,
+            is_restarted: false,
             seed: self.seed,
         };
         second_source.process = Some(Process::start(&setting));
@@ -86,7 +98,7 @@ impl World {
     }
 
     /// The second source adds, changes or drops the shared work in Git, or a user consents to its
-    /// adoption by the source that does not own it.
+    /// adoption by the source that does not own it, or by none of both.
     pub(super) fn second_source_acts(&mut self) {
         let Some(second_source) = &self.second_source else { return };
         let shared_key = second_source.shared_key.clone();
@@ -94,7 +106,7 @@ impl World {
             let (_, mut content) = second_source.git.head();
             if content.works.remove(&shared_key).is_none() || self.random.bool() {
                 let text = format!("theirs {}", self.random.u8(..));
-                let work = GitWork { text, ..GitWork::default() };
+                let work = GitWork { text, ..second_source.shared_work.clone() };
                 content.works.insert(shared_key.clone(), work);
             }
             let has = content.works.contains_key(&shared_key);
@@ -105,8 +117,14 @@ impl World {
         }
         let Some(work) = self.hub.object(&shared_key) else { return };
         let owner = &work["metadata"]["labels"]["gitwork.dev/source"];
-        let other = if owner == SOURCE { second_source.id.as_str() } else { SOURCE };
+        let other = match owner == SOURCE {
+            // In some worlds the user names a source that nobody runs: nothing may come of it.
+            _ if self.seed % 4 == 1 => "nobody",
+            true => second_source.id.as_str(),
+            false => SOURCE,
+        };
         let consent = json!({"metadata": {"annotations": {"gitwork.dev/adopt": other}}});
+        self.checker.disturb(&shared_key);
         self.hub.user_patches(&shared_key, &consent).unwrap();
         self.checker.observe(&shared_key);
         self.checker.trace(|| format!("{shared_key} may be adopted by {other}"));

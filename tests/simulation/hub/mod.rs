@@ -36,6 +36,9 @@ pub struct Faults {
 /// ManifestWorks and records.
 pub type Backup = (BTreeMap<WorkKey, Arc<Value>>, BTreeMap<SourceId, (Record, u64)>);
 
+/// A change of one work; `None` if it is gone.
+pub type Change = (WorkKey, Option<Arc<Value>>);
+
 /// A hub. Clones share their state.
 #[derive(Clone)]
 pub struct SimulatedHub {
@@ -50,6 +53,8 @@ pub(super) struct State {
     /// etcd's revision: the source of resourceVersions and uids.
     revision: u64,
     watchers: Vec<(SourceId, UnboundedSender<HubEvent>)>,
+    /// All changes of each cluster's works, oldest first. Agents watch them.
+    changes: BTreeMap<ClusterName, Vec<Change>>,
     /// Fields of the spec that this hub's CRD does not have. They are dropped when an object is
     /// stored.
     unknown_fields: Vec<String>,
@@ -72,6 +77,7 @@ impl SimulatedHub {
             read: BTreeMap::new(),
             revision: 0,
             watchers: Vec::new(),
+            changes: BTreeMap::new(),
             unknown_fields: Vec::new(),
             approved: Approvals::default(),
             records: BTreeMap::new(),
@@ -123,6 +129,19 @@ impl SimulatedHub {
         state.works.get(key)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
     }
 
+    /// A change of a cluster's works, by its number. An agent that watches sees them in this order.
+    pub fn change(&self, cluster: &ClusterName, number: usize) -> Option<Change> {
+        self.lock().changes.get(cluster)?.get(number).cloned()
+    }
+
+    /// A work as it was with this resourceVersion.
+    pub fn version_of(&self, key: &WorkKey, version: &str) -> Option<Arc<Value>> {
+        let state = self.lock();
+        let mut changes = state.changes.get(&key.cluster)?.iter().rev();
+        let is_version = |work: &Arc<Value>| work["metadata"]["resourceVersion"] == version;
+        changes.find_map(|(other, work)| work.clone().filter(|it| other == key && is_version(it)))
+    }
+
     /// The names of all objects.
     pub fn keys(&self) -> Vec<WorkKey> {
         self.lock().works.keys().cloned().collect()
@@ -139,7 +158,10 @@ impl SimulatedHub {
     pub fn restore(&self, (works, records): Backup) {
         let mut state = self.lock();
         state.clusters.extend(works.keys().map(|key| key.cluster.clone()));
-        state.works = works;
+        let before = std::mem::replace(&mut state.works, works);
+        let now = state.works.clone();
+        before.keys().filter(|key| !now.contains_key(key)).for_each(|key| state.note(key));
+        now.keys().for_each(|key| state.note(key));
         state.records = records;
         state.revision += 1_000;
         state.watchers.clear();
@@ -198,6 +220,15 @@ impl SimulatedHub {
         let status = patch.get("status").cloned().unwrap_or_default();
         self.lock().modify(key, |work| {
             merge_patch(&mut work["status"], &status);
+            Ok(())
+        })
+    }
+
+    /// A merge patch of the status, with a resourceVersion as its precondition.
+    pub fn patch_status_at(&self, key: &WorkKey, version: &Value, patch: &Value) -> Stored {
+        self.lock().modify(key, |work| {
+            work["metadata"]["resourceVersion"] = version.clone();
+            merge_patch(&mut work["status"], patch);
             Ok(())
         })
     }
@@ -272,6 +303,7 @@ impl State {
         work["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let work = Arc::new(work);
         let old = self.works.insert(key.clone(), work.clone());
+        self.note(key);
         self.notify(key, old.as_deref());
         work
     }
@@ -280,7 +312,14 @@ impl State {
         self.revision += 1;
         self.writes += 1;
         let old = self.works.remove(key);
+        self.note(key);
         self.notify(key, old.as_deref());
+    }
+
+    /// Adds the work's state to the changes that agents watch.
+    fn note(&mut self, key: &WorkKey) {
+        let work = self.works.get(key).cloned();
+        self.changes.entry(key.cluster.clone()).or_default().push((key.clone(), work));
     }
 
     fn notify(&mut self, key: &WorkKey, old: Option<&Value>) {

@@ -9,20 +9,21 @@ use futures::{FutureExt, StreamExt};
 use gitwork_core::config::Budgets;
 use gitwork_core::config::source_rules::SourceRules;
 use gitwork_core::model::approval::{Approval, Approvals};
-use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::name::{CommitId, ObjectId, SourceId, WorkKey};
 use gitwork_core::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
 use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::Observed;
 use gitwork_core::plan::{
     Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason, removed_candidates,
 };
-use gitwork_core::render::desired::{Desired, Frozen, Suspended};
+use gitwork_core::render::desired::{Desired, Frozen, FrozenObjects, Suspended};
 use gitwork_hub::{Hub, HubError, HubEvent};
-use serde_json::{Value, json};
 
-use crate::simulation::agents::{Agents, identity};
+use crate::simulation::agents::Agents;
 use crate::simulation::checked_plan;
+use crate::simulation::git_work::{GitWork, Works, folder};
 use crate::simulation::hub::SimulatedHub;
+use crate::simulation::incarnations::Incarnations;
 
 mod random_actions;
 mod rules;
@@ -33,39 +34,21 @@ pub const CLUSTERS: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
 pub const WORKS: [&str; 3] = ["api", "db", "web"];
 pub const SOURCE: &str = "fleet";
 
-/// The content of one work folder.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GitWork {
-    pub text: String,
-    pub objects: Vec<&'static str>,
-    pub labels: BTreeMap<String, String>,
-    pub delete_option: DeletionPolicy,
-    pub prune: bool,
-    pub suspend: bool,
-}
-
-impl Default for GitWork {
-    fn default() -> Self {
-        Self {
-            text: "one".into(),
-            objects: vec!["a", "b"],
-            labels: BTreeMap::new(),
-            delete_option: DeletionPolicy::Foreground,
-            prune: true,
-            suspend: false,
-        }
-    }
-}
-
 pub struct World {
     pub source: SourceId,
     pub hub: SimulatedHub,
     pub agents: Agents,
-    pub git: BTreeMap<WorkKey, GitWork>,
+    pub git: Works,
     /// The final state in Git of each dropped work.
     pub dropped: BTreeMap<WorkKey, LastKnownState>,
-    /// The other works in Git at that time.
+    /// The works in Git before that.
     besides: BTreeMap<WorkKey, BTreeSet<WorkKey>>,
+    /// The objects on the clusters; for each, whether Git had it at every pass.
+    objects: Incarnations<bool>,
+    /// The works in Git at the last pass.
+    applied_git: Works,
+    /// The works of the commit before the last one.
+    parent: Works,
     pub frozen: Frozen,
     pub suspended: Suspended,
     pub policy: PlanPolicy,
@@ -79,27 +62,8 @@ pub struct World {
     commit: u8,
 }
 
-/// A ConfigMap of one work. Works never share an object.
-pub fn manifest(key: &WorkKey, name: &str, text: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": { "namespace": "default", "name": format!("{}-{name}", key.work) },
-        "data": { "text": text },
-    })
-}
-
-pub fn folder(key: &WorkKey) -> RepoPath {
-    RepoPath::parse(&format!("clusters/{}/{}", key.cluster, key.work)).unwrap()
-}
-
 fn lines(plan: &Plan) -> String {
     plan.steps.iter().map(|step| format!("{step}\n")).collect()
-}
-
-/// A delete option that keeps the first object of a work.
-pub fn keep_first(key: &WorkKey) -> DeletionPolicy {
-    DeletionPolicy::SelectivelyOrphan(vec![identity(&manifest(key, "a", ""))])
 }
 
 impl World {
@@ -114,6 +78,9 @@ impl World {
             git: BTreeMap::new(),
             dropped: BTreeMap::new(),
             besides: BTreeMap::new(),
+            objects: Incarnations::default(),
+            applied_git: Works::new(),
+            parent: Works::new(),
             frozen: Frozen::default(),
             suspended: Suspended::default(),
             policy: PlanPolicy::default(),
@@ -132,27 +99,43 @@ impl World {
 
     /// Adds or changes a work.
     pub fn push(&mut self, key: &WorkKey, work: GitWork) {
-        self.commit = self.commit.wrapping_add(1);
-        self.git.insert(key.clone(), work);
+        let mut works = self.git.clone();
+        works.insert(key.clone(), work);
+        self.commit_works(works);
     }
 
     /// Drops a work in one commit. `final_option` is the deleteOption that the commit gives the
     /// work; `None` leaves it.
     pub fn drop_work(&mut self, key: &WorkKey, final_option: Option<DeletionPolicy>) {
+        let mut works = self.git.clone();
+        let had = works.remove(key);
+        self.commit_works(works);
+        if had.is_none() {
+            return;
+        }
+        let last = self.dropped.get_mut(key);
+        if let Some((last, option)) = last.zip(final_option) {
+            last.delete_option = option;
+        }
+    }
+
+    /// Replaces all works in one commit.
+    pub fn commit_works(&mut self, works: Works) {
         self.commit = self.commit.wrapping_add(1);
-        let Some(work) = self.git.remove(key) else { return };
-        let delete_option = final_option.unwrap_or(work.delete_option);
-        let removed_by = Some(self.commit());
-        let budgets = Some(self.budgets.clone());
-        let last = LastKnownState {
-            removed_by,
-            delete_option,
-            prune: work.prune,
-            budgets,
-            added_since: None,
-        };
-        self.dropped.insert(key.clone(), last);
-        self.besides.insert(key.clone(), self.git.keys().cloned().collect());
+        let before = std::mem::replace(&mut self.git, works);
+        self.parent.clone_from(&before);
+        let had: BTreeSet<WorkKey> = before.keys().cloned().collect();
+        for (key, work) in before.into_iter().filter(|(key, _)| !self.git.contains_key(key)) {
+            let last = LastKnownState {
+                removed_by: Some(self.commit()),
+                delete_option: work.deletion_policy(),
+                prune: work.prune,
+                budgets: Some(self.budgets.clone()),
+                added_since: None,
+            };
+            self.dropped.insert(key.clone(), last);
+            self.besides.insert(key, had.clone());
+        }
     }
 
     /// Starts a new process, with nothing in memory.
@@ -163,30 +146,34 @@ impl World {
 
     pub fn desired(&self) -> Desired {
         let mut works = BTreeMap::new();
+        let mut frozen = self.frozen.clone();
         for (key, work) in &self.git {
             let path = folder(key);
+            let manifests = work.manifests();
+            let named = manifests.iter().map(|one| (one, "configmaps"));
+            let objects = NamedObject::all(named);
             if self.frozen.contains(key) || self.frozen.folders.contains(&path) {
+                let hidden = FrozenObjects { objects, may_hide_more: false };
+                frozen.objects.insert(key.clone(), hidden);
                 continue;
             }
-            let manifests: Vec<Value> =
-                work.objects.iter().map(|name| manifest(key, name, &work.text)).collect();
-            let named = manifests.iter().map(|one| (one, "configmaps"));
-            let named = NamedObject::all(named);
-            let mut spec = json!({ "workload": { "manifests": manifests } });
-            if work.delete_option != DeletionPolicy::Foreground {
-                spec["deleteOption"] = work.delete_option.to_value(None);
-            }
             let labels = work.labels.clone();
-            let body =
-                WorkBody::new(&self.source, &path, spec, labels, BTreeMap::new(), work.prune);
+            let body = WorkBody::new(
+                &self.source,
+                &path,
+                work.spec(),
+                labels,
+                BTreeMap::new(),
+                work.prune,
+            );
             let work = DesiredWork {
                 key: key.clone(),
                 path,
                 body: Arc::new(body),
-                delete_option: work.delete_option.clone(),
+                delete_option: work.deletion_policy(),
                 prune: work.prune,
                 suspend: work.suspend,
-                objects: named,
+                objects,
             };
             works.insert(key.clone(), work);
         }
@@ -194,7 +181,7 @@ impl World {
             source: self.source.clone(),
             commit: Some(self.commit()),
             works,
-            frozen: self.frozen.clone(),
+            frozen,
             rules: SourceRules { budgets: self.budgets.clone(), ..SourceRules::default() },
             approved: self.approved.clone(),
             suspended: self.suspended.clone(),
@@ -253,6 +240,7 @@ impl World {
                 self.observed.contents.insert(key, content);
             }
         }
+        self.note_git();
         let plan = self.plan(&desired);
         self.check_plan(&desired, &plan);
         let held = plan.held_deletions().is_some();

@@ -10,10 +10,13 @@ use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::render::desired::{Frozen, Suspended};
 use serde_json::{Value, json};
 
-use super::{CLUSTERS, GitWork, SOURCE, WORKS, World, folder, keep_first, manifest};
-use crate::simulation::agents::identity;
+use super::{CLUSTERS, SOURCE, WORKS, World};
+use crate::simulation::git_work::{
+    GitObject, Works, config_map, folder, is_free, keep_first, object_name, work_entry,
+};
 use crate::simulation::hub::SimulatedHub;
 use crate::simulation::key;
+use crate::simulation::refactoring::{accompany, exchange_clusters, refactor};
 
 /// A condition that is true, in the API's form.
 pub fn condition(kind: &str) -> Value {
@@ -70,8 +73,11 @@ pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) 
     hub.user_patches(key, &patch).unwrap();
 }
 
-/// Changes one work in Git.
-pub fn change_work(key: &WorkKey, work: &mut GitWork, random: &mut fastrand::Rng) {
+/// Changes one work in Git, or adds it.
+pub fn change_work(works: &mut Works, key: &WorkKey, random: &mut fastrand::Rng) {
+    let own = ["a", "b"].map(|letter| object_name(key, letter));
+    let free = own.into_iter().find(|name| is_free(works, &key.cluster, name));
+    let work = work_entry(works, key);
     match random.u8(..6) {
         0 => work.prune = !work.prune,
         1 => work.suspend = !work.suspend,
@@ -88,7 +94,8 @@ pub fn change_work(key: &WorkKey, work: &mut GitWork, random: &mut fastrand::Rng
                 _ => keep_first(key),
             }
         }
-        4 => work.objects = if work.objects.len() > 1 { vec!["a"] } else { vec!["a", "b"] },
+        4 if work.objects.len() > 1 => drop(work.objects.pop_last()),
+        4 => work.objects.extend(free.map(|name| (name, GitObject::default()))),
         _ => work.text = format!("text {}", random.u8(..)),
     }
 }
@@ -100,7 +107,7 @@ impl World {
 
     pub async fn act(&mut self, random: &mut fastrand::Rng) {
         let key = Self::any_key(random);
-        match random.u8(..25) {
+        match random.u8(..32) {
             0..4 => self.push_at_random(&key, random),
             4..6 => {
                 let final_option = match random.u8(..4) {
@@ -113,12 +120,16 @@ impl World {
             }
             6 => self.freeze_at_random(&key, random),
             7 => self.frozen = Frozen::default(),
-            8..11 => user_acts(&self.hub, &key, random),
+            8..11 => {
+                self.disturb(&key);
+                user_acts(&self.hub, &key, random);
+            }
             11 => self.hub.cut_watches(),
-            12..15 => self.agents.step(&self.hub, &key),
+            12..15 => drop(self.agents.act(&self.hub, &key, random)),
             15 => self.restart(),
             20 => self.approve(random.bool()),
             22..25 => self.guard_at_random(&key, random),
+            25..32 => self.refactor(random),
             21 => {
                 let any = |random: &mut fastrand::Rng, most: u32| {
                     random.bool().then(|| random.u32(..=most))
@@ -127,10 +138,11 @@ impl World {
                     works: any(random, 4),
                     percent: any(random, 60),
                     cluster: any(random, 3),
+                    ..Budgets::default()
                 };
             }
             16 => {
-                let object = (key.cluster.clone(), identity(&manifest(&key, "a", "")));
+                let object = (key.cluster.clone(), config_map(&object_name(&key, "a")));
                 if !self.agents.failing.remove(&object) {
                     self.agents.failing.insert(object);
                 }
@@ -143,6 +155,24 @@ impl World {
                 self.pass().await;
             }
         }
+        self.follow_objects();
+    }
+
+    /// A commit moves objects between works, or takes the last commit back.
+    fn refactor(&mut self, random: &mut fastrand::Rng) {
+        let mut works = self.git.clone();
+        match random.u8(..12) {
+            0 => exchange_clusters(&mut works, random),
+            1 | 2 => works.clone_from(&self.parent),
+            _ => {
+                let Some(done) = refactor(&mut works, random) else { return };
+                accompany(&mut works, &done, random);
+                if random.u8(..8) == 0 {
+                    self.frozen.works.extend(done.receivers);
+                }
+            }
+        }
+        self.commit_works(works);
     }
 
     /// A guard begins to hold, or stops.
@@ -171,9 +201,9 @@ impl World {
     }
 
     fn push_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {
-        let mut work = self.git.get(key).cloned().unwrap_or_default();
-        change_work(key, &mut work, random);
-        self.push(key, work);
+        let mut works = self.git.clone();
+        change_work(&mut works, key, random);
+        self.commit_works(works);
     }
 
     fn freeze_at_random(&mut self, key: &WorkKey, random: &mut fastrand::Rng) {

@@ -1,19 +1,25 @@
 //! The rules that hold for every plan, every write, and after convergence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::model::approval::Target;
+use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::DeletionPolicy;
 use gitwork_core::plan::{Action, Effect, Plan, PlanStep, Reason};
 use gitwork_core::render::desired::Desired;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{SOURCE, World, lines, manifest};
+use super::{SOURCE, World, lines};
 use crate::simulation::agents::Object;
 use crate::simulation::budget_rule::BudgetRule;
+use crate::simulation::cluster::ObjectEvent;
+use crate::simulation::git_work::{config_map, orphans, works_with};
 use crate::simulation::hub::is_deleting;
+use crate::simulation::moves::{
+    delete_option, gives_all, is_complete, listed, manifests, moves_away, same_for_rest, strategy,
+};
 
 impl World {
     /// Each step is for a wanted or owned work. Frozen and suspended works get no effect.
@@ -24,7 +30,7 @@ impl World {
             let wanted = desired.works.get(&step.key);
             let allowed = match effect {
                 Effect::Create { .. } => wanted.is_some() && there.is_none(),
-                Effect::Update { .. } => wanted.is_some() && ours,
+                Effect::Update { .. } => ours && (wanted.is_some() || self.gives_some(&step.key)),
                 Effect::Adopt { .. } => {
                     let unowned = self.policy.adoption == AdoptionPolicy::Unowned;
                     wanted.is_some()
@@ -34,7 +40,8 @@ impl World {
                 }
                 Effect::SetDeleteOption { .. } | Effect::Delete { .. } | Effect::Release { .. } => {
                     let path = there.and_then(|work| work.path.as_deref());
-                    wanted.is_none() && ours && !self.frozen.may_contain(&step.key, path)
+                    let is_asked_for = wanted.is_none() || self.gives_all(&step.key);
+                    is_asked_for && ours && !self.frozen.may_contain(&step.key, path)
                 }
             };
             assert!(allowed, "{step}");
@@ -42,19 +49,21 @@ impl World {
         }
         self.check_guards(desired, plan);
         self.check_budget(desired, plan);
-        assert!(plan.steps.is_sorted_by(|a, b| a.key < b.key), "{}", lines(plan));
+        assert!(plan.steps.iter().is_sorted_by(|a, b| a.key < b.key), "{}", lines(plan));
     }
 
     /// A guard lets nothing through except corrections of drift and, in a closed window, approved
     /// changes.
     pub(super) fn check_guards(&self, desired: &Desired, plan: &Plan) {
-        let approves = |key: &WorkKey, effect: &Effect| {
-            let uid = match effect {
-                Effect::Create { body }
-                | Effect::Update { body, .. }
-                | Effect::Adopt { body, .. } => body.digest.to_string(),
-                _ => self.observed.works[key].uid.clone(),
+        let approves = |PlanStep { key, reason, .. }: &PlanStep, effect: &Effect| {
+            let wanted = desired.works.get(key).map(|work| work.body.digest);
+            // An approval of a change or a removal covers what a move needs on the way there.
+            let digest = match reason {
+                Reason::MovesObjects { .. } => wanted,
+                _ => effect.body().map(|body| body.digest),
             };
+            let uid = || self.observed.works[key].uid.clone();
+            let uid = digest.map_or_else(uid, |digest| digest.to_string());
             let target = Target { key: key.clone(), uid };
             let all = [&self.approved, &self.policy.approved];
             all.iter().any(|all| all.changes.contains(&target) || all.deletions.contains(&target))
@@ -64,7 +73,7 @@ impl World {
             let there = self.observed.works.get(&step.key);
             let puts_back = matches!(effect, Effect::Update { body, .. }
                 if there.is_some_and(|there| there.written == Some(body.digest)));
-            let closed = self.policy.closed.is_some() && !approves(&step.key, effect);
+            let closed = self.policy.closed.is_some() && !approves(step, effect);
             assert!(puts_back || !(closed || self.policy.held_rewind.is_some()), "{step}");
             assert!(effect.writes_content() || self.policy.restored.is_none(), "{step}");
         }
@@ -89,7 +98,10 @@ impl World {
                     Reason::WaitingForAgent { .. } | Reason::NotYetOrphaned { .. }
                 )
         };
-        let all: Vec<&WorkKey> = plan.steps.iter().filter(deletes).map(|step| &step.key).collect();
+        // A work whose objects all move to other works loses none, and counts as none.
+        let loses = |key: &&WorkKey| !self.gives_all(key);
+        let all = plan.steps.iter().filter(deletes).map(|step| &step.key);
+        let all: Vec<&WorkKey> = all.filter(loses).collect();
         let free: Vec<&WorkKey> = all.iter().copied().filter(|key| !approves(key)).collect();
         if free.is_empty() || self.policy.allow_delete_all {
             return;
@@ -104,6 +116,7 @@ impl World {
             .filter(|work| {
                 desired.works.contains_key(&work.key)
                     || self.frozen.may_contain(&work.key, work.path.as_deref())
+                    || self.gives_all(&work.key)
             })
             .map(|work| &work.key)
             .collect();
@@ -157,23 +170,79 @@ impl World {
     }
 
     pub(super) fn check_delete(&self, key: &WorkKey, was: &Value) {
-        assert!(!self.git.contains_key(key), "{key} is in Git");
         assert!(!self.frozen.contains(key) && !self.frozen.deletes, "{key} is frozen");
-        let last = self.dropped.get(key).expect("Git has dropped it");
-        assert!(last.prune, "{key} has prune: false");
-        let option = DeletionPolicy::from_value(&was["spec"]["deleteOption"]);
-        assert_eq!(option, last.delete_option, "the final deleteOption of {key} in Git");
+        let objects = listed(was);
+        if self.git.contains_key(key) {
+            assert!(gives_all(&self.git, key, &objects), "{key} is in Git");
+        } else {
+            let last = self.dropped.get(key).expect("Git has dropped it");
+            let is_emptied = gives_all(&self.git, key, &objects);
+            assert!(last.prune || is_emptied, "{key} has prune: false");
+            let options = [&delete_option(was), &last.delete_option];
+            let same = same_for_rest(options, &self.git, key, was);
+            assert!(same, "the final deleteOption of {key} in Git: {options:?}");
+        }
+        let option = delete_option(was);
+        let moves = |object: &Object| moves_away(&self.git, key, &object.1);
         let uid = was["metadata"]["uid"].as_str().unwrap();
         if option == DeletionPolicy::Foreground {
-            assert_eq!(self.agents.would_stay(key, was), None, "it would stay");
+            let stays = self.agents.would_stay(key, was).into_iter().find(|one| !moves(one));
+            assert_eq!(stays, None, "it would stay");
         }
-        let stays = |object: &Object| match &option {
-            DeletionPolicy::Foreground => false,
-            DeletionPolicy::Orphan => true,
-            DeletionPolicy::SelectivelyOrphan(rules) => rules.contains(&object.1),
-        };
+        let stays = |object: &Object| orphans(&option, &object.1) || moves(object);
         let lost: Vec<_> = self.agents.would_go(key, uid).into_iter().filter(stays).collect();
         assert!(lost.is_empty(), "{lost:?} would be deleted with {key}");
+    }
+
+    fn objects_on_hub(&self, key: &WorkKey) -> BTreeSet<Identity> {
+        self.hub.object(key).map_or_else(BTreeSet::new, |work| listed(&work))
+    }
+
+    /// Whether Git has all objects of the work on the hub in other works.
+    fn gives_all(&self, key: &WorkKey) -> bool {
+        gives_all(&self.git, key, &self.objects_on_hub(key))
+    }
+
+    /// Whether Git has an object of the work on the hub in another work.
+    fn gives_some(&self, key: &WorkKey) -> bool {
+        self.objects_on_hub(key).iter().any(|id| moves_away(&self.git, key, id))
+    }
+
+    /// Records what Git has at a pass.
+    pub(super) fn note_git(&mut self) {
+        self.applied_git.clone_from(&self.git);
+        for ((cluster, id), one) in self.objects.live() {
+            one.since &= works_with(&self.applied_git, cluster, id).next().is_some();
+        }
+    }
+
+    /// An object that Git has at every pass keeps its uid, unless another client acts on it.
+    pub fn follow_objects(&mut self) {
+        let (events, created_late) = self.agents.take_events();
+        self.objects.disturb(created_late);
+        for (cluster, event) in events {
+            let has = match &event {
+                ObjectEvent::Created { id, .. } => {
+                    works_with(&self.applied_git, &cluster, id).next().is_some()
+                }
+                ObjectEvent::Deleted { .. } => false,
+            };
+            let ended = self.objects.follow(cluster, event, &has);
+            if let Some((object, one)) = ended.filter(|(_, one)| one.since) {
+                panic!("{object:?} ({}) is deleted, and Git had it at every pass", one.uid);
+            }
+        }
+    }
+
+    /// Another client acts on a work: nothing is said of its objects from now on.
+    pub(super) fn disturb(&mut self, key: &WorkKey) {
+        let mut objects = self.objects_on_hub(key);
+        if let Some(work) = self.git.get(key) {
+            objects.extend(work.objects.keys().map(|name| config_map(name)));
+        }
+        objects.extend(self.agents.recorded(key));
+        let of_cluster = objects.into_iter().map(|id| (key.cluster.clone(), id));
+        self.objects.disturb(of_cluster);
     }
 
     /// Checks that the world has converged. A pass changes nothing, nor does a pass of a new
@@ -197,12 +266,11 @@ impl World {
             match &step.reason {
                 Reason::UpToDate => {
                     let (work, on_hub) = (&self.git[&step.key], &objects[&step.key]);
-                    let manifests: Vec<Value> = work
-                        .objects
-                        .iter()
-                        .map(|name| manifest(&step.key, name, &work.text))
-                        .collect();
-                    assert_eq!(on_hub["spec"]["workload"]["manifests"], json!(manifests));
+                    assert_eq!(manifests(on_hub), work.manifests());
+                    for (name, object) in &work.objects {
+                        let strategy = strategy(on_hub, &config_map(name));
+                        assert_eq!(strategy.as_deref(), object.strategy, "{name} of {step}");
+                    }
                 }
                 Reason::Conflict { .. } => {
                     let label = &objects[&step.key]["metadata"]["labels"]["gitwork.dev/source"];
@@ -210,6 +278,20 @@ impl World {
                 }
                 Reason::NotYetOrphaned { complete: true, .. } | Reason::HeldByBudget { .. } => {
                     assert!(!self.git.contains_key(&step.key), "{step}");
+                }
+                Reason::MovesObjects { moves } => {
+                    // The agent does nothing more for a Complete work, and nobody but its owner
+                    // writes a work of another owner.
+                    let stands_still = |key: &WorkKey| {
+                        objects.get(key).is_some_and(|work| {
+                            let label = &work["metadata"]["labels"]["gitwork.dev/source"];
+                            is_complete(work) || label != SOURCE
+                        })
+                    };
+                    let mut moves = moves.iter();
+                    let may_rest =
+                        moves.all(|one| stands_still(&one.from) || stands_still(&one.to));
+                    assert!(may_rest, "no reason to rest:\n{}", lines(&plan));
                 }
                 other => panic!("no reason to rest: {step}: {other:?}"),
             }

@@ -1,14 +1,17 @@
 //! The rules for objects that move between works.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::Write;
+use crate::model::digest::Digest;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::WorkBody;
 use crate::plan::effect::Effect;
 use crate::plan::observed::{ListedObject, ObservedWork};
 
-impl Write<'_> {
+impl<'a> Write<'a> {
     /// Whether the body consists of manifests that Git has for the work or that the hub lists in
     /// it, and an object moves from it or to it.
     pub(super) fn is_transitional(&self, body: &WorkBody) -> bool {
@@ -16,7 +19,9 @@ impl Write<'_> {
         let of_hub = self.inputs.observed.content(&self.step.key);
         let mut known = in_git.map(|work| manifests(&work.body.spec.value())).unwrap_or_default();
         known.extend(of_hub.map(|content| manifests(&content.spec())).unwrap_or_default());
-        let is_known = manifests(&body.spec.value()).iter().all(|one| known.contains(one));
+        let known: BTreeSet<Digest> = known.iter().map(Digest::of_json).collect();
+        let body_manifests = manifests(&body.spec.value());
+        let is_known = body_manifests.iter().all(|one| known.contains(&Digest::of_json(one)));
         let metadata = body.metadata();
         let has_metadata = in_git
             .is_some_and(|work| work.body.metadata().labels == metadata.labels)
@@ -33,26 +38,31 @@ impl Write<'_> {
 
     fn wanted_elsewhere(&self, digest: ObjectDigest) -> bool {
         let key = &self.step.key;
-        let others = self.inputs.desired.works.values();
-        let mut others = others.filter(|work| work.key.cluster == key.cluster && work.key != *key);
         let in_git = self.inputs.desired.works.get(key);
-        let mut frozen = self.inputs.desired.frozen.objects.iter();
-        in_git.is_none_or(|work| work.object(digest).is_none())
-            && (others.any(|work| work.object(digest).is_some())
-                || frozen.any(|(other, objects)| {
-                    other.cluster == key.cluster && other != key && objects.may_contain(digest)
-                }))
+        if in_git.is_some_and(|work| work.object(digest).is_some()) {
+            return false;
+        }
+        let works = self.objects.works();
+        let others = works.in_git.get(&(&key.cluster, digest)).into_iter().flatten();
+        let frozen = works.frozen.get(&key.cluster).into_iter().flatten();
+        others.into_iter().any(|other| *other != key)
+            || frozen
+                .into_iter()
+                .any(|(other, objects)| *other != key && objects.may_contain(digest))
     }
 
     /// Whether Git has an object in the work that another work lists on the hub.
     fn receives(&self) -> bool {
         let key = &self.step.key;
         let Some(in_git) = self.inputs.desired.works.get(key) else { return false };
-        let is_other = |work: &&ObservedWork| work.key.cluster == key.cluster && work.key != *key;
-        let others = self.inputs.observed.works.values().filter(is_other);
-        others
-            .into_iter()
-            .any(|work| in_git.objects.iter().any(|object| work.object(object.digest).is_some()))
+        in_git.objects.iter().any(|object| self.others(object.digest).next().is_some())
+    }
+
+    /// The other works of the cluster that list the object on the hub.
+    fn others(&self, digest: ObjectDigest) -> impl Iterator<Item = &'a ObservedWork> {
+        let key = &self.step.key;
+        let works = self.objects.works().on_hub.get(&(&key.cluster, digest));
+        works.into_iter().flatten().copied().filter(|work| work.key != *key)
     }
 
     /// Whether Git has every object of the work in other works.
@@ -67,7 +77,7 @@ impl Write<'_> {
             return false;
         }
         let left = match self.effect {
-            Effect::Delete { .. } | Effect::Release { .. } => Vec::new(),
+            Effect::Delete { .. } | Effect::Release { .. } => BTreeSet::new(),
             Effect::SetDeleteOption { .. } => return false,
             Effect::Create { body } | Effect::Update { body, .. } | Effect::Adopt { body, .. } => {
                 let manifests = manifests(&body.spec.value());
@@ -75,19 +85,20 @@ impl Write<'_> {
             }
         };
         let mut lost = self.gives().filter(|digest| !left.contains(digest));
+        // An agent that has not reported may own what it has not on record, and keep it.
+        let is_reported = there.agent.has_settled(there.generation);
         lost.any(|digest| {
             let orphaned = there.object(digest).is_some_and(ListedObject::is_orphaned);
-            !orphaned && !self.is_owned_elsewhere(digest)
+            let is_kept = orphaned || (is_reported && self.is_owned_elsewhere(digest));
+            !is_kept
         })
     }
 
     /// Whether the hub shows another work of the source to own the object on the cluster.
     fn is_owned_elsewhere(&self, digest: ObjectDigest) -> bool {
-        let (key, source) = (&self.step.key, &self.inputs.desired.source);
-        self.inputs.observed.works.values().any(|work| {
-            work.key.cluster == key.cluster
-                && work.key != *key
-                && work.is_ours(source)
+        let source = &self.inputs.desired.source;
+        self.others(digest).any(|work| {
+            work.is_ours(source)
                 && !work.deleting
                 && work.object(digest).is_some_and(ListedObject::is_owned)
         })

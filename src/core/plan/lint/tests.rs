@@ -137,7 +137,7 @@ fn a_second_step_of_a_work_is_found() {
     let world = World::new();
     let mut plan = world.plan();
     let stays = plan.steps.iter().find(|step| step.effect.is_none()).unwrap().clone();
-    plan.steps.push(stays);
+    plan.steps = plan.steps.iter().cloned().chain([stays]).collect();
     assert_eq!(world.broken(&plan), all(BrokenRule::SecondStep, &["stays"]));
 }
 
@@ -185,9 +185,8 @@ fn a_removal_without_a_reason_from_git_is_found() {
     }
     let world = World::new();
     let mut plan = world.plan();
-    for step in &mut plan.steps {
-        step.reason = Reason::ChangedInGit;
-    }
+    let change = |step: &PlanStep| PlanStep { reason: Reason::ChangedInGit, ..step.clone() };
+    plan.steps = plan.steps.iter().map(change).collect();
     let expected = all(BrokenRule::NoReasonFromGit, &["gone", "released"]);
     assert_eq!(world.broken(&plan), expected);
 }

@@ -3,18 +3,19 @@
 //! Each body follows from what Git and the hub have, and is the same when it is computed again from
 //! itself on the hub. So a restart in the middle of a move changes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::model::digest::Digest;
 use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
-use crate::plan::observed::WorkContent;
+use crate::plan::observed::{ObservedWork, WorkContent};
 
 /// What a work has on the hub while objects move from it or to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +23,9 @@ pub struct TransitionalWork {
     /// What to write. `None`: nothing can be written now, because the body has no objects or a
     /// work of the move must be read first.
     pub body: Option<Arc<WorkBody>>,
+    /// It has given all its objects away, and cannot list those that it gets yet. As the hub
+    /// rejects empty works, it is deleted and then created again.
+    pub is_emptied: bool,
     /// The moves that are not completed, or that this body completes.
     pub moves: Arc<[ObjectMove]>,
 }
@@ -41,7 +45,8 @@ pub(super) fn transitional(
         .collect();
     let keeps = giving.iter().any(|one| !one.progress.is_complete());
     let wanted = inputs.desired.works.get(key);
-    let drops = wanted.is_none() && !keeps && must_leave_before_release(key, &giving, inputs);
+    let given: BTreeSet<ObjectDigest> = giving.iter().map(|one| one.digest).collect();
+    let drops = wanted.is_none() && !keeps && must_leave_before_release(key, &given, inputs);
     if !keeps && !drops && withheld.is_empty() {
         return None;
     }
@@ -51,18 +56,27 @@ pub(super) fn transitional(
     // What somebody has to act on comes first.
     open.sort_by_key(|one| !one.progress.is_held());
     let content = inputs.observed.content(key);
+    let waits = waits_for_content(key, moves, &withheld);
     let body = match (wanted, content) {
-        _ if waits_for_content(key, moves, &withheld) => None,
-        (Some(work), _) if !keeps => of_desired(work, None, &giving, &withheld),
+        _ if waits => None,
+        (Some(work), content) if !keeps => {
+            of_desired(work, None, &giving, &withheld).or_else(|| without_moved(content?, &given))
+        }
         (_, None) => None,
-        (None, Some(content)) if drops => without_moved(content, &giving),
+        (None, Some(content)) if drops => without_moved(content, &given),
         (None, Some(content)) => Some(removed(key, content, &giving, inputs)),
         (Some(_), Some(content)) if giving.iter().any(|one| is_orphaning(one)) => {
             Some(of_hub(content, &giving, None))
         }
         (Some(work), Some(_)) => of_desired(work, content, &giving, &withheld),
     };
-    Some(TransitionalWork { body: body.map(Arc::new), moves: open.into() })
+    let lists_more = |work: &ObservedWork| work.objects.iter().any(|o| !given.contains(&o.digest));
+    let is_emptied = body.is_none()
+        && !waits
+        && !keeps
+        && !given.is_empty()
+        && inputs.observed.works.get(key).is_some_and(|work| !lists_more(work));
+    Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
 }
 
 /// Whether the work must wait until the content of the giving work is read: it is written once,
@@ -93,19 +107,21 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
         // an earlier move, it does not lose.
         | MoveProgress::Orphaning { .. }
         | MoveProgress::Orphaned => !is_listed(),
-        MoveProgress::Applying { .. } | MoveProgress::Unseen | MoveProgress::Applied => false,
+        MoveProgress::Applying { .. }
+        | MoveProgress::AwaitingReport
+        | MoveProgress::Unseen
+        | MoveProgress::Applied => false,
     }
 }
 
 /// Whether objects that have moved leave a work before it is released, and others stay.
 fn must_leave_before_release(
     key: &WorkKey,
-    giving: &[&ObjectMove],
+    given: &BTreeSet<ObjectDigest>,
     inputs: PlanInputs<'_>,
 ) -> bool {
     let Some(work) = inputs.observed.works.get(key) else { return false };
-    let prune = inputs.last_known.get(key).map_or(work.prune, |last| last.prune);
-    !prune && work.objects.iter().any(|object| giving.iter().all(|m| m.digest != object.digest))
+    !inputs.is_pruned(work) && work.objects.iter().any(|object| !given.contains(&object.digest))
 }
 
 /// Git's state, without the objects that the work does not get yet, and with those that it still
@@ -118,16 +134,28 @@ fn of_desired(
 ) -> Option<WorkBody> {
     let mut spec = work.body.spec.value();
     let manifests = manifests_mut(&mut spec)?;
-    let digest = |manifest: &Value| ObjectDigest::of_manifest(manifest);
-    manifests.retain(|one| digest(one).is_none_or(|digest| !withheld.contains(&digest)));
-    let kept: Vec<&ObjectMove> =
-        giving.iter().copied().filter(|one| !one.progress.is_complete()).collect();
+    let is_in = |objects: &BTreeSet<ObjectDigest>, manifest: &Value| {
+        ObjectDigest::of_manifest(manifest).is_some_and(|digest| objects.contains(&digest))
+    };
+    manifests.retain(|one| !is_in(withheld, one));
     if let Some(content) = content {
         let hub = content.spec();
-        let is_kept = |one: &&Value| kept.iter().any(|kept| digest(one) == Some(kept.digest));
-        manifests.extend(self::manifests(&hub).iter().filter(is_kept).cloned());
-        let entries = kept.iter().flat_map(|one| config_entries(one, &hub)).collect();
+        let kept = giving.iter().copied().filter(|one| !one.progress.is_complete());
+        let kept: Vec<&ObjectMove> = kept.collect();
+        let digests = kept.iter().map(|one| one.digest).collect();
+        let of_hub = self::manifests(&hub).iter();
+        manifests.extend(of_hub.filter(|one| is_in(&digests, one)).cloned());
+        let entries = config_entries(&kept, &hub);
         prepend_configs(&mut spec, entries);
+        let option = |spec: &Value| {
+            DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null))
+        };
+        let orphaned = held_orphans(&kept, &option(&hub));
+        let (before, after) = (option(&spec), option(&spec).orphaning(orphaned));
+        if let (Value::Object(fields), true) = (&mut spec, after != before) {
+            let in_git = fields.get("deleteOption").cloned();
+            fields.insert("deleteOption".into(), after.to_value(in_git.as_ref()));
+        }
     }
     if self::manifests(&spec).is_empty() {
         return None;
@@ -136,20 +164,28 @@ fn of_desired(
 }
 
 /// The state on the hub, with the update strategy `CreateOnly` for what moves, and with orphaning
-/// rules for what must be orphaned first. `option`: the deleteOption to start from, if not that on
-/// the hub.
+/// rules for what must be orphaned first. What is orphaned leaves it, as the receiving work waits
+/// for that, and moves of other objects may be held. `option`: the deleteOption to start from, if
+/// not that on the hub.
 fn of_hub(
     content: &WorkContent,
     giving: &[&ObjectMove],
     option: Option<&DeletionPolicy>,
 ) -> WorkBody {
     let mut spec = content.spec();
-    let in_progress = giving.iter().filter(|one| is_in_progress(one));
-    let entries = in_progress.map(|one| create_only(one)).collect();
+    let left = giving.iter().filter(|one| one.progress == MoveProgress::Orphaned);
+    remove_objects(&mut spec, &left.map(|one| one.digest).collect());
+    // What the receiving work has applied already, the giving one must not write either.
+    let is_applied = |one: &ObjectMove| one.progress == MoveProgress::Applied;
+    let moving = giving.iter().filter(|one| is_in_progress(one) || is_applied(one));
+    let entries = moving.map(|one| create_only(one)).collect();
     prepend_configs(&mut spec, entries);
     let on_hub = spec.get("deleteOption").cloned();
     let before = DeletionPolicy::from_value(on_hub.as_ref().unwrap_or(&Value::Null));
-    let after = option.unwrap_or(&before).orphaning(orphaned_objects(giving.iter().copied()));
+    let orphaning = giving.iter().filter(|one| is_orphaning(one));
+    let mut orphaned: Vec<Identity> = orphaning.map(|one| one.object.clone()).collect();
+    orphaned.extend(held_orphans(giving, &before));
+    let after = option.unwrap_or(&before).orphaning(orphaned);
     if let (Value::Object(fields), true) = (&mut spec, after != before) {
         fields.insert("deleteOption".into(), after.to_value(on_hub.as_ref()));
     }
@@ -170,14 +206,10 @@ fn removed(
 }
 
 /// The state on the hub without the objects that have moved. `None` if nothing would be left.
-fn without_moved(content: &WorkContent, giving: &[&ObjectMove]) -> Option<WorkBody> {
+fn without_moved(content: &WorkContent, given: &BTreeSet<ObjectDigest>) -> Option<WorkBody> {
     let mut spec = content.spec();
-    let manifests = manifests_mut(&mut spec)?;
-    manifests.retain(|one| {
-        let digest = ObjectDigest::of_manifest(one);
-        giving.iter().all(|moved| Some(moved.digest) != digest)
-    });
-    let is_empty = manifests.is_empty();
+    remove_objects(&mut spec, given);
+    let is_empty = manifests(&spec).is_empty();
     (!is_empty).then(|| WorkBody::from_parts(spec, &content.metadata()))
 }
 
@@ -191,8 +223,20 @@ pub(super) fn orphaned_objects<'a>(
     orphaned.map(|one| one.object.clone()).collect()
 }
 
+/// The objects that the hub orphans and whose moves are held: they stay as they are.
+fn held_orphans(giving: &[&ObjectMove], on_hub: &DeletionPolicy) -> Vec<Identity> {
+    let is_held = |one: &ObjectMove| !one.progress.is_complete() && !is_in_progress(one);
+    let held = giving.iter().filter(|one| is_held(one) && on_hub.orphans(&one.object));
+    held.map(|one| one.object.clone()).collect()
+}
+
 fn is_in_progress(one: &ObjectMove) -> bool {
-    matches!(one.progress, MoveProgress::Applying { .. } | MoveProgress::Orphaning { .. })
+    matches!(
+        one.progress,
+        MoveProgress::Applying { .. }
+            | MoveProgress::AwaitingReport
+            | MoveProgress::Orphaning { .. }
+    )
 }
 
 /// The entry of `manifestConfigs` with which the giving work does not write an object.
@@ -203,16 +247,25 @@ fn create_only(one: &ObjectMove) -> Value {
     })
 }
 
-/// The entries of `manifestConfigs` for an object that the giving work keeps. A held object has
+/// The entries of `manifestConfigs` for the objects that the giving work keeps. A held object has
 /// those that it has on the hub.
-fn config_entries(one: &ObjectMove, hub: &Value) -> Vec<Value> {
-    if is_in_progress(one) {
-        return vec![create_only(one)];
-    }
-    let identifier = one.object.to_value();
+fn config_entries(kept: &[&ObjectMove], hub: &Value) -> Vec<Value> {
     let configs = hub.get("manifestConfigs").and_then(Value::as_array);
-    let is_about = |entry: &&Value| entry.get("resourceIdentifier") == Some(&identifier);
-    configs.into_iter().flatten().filter(is_about).cloned().collect()
+    let mut of_hub: BTreeMap<Identity, Vec<&Value>> = BTreeMap::new();
+    for config in configs.into_iter().flatten() {
+        let object = Identity::of_value(config.get("resourceIdentifier"));
+        of_hub.entry(object).or_default().push(config);
+    }
+    let entries = kept.iter().flat_map(|one| match of_hub.get(&one.object) {
+        _ if is_in_progress(one) => vec![create_only(one)],
+        Some(configs) => configs.iter().copied().cloned().collect(),
+        None => Vec::new(),
+    });
+    entries.collect()
+}
+
+fn is_create_only(entry: &Value) -> bool {
+    entry.pointer("/updateStrategy/type").and_then(Value::as_str) == Some("CreateOnly")
 }
 
 /// Puts entries first: for each field, an agent takes the first entry that has it (OCM work agent,
@@ -223,8 +276,13 @@ fn prepend_configs(spec: &mut Value, mut entries: Vec<Value>) {
     }
     let Value::Object(fields) = spec else { return };
     if let Some(Value::Array(before)) = fields.remove("manifestConfigs") {
-        let others: Vec<Value> =
-            before.into_iter().filter(|entry| !entries.contains(entry)).collect();
+        // Entries that are first already stay where they are, so that a move that goes on in parts
+        // does not change their order.
+        let are_first = before.iter().take_while(|one| is_create_only(one));
+        let are_first: BTreeSet<Digest> = are_first.map(Digest::of_json).collect();
+        entries.retain(|one| !is_create_only(one) || !are_first.contains(&Digest::of_json(one)));
+        let first: BTreeSet<Digest> = entries.iter().map(Digest::of_json).collect();
+        let others = before.into_iter().filter(|one| !first.contains(&Digest::of_json(one)));
         entries.extend(others);
     }
     fields.insert("manifestConfigs".into(), entries.into());
@@ -234,6 +292,13 @@ fn prepend_configs(spec: &mut Value, mut entries: Vec<Value>) {
 pub(super) fn manifests(spec: &Value) -> &[Value] {
     let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
     manifests.map_or(&[], Vec::as_slice)
+}
+
+fn remove_objects(spec: &mut Value, objects: &BTreeSet<ObjectDigest>) {
+    let Some(manifests) = manifests_mut(spec) else { return };
+    manifests.retain(|one| {
+        ObjectDigest::of_manifest(one).is_none_or(|digest| !objects.contains(&digest))
+    });
 }
 
 fn manifests_mut(spec: &mut Value) -> Option<&mut Vec<Value>> {

@@ -6,8 +6,9 @@ use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::plan::inputs::PlanInputs;
+use crate::plan::moves::leaving::LeavingObjects;
 use crate::plan::observed::{Observed, ObservedWork};
-use crate::render::desired::Desired;
+use crate::render::desired::{Desired, FrozenWork};
 
 /// A move, before it is known how far it has come.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +58,7 @@ impl MovingWorks {
                 works.unread.insert(from.clone());
             }
         }
+        works.all.extend(LeavingObjects::observe(observed).shared(observed).into_iter().cloned());
         works
     }
 }
@@ -91,11 +93,11 @@ fn find_all<'a>(desired: &'a Desired, observed: &'a Observed) -> Vec<FoundMove<'
             found.extend(givers.map(|from| FoundMove { digest, from, to }));
         }
     }
+    let frozen = desired.frozen.objects_by_cluster();
     for ((cluster, digest), givers) in lost {
-        let mut frozen = desired.frozen.objects.iter().filter(|(key, _)| key.cluster == *cluster);
-        let Some((key, _)) = frozen.find(|(_, objects)| objects.may_contain(digest)) else {
-            continue;
-        };
+        let mut frozen = frozen.get(cluster).into_iter().flatten();
+        let may_have = |(_, objects): &&FrozenWork<'_>| objects.may_contain(digest);
+        let Some(&(key, _)) = frozen.find(may_have) else { continue };
         let givers = givers.into_iter().filter(|from| from.key != *key);
         let to = Receiver::Frozen(key);
         found.extend(givers.map(|from| FoundMove { digest, from, to }));

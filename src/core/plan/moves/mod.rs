@@ -6,6 +6,7 @@
 //! - [`find`]: the moves, from the objects that works list on the hub and in Git.
 //! - `progress`: how far each move has come.
 //! - `body`: what the works of a move have on the hub meanwhile.
+//! - `leaving`: objects that have moved, and that the agent has not removed from the giving work.
 //!
 //! In general the giving work keeps the manifest, with the update strategy `CreateOnly`, until the
 //! receiving work has applied it. It stays an owner of the object and writes nothing, so that any
@@ -14,19 +15,22 @@
 
 mod body;
 mod find;
+mod leaving;
 mod object_move;
 mod progress;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use body::TransitionalWork;
 pub use find::MovingWorks;
+pub use leaving::LeavingObjects;
 pub use object_move::{MoveProgress, ObjectMove};
 pub use progress::StandsStill;
 
 use crate::model::name::WorkKey;
+use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
 use crate::plan::inputs::PlanInputs;
 
@@ -85,8 +89,8 @@ impl Moves {
     pub fn is_moved_away(&self, key: &WorkKey, inputs: PlanInputs<'_>) -> bool {
         let Some(work) = inputs.observed.works.get(key) else { return false };
         let is_certain = |one: &&ObjectMove| inputs.desired.works.contains_key(&one.to);
-        let moves: Vec<&ObjectMove> = self.from(key).iter().filter(is_certain).collect();
-        !work.objects.is_empty()
-            && work.objects.iter().all(|object| moves.iter().any(|m| m.digest == object.digest))
+        let moves = self.from(key).iter().filter(is_certain);
+        let given: BTreeSet<ObjectDigest> = moves.map(|one| one.digest).collect();
+        !work.objects.is_empty() && work.objects.iter().all(|object| given.contains(&object.digest))
     }
 }

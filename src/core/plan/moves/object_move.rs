@@ -31,6 +31,10 @@ pub enum MoveProgress {
         /// Why the agent failed to apply it, if it did.
         failure: Option<String>,
     },
+    /// The receiving work owns the object. The giving one keeps it until its agent has reported the
+    /// work as it is on the hub: before, the agent may own the object and not have it on record,
+    /// so that it would not give it up.
+    AwaitingReport,
     /// The giving work orphans the object first, because one of both works does not own it. The
     /// receiving work gets it after that.
     Orphaning {
@@ -48,7 +52,7 @@ pub enum MoveProgress {
     Unseen,
     /// The giving work has orphaned the object and no longer needs it.
     Orphaned,
-    /// The receiving work owns the object.
+    /// The receiving work owns the object, and the agent has reported the giving one.
     Applied,
 }
 
@@ -63,7 +67,9 @@ impl MoveProgress {
         match self {
             Self::Held { .. } | Self::Unreadable => true,
             Self::Applying { failure } | Self::Orphaning { failure } => failure.is_some(),
-            Self::Unread | Self::Unseen | Self::Orphaned | Self::Applied => false,
+            Self::Unread | Self::AwaitingReport | Self::Unseen | Self::Orphaned | Self::Applied => {
+                false
+            }
         }
     }
 }
@@ -88,6 +94,9 @@ impl fmt::Display for ObjectMove {
             }
             MoveProgress::Applying { failure: Some(failure) } => {
                 write!(f, ", which has not applied it: {failure}; {from} keeps it")
+            }
+            MoveProgress::AwaitingReport => {
+                write!(f, "; {from} keeps it until the agent has reported {from}")
             }
             MoveProgress::Orphaning { failure: None } => {
                 write!(f, "; {from} orphans it first, then {to} gets it")

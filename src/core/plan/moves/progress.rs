@@ -1,249 +1,241 @@
 //! How far each move has come.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-use crate::limits;
 use crate::model::kinds::KindIndex;
 use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::DeletionPolicy;
 use crate::plan::inputs::PlanInputs;
-use crate::plan::moves::body;
 use crate::plan::moves::find::{FoundMove, Receiver};
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
-use crate::plan::observed::{ListedObject, ObservedWork, WorkContent, update_strategy};
-use crate::render::work_folder::wire_size;
+use crate::plan::observed::{ListedObject, ObservedWork};
+use crate::plan::work_spec::WorkSpec;
 
 /// Why a work must not be written until somebody acts; `None` if it may be.
 pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<String> + 'a;
 
-/// All found moves with their progress, in the same order.
+/// All found moves with their progress, in the same order: sorted by giving work.
 pub(super) fn moves(
     found: &[FoundMove<'_>],
     inputs: PlanInputs<'_>,
     stands_still: &StandsStill<'_>,
 ) -> Vec<ObjectMove> {
     let mut all = Vec::with_capacity(found.len());
-    for givers in found.chunk_by(|a, b| a.from.key == b.from.key) {
-        let first = all.len();
-        let content = givers.first().and_then(|first| inputs.observed.content(&first.from.key));
-        let content = content.map(WorkContent::spec);
-        let specs: Vec<ObjectSpec> =
-            givers.iter().map(|found| ObjectSpec::of(found, content.as_ref())).collect();
-        let judges: Vec<Judge<'_>> = givers
-            .iter()
-            .zip(&specs)
-            .map(|(found, spec)| {
-                let content = content.as_ref();
-                Judge { found, spec, content, inputs, stands_still }
-            })
-            .collect();
-        for judge in &judges {
-            let object = judge.spec.identity();
-            let progress = judge.progress(&object);
-            let (from, to) = (judge.found.from.key.clone(), judge.found.to.key().clone());
-            let digest = judge.found.digest;
-            all.push(ObjectMove { digest, object, from, to, progress });
-        }
-        let moves = all.get_mut(first..).unwrap_or_default();
-        if is_too_large(moves, inputs) {
-            // A giving work that would be too large with what it keeps orphans it first.
-            for (one, judge) in moves.iter_mut().zip(&judges) {
-                if matches!(one.progress, MoveProgress::Applying { .. }) {
-                    one.progress = judge.orphaning();
-                }
-            }
+    for cluster in found.chunk_by(|a, b| a.from.key.cluster == b.from.key.cluster) {
+        let receivers = receivers(cluster, inputs);
+        for moves in cluster.chunk_by(|a, b| a.from.key == b.from.key) {
+            let Some(FoundMove { from, .. }) = moves.first() else { continue };
+            let content = inputs.observed.content(&from.key);
+            let content = content.map(|content| Side::of(content.spec(), Some(from)));
+            let giver = Giver { from, content, receivers: &receivers, inputs, stands_still };
+            all.extend(giver.moves(moves));
         }
     }
     all
 }
 
-/// Whether the giving work of these moves would be too large for the hub with all that it keeps.
-fn is_too_large(moves: &[ObjectMove], inputs: PlanInputs<'_>) -> bool {
-    let Some(key) = moves.first().map(|one| &one.from) else { return false };
-    let (Some(wanted), Some(content)) =
-        (inputs.desired.works.get(key), inputs.observed.content(key))
-    else {
-        return false;
-    };
-    let kept = moves.iter().filter(|one| !one.progress.is_complete());
-    let kept: Vec<ObjectDigest> = kept.map(|one| one.digest).collect();
-    let mut manifests = body::manifests(&wanted.body.spec.value()).to_vec();
-    let spec = content.spec();
-    let of_hub = body::manifests(&spec).iter();
-    let is_kept =
-        |one: &&Value| ObjectDigest::of_manifest(one).is_some_and(|digest| kept.contains(&digest));
-    manifests.extend(of_hub.filter(is_kept).cloned());
-    let sizes = manifests.iter().map(|manifest| wire_size(manifest.to_string().len()));
-    !kept.is_empty() && sizes.sum::<usize>() > limits::WORK_BYTES_MAX
+/// One of the two works of a move, with what its agent reports.
+struct Side<'a> {
+    spec: WorkSpec,
+    /// `None`: the hub has no such work of the source.
+    on_hub: Option<&'a ObservedWork>,
+    /// Read at the first failure.
+    messages: OnceCell<Messages>,
 }
 
-/// One object, with the spec of its receiving work if that can be read, or else of its giving one.
-struct ObjectSpec {
-    spec: Value,
-    digest: ObjectDigest,
-    /// The plural of its kind.
-    resource: String,
+/// Why an agent has not applied objects.
+struct Messages {
+    /// By object, as in `ConfigMap shop/data`.
+    of_objects: BTreeMap<String, String>,
+    of_work: Option<String>,
 }
 
-impl ObjectSpec {
-    fn of(found: &FoundMove<'_>, content: Option<&Value>) -> Self {
-        let digest = found.digest;
-        match found.to {
-            Receiver::Work(work, object) => {
-                Self { spec: work.body.spec.value(), digest, resource: object.resource.to_string() }
-            }
-            Receiver::Frozen(_) => {
-                let spec = content.cloned().unwrap_or_default();
-                let mut this = Self { spec, digest, resource: String::new() };
-                let kinds = KindIndex::default();
-                let found = kinds.lookup(this.group(), this.text("/kind"));
-                found.resource().clone_into(&mut this.resource);
-                this
+/// The receiving works of these moves.
+fn receivers<'a>(
+    found: &[FoundMove<'a>],
+    inputs: PlanInputs<'a>,
+) -> BTreeMap<&'a WorkKey, Side<'a>> {
+    let mut all = BTreeMap::new();
+    for one in found {
+        let Receiver::Work(work, _) = one.to else { continue };
+        all.entry(&work.key).or_insert_with(|| {
+            let on_hub = inputs.observed.works.get(&work.key);
+            let on_hub = on_hub.filter(|there| there.is_ours(&inputs.desired.source));
+            Side::of(work.body.spec.value(), on_hub)
+        });
+    }
+    all
+}
+
+impl<'a> Side<'a> {
+    fn of(spec: Value, on_hub: Option<&'a ObservedWork>) -> Self {
+        Self { spec: WorkSpec::of(spec), on_hub, messages: OnceCell::new() }
+    }
+
+    /// Whether the hub shows the object applied at the work's generation, and owned.
+    fn owns(&self, object: ObjectDigest) -> bool {
+        self.on_hub.is_some_and(|there| {
+            !there.deleting && there.object(object).is_some_and(ListedObject::is_owned)
+        })
+    }
+
+    /// Why the agent failed to apply the object, if it did.
+    fn failure(&self, object: ObjectDigest) -> Option<String> {
+        let work = self.on_hub?;
+        work.object(object).filter(|object| object.applied == Some(false))?;
+        let messages = self.messages.get_or_init(|| Messages::of(work));
+        let name = self.spec.manifest(object).map(object_name).unwrap_or_default();
+        let message = messages.of_objects.get(&name).or(messages.of_work.as_ref());
+        Some(message.cloned().unwrap_or_else(|| "its agent gives no reason".into()))
+    }
+}
+
+impl Messages {
+    fn of(work: &ObservedWork) -> Self {
+        let details = work.status.details();
+        let mut of_objects = BTreeMap::new();
+        for object in details.objects {
+            let mut conditions = object.conditions.into_iter();
+            if let Some(applied) = conditions.find(|one| one.kind == "Applied") {
+                of_objects.entry(object.object).or_insert(applied.message);
             }
         }
-    }
-
-    fn manifest(&self) -> Option<&Value> {
-        let is_object = |one: &&Value| ObjectDigest::of_manifest(one) == Some(self.digest);
-        body::manifests(&self.spec).iter().find(is_object)
-    }
-
-    fn text(&self, pointer: &str) -> &str {
-        let field = self.manifest().and_then(|one| one.pointer(pointer));
-        field.and_then(Value::as_str).unwrap_or_default()
-    }
-
-    fn group(&self) -> &str {
-        self.text("/apiVersion").split_once('/').map_or("", |(group, _)| group)
-    }
-
-    fn identity(&self) -> Identity {
-        Identity {
-            group: self.group().to_owned(),
-            resource: self.resource.clone(),
-            namespace: self.text("/metadata/namespace").to_owned(),
-            name: self.text("/metadata/name").to_owned(),
-        }
+        Self { of_objects, of_work: details.message }
     }
 }
 
-/// Judges one move.
-struct Judge<'a> {
-    found: &'a FoundMove<'a>,
-    spec: &'a ObjectSpec,
-    /// The spec of the giving work on the hub; `None` if it has not been read.
-    content: Option<&'a Value>,
+/// As in the details of a work's status.
+fn object_name(manifest: &Value) -> String {
+    let text = |pointer| manifest.pointer(pointer).and_then(Value::as_str);
+    let (kind, name) = (text("/kind").unwrap_or_default(), text("/metadata/name"));
+    let name = name.unwrap_or_default();
+    match text("/metadata/namespace") {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    }
+}
+
+/// Judges the moves from one work.
+struct Giver<'a> {
+    from: &'a ObservedWork,
+    /// As the hub has it; `None` if it has not been read.
+    content: Option<Side<'a>>,
+    receivers: &'a BTreeMap<&'a WorkKey, Side<'a>>,
     inputs: PlanInputs<'a>,
     stands_still: &'a StandsStill<'a>,
 }
 
-impl Judge<'_> {
-    fn progress(&self, object: &Identity) -> MoveProgress {
-        let FoundMove { from, to, .. } = *self.found;
+impl Giver<'_> {
+    fn moves(&self, found: &[FoundMove<'_>]) -> Vec<ObjectMove> {
+        let mut moves: Vec<ObjectMove> = found.iter().map(|one| self.judge(one)).collect();
+        if self.is_too_large(&moves) {
+            // It would be too large with what it keeps, so it orphans that first.
+            for one in &mut moves {
+                if matches!(
+                    one.progress,
+                    MoveProgress::Applying { .. } | MoveProgress::AwaitingReport
+                ) {
+                    one.progress = self.orphaning(one.digest);
+                }
+            }
+        }
+        moves
+    }
+
+    fn judge(&self, found: &FoundMove<'_>) -> ObjectMove {
+        let FoundMove { digest, from, to } = *found;
+        let object = self.identity(found);
+        let progress = self.progress(found, &object);
+        ObjectMove { digest, object, from: from.key.clone(), to: to.key().clone(), progress }
+    }
+
+    /// The object, with the plural of its kind as in the receiving work, if that can be read.
+    fn identity(&self, found: &FoundMove<'_>) -> Identity {
+        if let Receiver::Work(work, object) = found.to {
+            let receiver = self.receivers.get(&work.key);
+            let manifest = receiver.and_then(|receiver| receiver.spec.manifest(found.digest));
+            return Identity::of_manifest(manifest.unwrap_or(&Value::Null), &object.resource);
+        }
+        let content = self.content.as_ref();
+        let manifest = content.and_then(|content| content.spec.manifest(found.digest));
+        let manifest = manifest.unwrap_or(&Value::Null);
+        let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let mut identity = Identity::of_manifest(manifest, "");
+        let kinds = KindIndex::default();
+        kinds.lookup(&identity.group, kind).resource().clone_into(&mut identity.resource);
+        identity
+    }
+
+    fn progress(&self, found: &FoundMove<'_>, object: &Identity) -> MoveProgress {
+        let (from, digest) = (self.from, found.digest);
         if let Some(why) = (self.stands_still)(&from.key) {
             return held(&from.key, &why);
         }
         if !from.agent.seen {
             return MoveProgress::Unseen;
         }
-        let Some(content) = self.content else { return MoveProgress::Unread };
-        let Receiver::Work(to, _) = to else { return MoveProgress::Unreadable };
-        let orphans = self.needs_orphaning(content, object);
-        if orphans && self.listed().is_some_and(ListedObject::is_orphaned) {
+        let Some(content) = &self.content else { return MoveProgress::Unread };
+        let Receiver::Work(to, _) = found.to else { return MoveProgress::Unreadable };
+        let Some(receiver) = self.receivers.get(&to.key) else { return MoveProgress::Unreadable };
+        // If a work does not own the object, its owner reference would not keep the object when
+        // the giving work drops it.
+        let orphans = content.spec.disowns(object)
+            || self.finally_orphans(object)
+            || receiver.spec.disowns(object);
+        let is_orphaned = || from.object(digest).is_some_and(ListedObject::is_orphaned);
+        if orphans && is_orphaned() {
             return MoveProgress::Orphaned;
         }
-        let there = self.inputs.observed.works.get(&to.key).filter(|there| self.is_ours(there));
-        if !orphans && there.is_some_and(|there| self.is_applied(there)) {
-            return MoveProgress::Applied;
+        if !orphans && receiver.owns(digest) {
+            return match from.agent.has_settled(from.generation) {
+                true => MoveProgress::Applied,
+                false => MoveProgress::AwaitingReport,
+            };
         }
         if let Some(why) = (self.stands_still)(&to.key) {
             return held(&to.key, &why);
         }
-        if orphans { self.orphaning() } else { self.applying(there) }
+        if orphans { self.orphaning(digest) } else { applying(&to.key, receiver, digest) }
     }
 
-    /// Whether one of both works does not own the object: its owner reference would not keep the
-    /// object when the giving work drops it.
-    fn needs_orphaning(&self, content: &Value, object: &Identity) -> bool {
-        let receiver = &self.spec.spec;
-        let strategy = |spec: &Value| {
-            let configs = spec.get("manifestConfigs").and_then(Value::as_array);
-            update_strategy(configs.map_or(&[], Vec::as_slice), object) == Some("ReadOnly")
-        };
-        let option =
-            DeletionPolicy::from_value(receiver.get("deleteOption").unwrap_or(&Value::Null));
-        self.found.from.delete_option.orphans(object)
-            || self.final_option().is_some_and(|option| option.orphans(object))
-            || option.orphans(object)
-            || strategy(content)
-            || strategy(receiver)
+    /// Whether Git orphans the object with the giving work, which it no longer has.
+    fn finally_orphans(&self, object: &Identity) -> bool {
+        let last = self.inputs.last_known.get(&self.from.key);
+        last.is_some_and(|last| last.delete_option.orphans(object))
     }
 
-    /// The final deleteOption of a giving work that Git no longer has.
-    fn final_option(&self) -> Option<&DeletionPolicy> {
-        let last = self.inputs.last_known.get(&self.found.from.key)?;
-        Some(&last.delete_option)
+    /// Whether the giving work would be too large for the hub with all that it keeps.
+    fn is_too_large(&self, moves: &[ObjectMove]) -> bool {
+        let wanted = self.inputs.desired.works.get(&self.from.key);
+        let (Some(wanted), Some(content)) = (wanted, &self.content) else { return false };
+        let kept = moves.iter().filter(|one| !one.progress.is_complete());
+        let mut kept = kept.filter_map(|one| content.spec.manifest(one.digest)).peekable();
+        kept.peek().is_some() && WorkSpec::of(wanted.body.spec.value()).is_too_large_with(kept)
     }
 
-    fn listed(&self) -> Option<&ListedObject> {
-        self.found.from.object(self.found.digest)
-    }
-
-    fn is_ours(&self, there: &ObservedWork) -> bool {
-        there.is_ours(&self.inputs.desired.source)
-    }
-
-    /// Whether the hub shows the object applied at the receiving work's generation, and owned.
-    fn is_applied(&self, there: &ObservedWork) -> bool {
-        !there.deleting && there.object(self.found.digest).is_some_and(ListedObject::is_owned)
-    }
-
-    fn applying(&self, there: Option<&ObservedWork>) -> MoveProgress {
-        let digest = self.found.digest;
-        // OCM's agent does nothing more for such a work (OCM work agent, ManifestWorkController).
-        if there.is_some_and(|there| there.agent.complete) {
-            let why = "the work is Complete, so its agent applies nothing more";
-            return held(self.found.to.key(), why);
-        }
-        let failure = there.filter(|there| has_failed(there, digest));
-        let failure = failure.map(|there| failure_of(there, self.spec.manifest()));
-        MoveProgress::Applying { failure }
-    }
-
-    fn orphaning(&self) -> MoveProgress {
-        let FoundMove { from, digest, .. } = *self.found;
-        if self.listed().is_some_and(|listed| listed.complete) {
+    fn orphaning(&self, digest: ObjectDigest) -> MoveProgress {
+        if self.from.object(digest).is_some_and(|listed| listed.complete) {
             let why = "its manifest is Complete, so the agent never acts on it again; remove the \
                        object in one commit and add it in the next to create it again";
             return MoveProgress::Held { why: why.into() };
         }
-        let failure = Some(from).filter(|from| has_failed(from, digest));
-        let failure = failure.map(|from| failure_of(from, self.spec.manifest()));
+        let failure = self.content.as_ref().and_then(|content| content.failure(digest));
         MoveProgress::Orphaning { failure }
     }
 }
 
+fn applying(to: &WorkKey, receiver: &Side<'_>, digest: ObjectDigest) -> MoveProgress {
+    // OCM's agent does nothing more for such a work (OCM work agent, ManifestWorkController).
+    if receiver.on_hub.is_some_and(|there| there.agent.complete) {
+        return held(to, "the work is Complete, so its agent applies nothing more");
+    }
+    MoveProgress::Applying { failure: receiver.failure(digest) }
+}
+
 fn held(key: &WorkKey, why: &str) -> MoveProgress {
     MoveProgress::Held { why: format!("{}: {why}", key.work) }
-}
-
-fn has_failed(work: &ObservedWork, digest: ObjectDigest) -> bool {
-    work.object(digest).is_some_and(|object| object.applied == Some(false))
-}
-
-/// What the agent says about the object.
-fn failure_of(work: &ObservedWork, manifest: Option<&Value>) -> String {
-    let text = |pointer| manifest.and_then(|one| one.pointer(pointer)).and_then(Value::as_str);
-    let name = text("/metadata/name").unwrap_or_default();
-    let name = match text("/metadata/namespace") {
-        Some(namespace) => format!("{} {namespace}/{name}", text("/kind").unwrap_or_default()),
-        None => format!("{} {name}", text("/kind").unwrap_or_default()),
-    };
-    let details = work.status.details();
-    let object = details.objects.into_iter().find(|object| object.object == name);
-    let conditions = object.into_iter().flat_map(|object| object.conditions);
-    let mut messages = conditions.filter(|one| one.kind == "Applied").map(|one| one.message);
-    messages.next().or(details.message).unwrap_or_else(|| "its agent gives no reason".into())
 }

@@ -16,6 +16,8 @@ use crate::plan::{
 use crate::render::desired::{Desired, FrozenObjects};
 use request::Request;
 
+mod dropped_objects;
+
 /// Works of one cluster in Git, on the hub, and as their agent has applied them.
 struct World {
     desired: Desired,
@@ -155,6 +157,11 @@ impl World {
         for (step, effect) in made.effects() {
             done.push(format!("{} {}", effect.name(), step.key.work));
             self.execute(&step.key, effect);
+        }
+        let deletes = made.effects().any(|(_, effect)| matches!(effect, Effect::Delete { .. }));
+        if deletes {
+            // What was deleted may now be created, and others may get its objects.
+            return done;
         }
         let again = self.plan();
         let repeated: Vec<_> = again
@@ -305,7 +312,7 @@ fn deletion_waits_for_the_generation_that_lists_the_object() {
     assert_eq!(world.pass(), ["update shop", "update shop2"]);
     assert_eq!(world.listed("shop"), ["a", "data"]);
     assert_eq!(world.pass(), [""; 0]);
-    world.agent_applies("shop2", None);
+    world.agent_applies_all();
     assert_eq!(world.pass(), ["update shop"]);
     assert_eq!(world.listed("shop"), ["a"]);
     assert_eq!(world.spec("shop").get("manifestConfigs"), None);
@@ -321,12 +328,12 @@ fn swap_takes_two_writes_of_each_work() {
     assert_eq!(world.listed("a"), ["two", "x", "one"]);
     assert_eq!(world.listed("b"), ["one", "two"]);
     world.agent_applies("b", None);
-    assert_eq!(world.pass(), ["update a"]);
-    assert_eq!(world.listed("a"), ["two", "x"]);
     assert_eq!(world.pass(), [""; 0]);
     world.agent_applies("a", None);
-    assert_eq!(world.pass(), ["update b"]);
+    assert_eq!(world.pass(), ["update a", "update b"]);
+    assert_eq!(world.listed("a"), ["two", "x"]);
     assert_eq!(world.listed("b"), ["one"]);
+    assert_eq!(world.pass(), [""; 0]);
 }
 
 #[test]
@@ -591,4 +598,131 @@ fn only_works_of_one_cluster_move_objects() {
     elsewhere.key.cluster = ClusterName::parse("edge-2").unwrap();
     desired.works.insert(elsewhere.key.clone(), elsewhere);
     assert_eq!(MovingWorks::of(&desired, &observed), MovingWorks::default());
+}
+
+/// A work that orphans all its objects.
+fn orphaning<'a>(name: &'a str, objects: &'a [(&'a str, &'a str)]) -> Work<'a> {
+    (name, objects, json!({"deleteOption": {"propagationPolicy": "Orphan"}}))
+}
+
+/// The object `data` has moved from `shop` to `shop2`, and the agent has not removed it from
+/// `shop`.
+fn moved_and_not_removed() -> World {
+    let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
+    world.commit(&[plain("shop", &[("a", "1")]), plain("shop2", &[("data", "1")])]);
+    assert_eq!(world.pass(), ["update shop", "create shop2"]);
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["a"]);
+    world
+}
+
+#[test]
+fn object_moves_on_orphaned_only_after_agent_has_removed_it_from_the_first_work() {
+    let mut world = moved_and_not_removed();
+    world.commit(&[plain("shop", &[("a", "1")]), orphaning("shop3", &[("data", "1")])]);
+    // The agent would delete the object if `shop2` did not own it.
+    assert_eq!(world.pass(), [""; 0]);
+    assert_eq!(
+        world.reason("shop2"),
+        "wait: configmaps/data in namespace shop moves from shop2 to shop3; shop2 orphans it \
+         first, then shop3 gets it"
+    );
+    world.agent_applies("shop", None);
+    assert_eq!(world.pass(), ["update shop2"]);
+    world.agent_applies("shop2", None);
+    assert_eq!(world.pass(), ["delete shop2"]);
+    assert_eq!(world.pass(), ["create shop3"]);
+}
+
+#[test]
+fn receiver_orphans_object_only_after_agent_has_removed_it_from_the_giver() {
+    let mut world = moved_and_not_removed();
+    world.commit(&[plain("shop", &[("a", "1")]), orphaning("shop2", &[("data", "1")])]);
+    assert_eq!(world.pass(), [""; 0]);
+    assert_eq!(
+        world.reason("shop2"),
+        "wait: changed in Git; written once the cluster's agent has removed from shop the objects \
+         that moved from there"
+    );
+    world.agent_applies("shop", None);
+    assert_eq!(world.pass(), ["update shop2"]);
+}
+
+#[test]
+fn removed_receiver_gets_its_delete_option_after_agent_has_removed_object_from_the_giver() {
+    let mut world = moved_and_not_removed();
+    world.commit(&[plain("shop", &[("a", "1")])]);
+    let last = world.last_known.get_mut(&key("shop2")).unwrap();
+    last.delete_option = DeletionPolicy::Orphan;
+    assert_eq!(world.pass(), [""; 0]);
+    world.agent_applies("shop", None);
+    assert_eq!(world.pass(), ["set-delete-option shop2"]);
+}
+
+#[test]
+fn works_that_exchange_all_orphaned_objects_are_deleted_and_created_again() {
+    let mut world =
+        World::settled(&[orphaning("a", &[("one", "1")]), orphaning("b", &[("two", "1")])]);
+    world.commit(&[orphaning("a", &[("two", "1")]), orphaning("b", &[("one", "1")])]);
+    assert_eq!(world.pass(), ["delete a", "delete b"]);
+    assert_eq!(world.pass(), ["create a", "create b"]);
+    world.agent_applies_all();
+    assert_eq!(world.pass(), [""; 0]);
+    assert_eq!(world.listed("a"), ["two"]);
+}
+
+#[test]
+fn work_that_would_be_empty_for_a_while_keeps_what_git_dropped() {
+    let mut world = World::settled(&[
+        orphaning("a", &[("dropped", "1"), ("one", "1")]),
+        orphaning("b", &[("two", "1")]),
+    ]);
+    world.commit(&[orphaning("a", &[("two", "1")]), orphaning("b", &[("one", "1")])]);
+    assert_eq!(world.pass(), ["update a", "delete b"]);
+    assert_eq!(world.listed("a"), ["dropped"]);
+    assert_eq!(world.pass(), ["update a", "create b"]);
+    assert_eq!(world.listed("a"), ["two"]);
+}
+
+#[test]
+fn giver_is_not_written_again_when_one_of_two_moves_is_complete() {
+    for applied in ["a", "b"] {
+        let mut world = World::settled(&[plain("shop", &[("one", "1"), ("two", "1")])]);
+        world.commit(&[plain("a", &[("one", "1")]), plain("b", &[("two", "1")])]);
+        assert_eq!(world.pass(), ["create a", "create b", "update shop"]);
+        world.agent_applies(applied, None);
+        assert_eq!(world.pass(), [""; 0], "{applied}");
+    }
+}
+
+#[test]
+fn giver_that_orphans_one_object_does_not_write_another_that_is_applied_elsewhere() {
+    let mut world =
+        World::settled(&[plain("a", &[("one", "1"), ("two", "1")]), plain("b", &[("one", "2")])]);
+    let works = [plain("a", &[("x", "1")]), plain("b", &[("one", "2")])];
+    world.commit(&[&works[..], &[orphaning("c", &[("two", "1")])]].concat());
+    assert_eq!(world.pass(), ["update a"]);
+    let configs = world.spec("a")["manifestConfigs"].as_array().unwrap();
+    let objects: BTreeSet<&str> =
+        configs.iter().map(|one| one["resourceIdentifier"]["name"].as_str().unwrap()).collect();
+    assert_eq!(objects, BTreeSet::from(["one", "two"]));
+}
+
+#[test]
+fn object_of_a_held_move_stays_orphaned() {
+    let option = orphaning("shop2", &[("data", "1")]).2;
+    for giver in [vec![plain("shop", &[("a", "1")])], Vec::new()] {
+        let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
+        world.commit(&[giver.clone(), vec![orphaning("shop2", &[("data", "1")])]].concat());
+        assert_eq!(world.pass()[..1], ["update shop"]);
+        let orphaned = world.spec("shop")["deleteOption"].clone();
+        assert_eq!(orphaned["propagationPolicy"], "SelectivelyOrphan");
+        let mut suspended = option.clone();
+        suspended["suspend"] = true.into();
+        let objects: &[(&str, &str)] = &[("data", "1")];
+        world.commit(&[giver, vec![("shop2", objects, suspended)]].concat());
+        world.pass();
+        assert_eq!(world.spec("shop")["deleteOption"], orphaned);
+    }
 }

@@ -11,6 +11,5 @@ mod works;
 pub use agent::{AGENT_FINALIZER, AgentView};
 pub use content::WorkContent;
 pub use object::ListedObject;
-pub(crate) use object::update_strategy;
 pub use work::{ManagedKeys, ObservedWork, UnreadableWork};
 pub use works::{GoneWork, NormalizedWrite, Observed};

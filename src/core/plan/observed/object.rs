@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
-use crate::render::work_folder::is_about;
+use crate::plan::update_strategies::UpdateStrategies;
 
 /// One object that a work on the hub lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +47,14 @@ pub(super) fn objects(
     delete_option: &DeletionPolicy,
 ) -> Box<[ListedObject]> {
     let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
-    let configs = spec.get("manifestConfigs").and_then(Value::as_array);
-    let configs = configs.map_or(&[][..], Vec::as_slice);
+    let strategies = UpdateStrategies::of(spec);
     let reported = reported(status);
     let mut all: Vec<ListedObject> = manifests
         .into_iter()
         .flatten()
         .filter_map(ObjectDigest::of_manifest)
         .map(|digest| match reported.get(&digest) {
-            Some(report) => report.object(digest, generation, configs, delete_option),
+            Some(report) => report.object(digest, generation, &strategies, delete_option),
             None => ListedObject {
                 digest,
                 applied: None,
@@ -67,6 +66,15 @@ pub(super) fn objects(
         .collect();
     all.sort_by_key(|object| object.digest);
     all.into()
+}
+
+/// The objects that the agent reports and that the work does not list: it has not acted on their
+/// removal yet. Sorted.
+pub(super) fn left(objects: &[ListedObject], status: &Value) -> Box<[ObjectDigest]> {
+    let is_listed = |digest: &ObjectDigest| {
+        objects.binary_search_by_key(digest, |object| object.digest).is_ok()
+    };
+    reported(status).into_keys().filter(|digest| !is_listed(digest)).collect()
 }
 
 /// What the agent reports of one manifest.
@@ -92,10 +100,10 @@ impl ManifestReport<'_> {
         &self,
         digest: ObjectDigest,
         generation: i64,
-        configs: &[Value],
+        strategies: &UpdateStrategies,
         delete_option: &DeletionPolicy,
     ) -> ListedObject {
-        let identity = self.identity();
+        let identity = Identity::of_value(Some(self.meta));
         let applied = self.condition("Applied").filter(|condition| {
             // A report about another generation is about other content.
             condition.get("observedGeneration").and_then(Value::as_i64) == Some(generation)
@@ -105,7 +113,7 @@ impl ManifestReport<'_> {
             applied: applied.map(is_true),
             complete: self.condition("Complete").is_some_and(is_true),
             orphaned: delete_option.orphans(&identity),
-            read_only: update_strategy(configs, &identity) == Some("ReadOnly"),
+            read_only: strategies.is_read_only(&identity),
         }
     }
 
@@ -113,28 +121,10 @@ impl ManifestReport<'_> {
         let is_kind = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(kind);
         self.conditions.iter().find(is_kind)
     }
-
-    fn identity(&self) -> Identity {
-        let text = |field| self.meta.get(field).and_then(Value::as_str).unwrap_or_default();
-        Identity {
-            group: text("group").to_owned(),
-            resource: text("resource").to_owned(),
-            namespace: text("namespace").to_owned(),
-            name: text("name").to_owned(),
-        }
-    }
 }
 
 fn is_true(condition: &Value) -> bool {
     condition.get("status").and_then(Value::as_str) == Some("True")
-}
-
-/// The type of the object's update strategy: that of the first entry about the object that has one
-/// (OCM work agent, config lookup).
-pub(crate) fn update_strategy<'a>(configs: &'a [Value], identity: &Identity) -> Option<&'a str> {
-    let about = configs.iter().filter(|entry| is_about(entry, identity));
-    let mut kinds = about.filter_map(|entry| entry.pointer("/updateStrategy/type"));
-    kinds.next().and_then(Value::as_str)
 }
 
 #[cfg(test)]

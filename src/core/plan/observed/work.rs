@@ -74,6 +74,8 @@ pub struct ObservedWork {
     pub status: StatusView,
     /// The objects that it lists, sorted by digest.
     pub objects: Box<[ListedObject]>,
+    /// Objects that the work no longer lists, and that its agent reports from before; sorted.
+    pub left: Box<[ObjectDigest]>,
 }
 
 /// The labels and annotations that a user set through Git. Gitwork removes those that Git drops,
@@ -125,6 +127,7 @@ impl ObservedWork {
         let delete_option =
             DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
         let objects = object::objects(&spec, status, generation, &delete_option);
+        let left = object::left(&objects, status);
         let digest = work::digest(
             spec,
             &set_by_gitwork(&labels, &OWN_LABELS, &owned.labels),
@@ -166,6 +169,7 @@ impl ObservedWork {
             agent: AgentView::of(metadata, status, manifests == 0),
             status: StatusView::of(status, generation, manifests),
             objects,
+            left,
         })
     }
 

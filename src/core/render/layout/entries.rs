@@ -2,8 +2,11 @@
 
 use gitwork_api::names::NameError;
 
+use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::name::RepoPath;
+use crate::model::snapshot::ObjectError;
+use crate::text::truncate::truncate_chars;
 
 /// How the names of the files end that are read.
 pub(super) const MANIFEST_ENDINGS: [&str; 3] = [".yaml", ".yml", ".json"];
@@ -21,6 +24,7 @@ pub(super) fn bad_name(
     why: &NameError,
     scope: Scope,
 ) -> Diagnostic {
+    let name = shortened(name);
     let message = format!("the folder name {name:?} cannot be the name of {what}: it {why}");
     Diagnostic::new(Code::BadName, Location::file(path), scope, message)
 }
@@ -35,6 +39,23 @@ pub(super) fn stray(path: &RepoPath, scope: Scope, why: &str) -> Diagnostic {
 pub(super) fn link(path: &RepoPath, scope: Scope) -> Diagnostic {
     let message = "a symbolic link may point to a file of its own work folder only";
     Diagnostic::new(Code::SymlinkOutside, Location::file(path), scope, message)
+}
+
+/// An error for a folder or file whose Git object cannot be used.
+pub(super) fn bad_object(path: &RepoPath, scope: Scope, why: &ObjectError) -> Diagnostic {
+    let message = match why {
+        ObjectError::TooLarge { size, limit, .. } => {
+            format!("its Git object has {size} bytes; the limit is {limit}")
+        }
+        why => why.to_string(),
+    };
+    let code = Code::BadObject;
+    Diagnostic::new(code, Location::file(path), scope, shortened(&message))
+}
+
+/// A text of a file or tree as a message shows it.
+pub(super) fn shortened(text: &str) -> String {
+    truncate_chars(text, limits::MESSAGE_TEXT_CHARS_MAX).into_owned()
 }
 
 /// An error for a submodule.

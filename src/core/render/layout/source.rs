@@ -1,14 +1,15 @@
 //! The upper levels: the source's path, `clusters`, and each cluster's folder.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::entries::{bad_name, gitlink, is_manifest, link, stray};
+use super::entries::{bad_name, bad_object, gitlink, is_manifest, link, stray};
 use crate::config::file_names::{APPROVALS, CLUSTER_FILE, CLUSTERS, GROUPS, SOURCE_FILE};
 use crate::config::path_patterns::PathPatterns;
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::digest::Digest;
-use crate::model::name::{ClusterName, ObjectId, RepoPath};
+use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
 
 /// What stands at a source's path.
@@ -27,7 +28,7 @@ pub struct Top {
 /// Reads the source's path and the `clusters` folder, but nothing below it.
 pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
     let mut top = Top::default();
-    let tree = objects.tree(root)?;
+    let Some(tree) = top.tree(&RepoPath::root(), root, objects)? else { return Ok(top) };
     if let Some(entry) = tree.get(SOURCE_FILE) {
         if entry.kind == EntryKind::Blob {
             top.source_file = Some(entry.id);
@@ -41,11 +42,17 @@ pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
         top.report(Code::NotSupported, GROUPS, message);
     }
     if let Some(Entry { kind: EntryKind::Tree, id }) = tree.get(APPROVALS) {
-        read_approvals(&*objects.tree(*id)?, &mut top);
+        let path = RepoPath::root().join(APPROVALS);
+        if let Some(tree) = top.tree(&path, *id, objects)? {
+            read_approvals(&tree, &mut top);
+        }
     }
     match tree.get(CLUSTERS) {
         Some(Entry { kind: EntryKind::Tree, id }) => {
-            read_clusters(&*objects.tree(*id)?, &mut top);
+            let path = RepoPath::root().join(CLUSTERS);
+            if let Some(tree) = top.tree(&path, *id, objects)? {
+                read_clusters(&tree, &mut top);
+            }
         }
         Some(_) => top.report(Code::NoClusters, CLUSTERS, "\"clusters\" is not a folder"),
         None => {
@@ -57,6 +64,23 @@ pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
 }
 
 impl Top {
+    /// A folder of the upper levels; `None` if its object cannot be used, which is reported.
+    fn tree(
+        &mut self,
+        path: &RepoPath,
+        id: ObjectId,
+        objects: &dyn Objects,
+    ) -> Result<Option<Arc<Tree>>, ObjectError> {
+        match objects.tree(id) {
+            Ok(tree) => Ok(Some(tree)),
+            Err(why) if why.is_of_object() => {
+                self.diagnostics.push(bad_object(path, Scope::Source, &why));
+                Ok(None)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
     /// Reports a problem of a file or folder at the source's path.
     fn report(&mut self, code: Code, name: &str, message: impl Into<String>) {
         let at = Location::file(&RepoPath::root().join(name));
@@ -123,39 +147,67 @@ pub struct ClusterFolder {
     pub cluster_file: Option<ObjectId>,
     /// Folder name to the work's tree.
     pub works: BTreeMap<String, ObjectId>,
+    /// Names of links and submodules, which may stand in the place of a work folder. Each freezes
+    /// the work of its name.
+    pub blocked: BTreeMap<String, (ObjectId, Diagnostic)>,
     /// What is wrong at this level.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Reads `clusters/<cluster>`, but nothing below it.
-pub fn cluster(name: &ClusterName, tree: &Tree, ignore: &PathPatterns) -> ClusterFolder {
+pub fn cluster(
+    name: &ClusterName,
+    tree: ObjectId,
+    objects: &dyn Objects,
+    ignore: &PathPatterns,
+) -> Result<ClusterFolder, ObjectError> {
     let mut folder = ClusterFolder::default();
     let at = cluster_path(name);
-    for (entry_name, entry) in tree {
+    let tree = match objects.tree(tree) {
+        Ok(tree) => tree,
+        Err(why) if why.is_of_object() => {
+            folder.diagnostics.push(bad_object(&at, Scope::Cluster(name.clone()), &why));
+            return Ok(folder);
+        }
+        Err(why) => return Err(why),
+    };
+    for (entry_name, entry) in tree.iter() {
         let path = at.join(entry_name);
         if entry_name.starts_with('.') || ignore.is_match(&path, entry.kind == EntryKind::Tree) {
             continue;
         }
-        let scope = Scope::Cluster(name.clone());
-        let problem = match entry.kind {
+        match entry.kind {
             EntryKind::Tree => {
                 folder.works.insert(entry_name.clone(), entry.id);
-                continue;
             }
-            EntryKind::Blob if entry_name == CLUSTER_FILE => {
-                folder.cluster_file = Some(entry.id);
-                continue;
-            }
-            EntryKind::Blob if !is_manifest(entry_name) => continue,
+            EntryKind::Blob if entry_name == CLUSTER_FILE => folder.cluster_file = Some(entry.id),
+            EntryKind::Blob if !is_manifest(entry_name) => {}
             EntryKind::Blob => {
-                stray(&path, scope, "it stands in the cluster's folder, but in no work folder")
+                let why = "it stands in the cluster's folder, but in no work folder";
+                folder.diagnostics.push(stray(&path, Scope::Cluster(name.clone()), why));
             }
-            EntryKind::Symlink => link(&path, scope),
-            EntryKind::Gitlink => gitlink(&path, scope),
-        };
-        folder.diagnostics.push(problem);
+            // Without the file, nothing is known of what all works inherit.
+            EntryKind::Symlink if entry_name == CLUSTER_FILE => {
+                folder.diagnostics.push(link(&path, Scope::Cluster(name.clone())));
+            }
+            EntryKind::Symlink => {
+                let scope = Scope::Work(folder_key(&path, name));
+                folder.blocked.insert(entry_name.clone(), (entry.id, link(&path, scope)));
+            }
+            EntryKind::Gitlink => {
+                let scope = Scope::Work(folder_key(&path, name));
+                folder.blocked.insert(entry_name.clone(), (entry.id, gitlink(&path, scope)));
+            }
+        }
     }
-    folder
+    Ok(folder)
+}
+
+/// The key that a work folder's own name gives. Without a valid name, no work has it.
+pub fn folder_key(path: &RepoPath, cluster: &ClusterName) -> WorkKey {
+    let name = path.name();
+    let work = WorkName::parse(name).unwrap_or_else(|_| WorkName::of_unnamed_folder(name));
+    WorkKey { cluster: cluster.clone(), work }
 }
 
 /// `clusters/<cluster>`.

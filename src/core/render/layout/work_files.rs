@@ -1,12 +1,16 @@
 //! A work folder and all below it: which files are manifests, and which sidecars.
 
-use super::entries::{MANIFEST_ENDINGS, gitlink, is_manifest, link};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::entries::{MANIFEST_ENDINGS, bad_object, gitlink, is_manifest, link, shortened};
 use crate::config::file_names::WORK_FILE;
 use crate::config::path_patterns::PathPatterns;
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::diagnostic_sink::DiagnosticSink;
 use crate::model::name::{ObjectId, RepoPath};
-use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects};
+use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
 
 /// Files by which other tools mark a folder as theirs to render.
 const LATER: [(&str, &str); 4] = [
@@ -15,6 +19,9 @@ const LATER: [(&str, &str); 4] = [
     ("Kustomization", "kustomize"),
     ("Chart.yaml", "Helm"),
 ];
+
+/// Entries that a link counts as: its blob is read.
+const LINK_ENTRIES: usize = 20;
 
 /// One file of a work folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,12 +60,14 @@ pub fn work_folder(
         ignore,
         scope,
         files: Vec::new(),
-        problems: Vec::new(),
+        problems: DiagnosticSink::new(limits::FILE_DIAGNOSTICS_MAX),
+        trees: BTreeMap::new(),
+        entries: 0,
     };
     walk.folder(at, tree, 1)?;
     let FolderWalk { mut files, problems, .. } = walk;
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let mut folder = WorkFolder { diagnostics: problems, ..WorkFolder::default() };
+    let mut folder = WorkFolder { diagnostics: problems.into_all(), ..WorkFolder::default() };
     if files.len() > limits::WORK_FILES_MAX {
         let message =
             format!("{} files in one work; the limit is {}", files.len(), limits::WORK_FILES_MAX);
@@ -75,10 +84,11 @@ pub fn work_folder(
         if file.path == work_file {
             folder.work_file = Some(file.clone());
         } else if let Some(stem) = sidecar_stem(file.path.as_str()) {
-            match MANIFEST_ENDINGS
-                .iter()
-                .find_map(|end| files.iter().find(|f| f.path.as_str() == format!("{stem}{end}")))
-            {
+            let named = |end: &str| {
+                let path = format!("{stem}{end}");
+                files.binary_search_by(|file| file.path.as_str().cmp(&path)).ok()
+            };
+            match MANIFEST_ENDINGS.iter().find_map(|end| files.get(named(end)?)) {
                 Some(manifest) => folder.sidecars.push((file.clone(), manifest.path.clone())),
                 None => folder.diagnostics.push(lonely_sidecar(file, stem, scope)),
             }
@@ -114,10 +124,40 @@ struct FolderWalk<'a> {
     ignore: &'a PathPatterns,
     scope: &'a Scope,
     files: Vec<WorkFolderFile>,
-    problems: Vec<Diagnostic>,
+    problems: DiagnosticSink,
+    /// Those read so far: a link needs the trees on its way again.
+    trees: BTreeMap<ObjectId, Arc<Tree>>,
+    /// Entries visited so far.
+    entries: usize,
 }
 
 impl FolderWalk<'_> {
+    fn tree(&mut self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+        if let Some(tree) = self.trees.get(&id) {
+            return Ok(tree.clone());
+        }
+        let tree = self.objects.tree(id)?;
+        self.trees.insert(id, tree.clone());
+        Ok(tree)
+    }
+
+    /// Whether the walk ends here. One past a limit is enough to report it; a hostile tree must not
+    /// be walked to its end.
+    fn is_full(&self) -> bool {
+        self.files.len() > limits::WORK_FILES_MAX || self.entries > limits::WORK_ENTRIES_MAX
+    }
+
+    /// Counts entries.
+    fn visit(&mut self, entries: usize) {
+        let was_full = self.entries > limits::WORK_ENTRIES_MAX;
+        self.entries += entries;
+        if self.entries > limits::WORK_ENTRIES_MAX && !was_full {
+            let most = limits::WORK_ENTRIES_MAX;
+            let message = format!("more than {most} files and folders in one work");
+            self.report(Code::TooManyFiles, self.root, message);
+        }
+    }
+
     fn report(&mut self, code: Code, path: &RepoPath, message: impl Into<String>) {
         self.problems.push(Diagnostic::new(
             code,
@@ -134,7 +174,19 @@ impl FolderWalk<'_> {
             self.report(Code::TooManyFiles, at, message);
             return Ok(());
         }
-        for (name, entry) in self.objects.tree(tree)?.iter() {
+        let tree = match self.tree(tree) {
+            Ok(tree) => tree,
+            Err(why) if why.is_of_object() => {
+                self.problems.push(bad_object(at, self.scope.clone(), &why));
+                return Ok(());
+            }
+            Err(why) => return Err(why),
+        };
+        for (name, entry) in tree.iter() {
+            self.visit(1);
+            if self.is_full() {
+                return Ok(());
+            }
             let path = at.join(name);
             if name.starts_with('.') || self.ignore.is_match(&path, entry.kind == EntryKind::Tree) {
                 continue;
@@ -167,18 +219,27 @@ impl FolderWalk<'_> {
                 EntryKind::Symlink => {}
                 EntryKind::Gitlink => self.problems.push(gitlink(&path, self.scope.clone())),
             }
-            // One past the limit is enough to report it; a hostile tree must not be walked to its
-            // end.
-            if self.files.len() > limits::WORK_FILES_MAX {
-                return Ok(());
-            }
         }
         Ok(())
     }
 
     /// A link is followed inside the work folder, one file to another.
     fn symlink(&mut self, path: &RepoPath, target: ObjectId) -> Result<(), ObjectError> {
-        let target = self.objects.blob(target, limits::PATH_BYTES_MAX)?;
+        self.visit(LINK_ENTRIES);
+        let target = match self.objects.blob(target, limits::PATH_BYTES_MAX) {
+            Ok(target) => target,
+            Err(ObjectError::TooLarge { size, limit, .. }) => {
+                let message =
+                    format!("the target of the link has {size} bytes; the limit is {limit}");
+                self.report(Code::SymlinkOutside, path, message);
+                return Ok(());
+            }
+            Err(why) if why.is_of_object() => {
+                self.problems.push(bad_object(path, self.scope.clone(), &why));
+                return Ok(());
+            }
+            Err(why) => return Err(why),
+        };
         let found =
             std::str::from_utf8(&target).ok().and_then(|text| resolve(path, text, self.root));
         let Some(inside) = found else {
@@ -192,24 +253,34 @@ impl FolderWalk<'_> {
             Some(_) => self.report(
                 Code::SymlinkOutside,
                 path,
-                format!("the link points to {inside}, which is no plain file"),
+                format!(
+                    "the link points to {}, which is no plain file",
+                    shortened(inside.as_str())
+                ),
             ),
             None => self.report(
                 Code::SymlinkOutside,
                 path,
-                format!("the link points to {inside}, which does not exist"),
+                format!("the link points to {}, which does not exist", shortened(inside.as_str())),
             ),
         }
         Ok(())
     }
 
-    fn lookup(&self, path: &RepoPath) -> Result<Option<Entry>, ObjectError> {
+    fn lookup(&mut self, path: &RepoPath) -> Result<Option<Entry>, ObjectError> {
         let mut entry = Entry { kind: EntryKind::Tree, id: self.root_tree };
         for part in path.parts().skip(self.root.parts().count()) {
             if entry.kind != EntryKind::Tree {
                 return Ok(None);
             }
-            match self.objects.tree(entry.id)?.get(part) {
+            self.visit(1);
+            let tree = match self.tree(entry.id) {
+                Ok(tree) => tree,
+                // The walk reports it when it comes there.
+                Err(why) if why.is_of_object() => return Ok(None),
+                Err(why) => return Err(why),
+            };
+            match tree.get(part) {
                 Some(next) => entry = next.clone(),
                 None => return Ok(None),
             }
@@ -223,16 +294,16 @@ fn resolve(path: &RepoPath, target: &str, root: &RepoPath) -> Option<RepoPath> {
     if target.starts_with('/') {
         return None;
     }
-    let mut at = path.parent()?;
+    let folder = path.parent()?;
+    let mut below: Vec<&str> = folder.parts().skip(root.parts().count()).collect();
     for part in target.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        at = if part == ".." { at.parent()? } else { at.join(part) };
-        let inside = at == *root
-            || at.as_str().strip_prefix(root.as_str()).is_some_and(|rest| rest.starts_with('/'));
-        if !inside {
-            return None;
+        if part == ".." {
+            below.pop()?;
+        } else {
+            below.push(part);
         }
     }
-    Some(at)
+    if below.is_empty() { Some(root.clone()) } else { Some(root.join(&below.join("/"))) }
 }
 
 #[cfg(test)]

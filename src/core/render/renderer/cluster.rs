@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::inputs::ClusterInputs;
+use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::diagnostic_sink::DiagnosticSink;
 use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
@@ -32,53 +34,60 @@ pub(super) struct RenderedFolder {
 }
 
 impl RenderedCluster {
-    /// The CRDs in the cluster's works.
-    pub(super) fn crds(self: &Arc<Self>) -> impl Iterator<Item = &CrdNames> {
-        self.works.values().flat_map(|work| &work.rendered.crds)
+    /// The CRDs in some of the cluster's folders.
+    pub(super) fn crds<'a>(
+        &'a self,
+        of: impl Fn(&str) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a CrdNames> {
+        let works = self.works.iter().filter(move |(folder, _)| of(folder));
+        works.flat_map(|(_, work)| &work.rendered.crds)
     }
 
-    /// With its works compared to each other.
-    pub(super) fn checked(mut self: Arc<Self>, name: &ClusterName) -> Arc<Self> {
+    /// Compares its works with each other, unless that is done.
+    pub(super) fn check(self: &mut Arc<Self>, name: &ClusterName) {
         if self.clashes.is_none() {
             let clashes = self.find_clashes(name);
-            Arc::make_mut(&mut self).clashes = Some(clashes);
+            Arc::make_mut(self).clashes = Some(clashes);
         }
-        self
     }
 
     /// One name, or one object, in two works: an error for both, so that neither is changed.
     fn find_clashes(&self, name: &ClusterName) -> Vec<Diagnostic> {
-        let mut clashes = Vec::new();
+        // Bounded for each work, as each has to be frozen.
+        let mut clashes: BTreeMap<&WorkKey, DiagnosticSink> = BTreeMap::new();
+        let most = limits::DIAGNOSTICS_MAX / self.works.len().max(1);
+        let most = most.clamp(1, limits::FILE_DIAGNOSTICS_MAX);
+        let mut add = |key, found: Option<Diagnostic>| {
+            let sink = || DiagnosticSink::new(most);
+            clashes.entry(key).or_insert_with(sink).extend(found);
+        };
         let mut names: BTreeMap<&WorkKey, &RepoPath> = BTreeMap::new();
         let mut objects: BTreeMap<&Identity, (&Rendered, &Origin)> = BTreeMap::new();
         for rendered in self.works.values().map(|work| &*work.rendered) {
             let Some(key) = &rendered.key else { continue };
             if let Some(first) = names.insert(key, &rendered.path) {
-                clashes.push(
-                    Diagnostic::new(
-                        Code::DuplicateWork,
-                        Location::file(&rendered.path),
-                        Scope::Work(key.clone()),
-                        format!("cluster {name} has two works named {}", key.work),
-                    )
-                    .with_related(Location::file(first), "the other one"),
+                let found = Diagnostic::new(
+                    Code::DuplicateWork,
+                    Location::file(&rendered.path),
+                    Scope::Work(key.clone()),
+                    format!("cluster {name} has two works named {}", key.work),
                 );
+                add(key, Some(found.with_related(Location::file(first), "the other one")));
             }
-            for (identity, origin) in &rendered.objects {
+            for (identity, origin) in rendered.objects.iter() {
                 match objects.get(identity) {
                     Some((other, at)) if !std::ptr::eq(*other, rendered) => {
-                        let pair =
-                            [(rendered, origin, *other, *at), (*other, *at, rendered, origin)];
-                        clashes.extend(
-                            pair.into_iter().filter_map(|pair| shared_object(identity, pair)),
-                        );
+                        add(key, shared_object(identity, (rendered, origin, *other, *at)));
+                        if let Some(key) = &other.key {
+                            add(key, shared_object(identity, (*other, *at, rendered, origin)));
+                        }
                     }
                     Some(_) => {}
                     None => drop(objects.insert(identity, (rendered, origin))),
                 }
             }
         }
-        clashes
+        clashes.into_values().flat_map(DiagnosticSink::into_all).collect()
     }
 }
 
@@ -91,8 +100,8 @@ fn shared_object(
         "{identity} is in the works {} and {} of cluster {}",
         key.work, other_key.work, key.cluster
     );
-    let here = Location::at(&origin.file, origin.span);
-    let there = Location::at(&at.file, at.span);
+    let here = Location::at(&rendered.path.join_path(&origin.file), origin.span);
+    let there = Location::at(&other.path.join_path(&at.file), at.span);
     Some(
         Diagnostic::new(Code::ObjectInTwoWorks, here, Scope::Work(key), message)
             .with_related(there, "the other one"),

@@ -13,6 +13,7 @@ use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::name::{ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
+use crate::render::work_folder::ConfigIndex;
 
 /// What a cluster's works inherit.
 #[derive(Debug)]
@@ -20,9 +21,19 @@ pub(super) struct ClusterInputs {
     pub(super) source: Arc<SourceInputs>,
     /// Of cluster.yaml; `None` where there is none.
     pub(super) cluster_blob: Option<ObjectId>,
-    pub(super) cluster_file: ClusterFile,
-    /// The values of `${NAME}`, the cluster's own name among them.
+    pub(super) config: Arc<ClusterConfig>,
+}
+
+/// What a cluster.yaml says. Clusters with equal files share it.
+#[derive(Debug, Default)]
+pub(super) struct ClusterConfig {
+    pub(super) file: ClusterFile,
+    /// Of `file.defaults`.
+    pub(super) rules: ConfigIndex,
+    /// The values of `${NAME}`. That of the cluster's own name is another one for each cluster.
     pub(super) values: BTreeMap<String, Value>,
+    /// Whether nothing is wrong with it, so that it need not be read again for another cluster.
+    pub(super) is_valid: bool,
 }
 
 /// What all works inherit.
@@ -31,6 +42,8 @@ pub(super) struct SourceInputs {
     /// Of gitwork.yaml; `None` where there is none.
     pub(super) blob: Option<ObjectId>,
     pub(super) file: SourceFile,
+    /// Of `file.defaults`.
+    pub(super) rules: ConfigIndex,
     /// The paths that are not read.
     pub(super) ignore: PathPatterns,
 }
@@ -51,6 +64,7 @@ impl SourceInputs {
                 return Ok(Self {
                     blob,
                     file: SourceFile::default(),
+                    rules: ConfigIndex::default(),
                     ignore: PathPatterns::new(&[]).0,
                 });
             }
@@ -81,7 +95,8 @@ impl SourceInputs {
                 .with_field(format!("ignore[{index}]")),
             );
         }
-        Ok(Self { blob, file: config.value, ignore })
+        let rules = ConfigIndex::new(&config.value.defaults.manifest_configs);
+        Ok(Self { blob, file: config.value, rules, ignore })
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::diagnostics::WorkDiagnostics;
 use super::folder_config::FolderConfig;
 use crate::config::tenancy;
 use crate::config::tenancy::{Breach, Tenancy, Tenant};
 use crate::limits;
-use crate::model::diagnostic::{Code, Location};
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::manifest::{Identity, Manifest, Origin};
-use crate::model::name::RepoPath;
+use crate::model::name::{ClusterName, RepoPath};
+use crate::text::truncate::truncate_chars;
 
 /// Checks that a work has objects, none of them twice, and that the hub takes them.
 pub fn check_objects(
@@ -41,13 +44,18 @@ fn check_duplicates(manifests: &[Manifest], diagnostics: &mut WorkDiagnostics<'_
     }
 }
 
-fn location(manifest: &Manifest) -> Location {
+/// Where a manifest stands.
+pub fn location(manifest: &Manifest) -> Location {
     Location::at(&manifest.origin.file, manifest.origin.span)
 }
 
-/// The hub's webhook counts each manifest as a protobuf field: a tag, a length and the JSON bytes
-/// (OCM work webhook).
-pub fn wire_size(json_bytes: usize) -> usize {
+/// The size that the hub's webhook counts for a manifest, in bytes (OCM work webhook).
+pub fn wire_size(manifest: &Value) -> usize {
+    field_size(manifest.to_string().len())
+}
+
+/// A protobuf field: a tag, a length and the bytes.
+fn field_size(json_bytes: usize) -> usize {
     let mut varint = 1;
     let mut rest = json_bytes >> 7;
     while rest > 0 {
@@ -59,7 +67,7 @@ pub fn wire_size(json_bytes: usize) -> usize {
 
 fn check_size(path: &RepoPath, manifests: &[Manifest], diagnostics: &mut WorkDiagnostics<'_>) {
     let mut sizes: Vec<(usize, &Manifest)> =
-        manifests.iter().map(|m| (wire_size(m.object.to_string().len()), m)).collect();
+        manifests.iter().map(|m| (wire_size(&m.object), m)).collect();
     let total: usize = sizes.iter().map(|(size, _)| size).sum();
     if total <= limits::WORK_BYTES_MAX {
         return;
@@ -91,21 +99,35 @@ pub fn check_tenancy(
     breaches.is_empty()
 }
 
-/// Where a breach is, and what is not allowed there. `None` for an object that the work lacks.
+/// The error for a folder that may have no work at all.
+pub fn folder_refused(
+    breach: &Breach,
+    path: &RepoPath,
+    cluster: &ClusterName,
+    scope: &Scope,
+) -> Diagnostic {
+    let message = match breach {
+        Breach::Cluster => format!("this folder may have no works on the cluster {cluster}"),
+        _ => "no rule of the operator's policy is for this folder".to_owned(),
+    };
+    Diagnostic::new(Code::NotAllowed, Location::file(path), scope.clone(), message)
+}
+
+/// Where a breach is, and what is not allowed there. `None` for an object that the work lacks,
+/// and for a breach of the whole folder, which [`folder_refused`] explains.
 fn explain(
     breach: &Breach,
     tenant: &Tenant<'_>,
     folder: &FolderConfig<'_>,
 ) -> Option<(Location, String)> {
-    let whole = || Location::file(folder.path);
     Some(match breach {
-        Breach::Path => (whole(), "no rule of the operator's policy is for this folder".into()),
-        Breach::Cluster => {
-            (whole(), format!("this folder may have no works on the cluster {}", tenant.cluster))
-        }
+        Breach::Path | Breach::Cluster => return None,
         Breach::Name => (
             folder.location("/name"),
-            format!("this folder may have no work named {}", tenant.work),
+            format!(
+                "this folder may have no work named {}",
+                truncate_chars(tenant.work, limits::MESSAGE_TEXT_CHARS_MAX)
+            ),
         ),
         Breach::Executor(Some(account)) => (
             folder.location("/executor"),
@@ -138,7 +160,7 @@ mod tests {
         for (json_bytes, expected) in
             [(0, 2), (127, 129), (128, 131), (16_383, 16_386), (16_384, 16_388)]
         {
-            assert_eq!(wire_size(json_bytes), expected, "{json_bytes}");
+            assert_eq!(field_size(json_bytes), expected, "{json_bytes}");
         }
     }
 }

@@ -1,17 +1,21 @@
 //! The diagnostics of one work folder.
 
+use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::diagnostic_sink::DiagnosticSink;
 
 /// Collects the diagnostics of one work folder.
 #[derive(Debug)]
 pub struct WorkDiagnostics<'a> {
     scope: &'a Scope,
-    all: Vec<Diagnostic>,
+    all: DiagnosticSink,
 }
 
 impl<'a> WorkDiagnostics<'a> {
     /// Begins with what was found so far. Errors freeze `scope`.
-    pub fn new(scope: &'a Scope, all: Vec<Diagnostic>) -> Self {
+    pub fn new(scope: &'a Scope, found: Vec<Diagnostic>) -> Self {
+        let mut all = DiagnosticSink::new(limits::WORK_DIAGNOSTICS_MAX);
+        all.extend(found);
         Self { scope, all }
     }
 
@@ -40,18 +44,13 @@ impl<'a> WorkDiagnostics<'a> {
         self.all.extend(diagnostics);
     }
 
-    /// Drops the diagnostics of this code at this place.
-    pub fn withdraw(&mut self, code: Code, at: &Location) {
-        self.all.retain(|found| found.code != code || found.location != *at);
-    }
-
     /// Whether anything found so far freezes the work.
     pub fn has_error(&self) -> bool {
-        self.all.iter().any(Diagnostic::is_error)
+        self.all.has_error()
     }
 
     /// All of them, in the order in which they were found.
     pub fn into_all(self) -> Vec<Diagnostic> {
-        self.all
+        self.all.into_all()
     }
 }

@@ -15,6 +15,7 @@ use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::layout::WorkFolderFile;
 use crate::render::manifests::{self, ParsedManifests};
 use crate::render::snippets::Texts;
+use crate::render::substitute::Substitution;
 
 /// Reads the files of one work folder.
 pub struct FolderFiles<'a> {
@@ -36,6 +37,11 @@ impl<'a> FolderFiles<'a> {
     /// The bytes of a file; `None` where it is too large, which is reported.
     fn bytes(&mut self, file: &WorkFolderFile) -> Result<Option<Arc<[u8]>>, ObjectError> {
         let at = || Location::file(&file.path);
+        let most = limits::WORK_INPUT_BYTES_MAX;
+        // What follows the file that is one too many is not read.
+        if self.bytes > most {
+            return Ok(None);
+        }
         let bytes = match self.objects.blob(file.id, gitwork_yaml::limits::FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(ObjectError::TooLarge { size, limit, .. }) => {
@@ -43,17 +49,16 @@ impl<'a> FolderFiles<'a> {
                 self.diagnostics.add(Code::FileTooLarge, at(), message);
                 return Ok(None);
             }
+            Err(why) if why.is_of_object() => {
+                self.diagnostics.add(Code::BadObject, at(), why.to_string());
+                return Ok(None);
+            }
             Err(why) => return Err(why),
         };
-        let most = limits::WORK_INPUT_BYTES_MAX;
-        let was_within = self.bytes <= most;
         self.bytes += bytes.len();
         if self.bytes > most {
-            // Once for the work, at the file that is one too many.
-            if was_within {
-                let message = format!("the work's files have more than {most} bytes");
-                self.diagnostics.add(Code::TooManyFiles, at(), message);
-            }
+            let message = format!("the work's files have more than {most} bytes");
+            self.diagnostics.add(Code::TooManyFiles, at(), message);
             return Ok(None);
         }
         self.texts.insert(file.path.clone(), bytes.clone());
@@ -78,12 +83,13 @@ impl<'a> FolderFiles<'a> {
         &mut self,
         files: &[WorkFolderFile],
         rules: &manifests::Rules<'_>,
+        mut values: Option<Substitution<'_>>,
     ) -> Result<Vec<Manifest>, ObjectError> {
         let mut all = Vec::new();
         for file in files {
             let Some(bytes) = self.bytes(file)? else { continue };
             let ParsedManifests { manifests, diagnostics } =
-                manifests::read(&file.path, &bytes, rules);
+                manifests::read(&file.path, &bytes, rules, values.as_mut());
             all.extend(manifests);
             self.diagnostics.extend(diagnostics);
             if all.len() > limits::WORK_MANIFESTS_MAX {

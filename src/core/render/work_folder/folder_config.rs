@@ -17,6 +17,12 @@ pub struct FolderConfig<'a> {
 }
 
 impl FolderConfig<'_> {
+    /// The name that work.yaml or the folder gives the work. It may be invalid.
+    pub fn work_name(&self) -> &str {
+        let named = self.work_file.and_then(|config| config.value.name.as_deref());
+        named.unwrap_or(self.path.name())
+    }
+
     /// The place of a field of work.yaml, by its JSON pointer; the folder where work.yaml does not
     /// set it.
     pub fn location(&self, pointer: &str) -> Location {

@@ -5,81 +5,112 @@ use serde_json::{Map, Value};
 
 use super::diagnostics::WorkDiagnostics;
 use super::folder_config::FolderConfig;
-use super::sidecar::{Sidecar, sidecar_fields};
+use super::rule_index::{ConfigIndex, RuleSteps, TooManySteps};
+use super::sidecar::{Covering, Sidecar, sidecar_fields};
 use crate::config::file;
-use crate::config::{RULE_FIELDS, WorkSettings, ocm_rules};
+use crate::config::{RULE_FIELDS, ocm_rules};
 use crate::model::diagnostic::Code;
 use crate::model::manifest::{Identity, Manifest};
 
-/// One entry for each manifest that has a rule, in the manifests' order. Every level's wildcards
-/// are resolved here: OCM's agent takes the first match for some fields and the last for others
-/// (OCM work agent, gotcha 14), and one exact entry an object leaves nothing to that.
-pub fn manifest_configs(
-    manifests: &[Manifest],
-    sidecars: &[Sidecar],
-    folder: &FolderConfig<'_>,
-    levels: [&WorkSettings; 2],
-    diagnostics: &mut WorkDiagnostics<'_>,
-) -> Vec<Value> {
-    let entries = folder.work_file.map_or(&[][..], |config| &config.value.manifest_configs);
-    let mut rules = WorkRules {
-        entries: entries.iter().map(|entry| (entry, false)).collect(),
-        sidecars: sidecars.iter().map(|sidecar| (sidecar, false)).collect(),
-        levels,
-    };
-    let mut configs = Vec::new();
-    for manifest in manifests {
-        let mut fields = rules.of(manifest, diagnostics);
-        if !fields.is_empty() {
-            fields.insert("resourceIdentifier".into(), manifest.identity.to_value());
-            configs.push(Value::Object(fields));
-        }
-    }
-    // Where a manifest could not be read, a rule may have been meant for it.
-    if !diagnostics.has_error() {
-        rules.report_unused(folder, diagnostics);
-    }
-    configs
+/// The rules that a work inherits from one level.
+#[derive(Debug)]
+pub struct InheritedRules<'a> {
+    /// `manifestConfigs` of the level.
+    pub entries: &'a [Value],
+    /// Of these entries.
+    pub index: &'a ConfigIndex,
 }
 
 /// The rules for a work's objects.
-struct WorkRules<'a> {
+#[derive(Debug)]
+pub struct WorkRules<'a> {
     /// The entries of work.yaml, each with whether it is about any object.
     entries: Vec<(&'a Value, bool)>,
+    index: ConfigIndex,
     /// The sidecars, each with whether it covers any object.
     sidecars: Vec<(&'a Sidecar, bool)>,
+    covering: &'a Covering,
     /// Lowest precedence first.
-    levels: [&'a WorkSettings; 2],
+    levels: [InheritedRules<'a>; 2],
 }
 
-impl WorkRules<'_> {
+impl<'a> WorkRules<'a> {
+    /// The rules of sidecars, of work.yaml and of the levels above it, lowest precedence first.
+    pub fn new(
+        sidecars: &'a [Sidecar],
+        covering: &'a Covering,
+        folder: &FolderConfig<'a>,
+        levels: [InheritedRules<'a>; 2],
+    ) -> Self {
+        let entries = folder.work_file.map_or(&[][..], |config| &config.value.manifest_configs);
+        Self {
+            entries: entries.iter().map(|entry| (entry, false)).collect(),
+            index: ConfigIndex::new(entries),
+            sidecars: sidecars.iter().map(|sidecar| (sidecar, false)).collect(),
+            covering,
+            levels,
+        }
+    }
+
+    /// One entry for each manifest that has a rule, in the manifests' order. Every level's
+    /// wildcards are resolved here: OCM's agent takes the first match for some fields and the last
+    /// for others (OCM work agent, gotcha 14), and one exact entry an object leaves nothing to
+    /// that.
+    pub fn manifest_configs(
+        mut self,
+        manifests: &[Manifest],
+        folder: &FolderConfig<'_>,
+        steps: &mut RuleSteps,
+        diagnostics: &mut WorkDiagnostics<'_>,
+    ) -> Result<Vec<Value>, TooManySteps> {
+        let mut configs = Vec::new();
+        for (number, manifest) in manifests.iter().enumerate() {
+            let mut fields = self.of(number, manifest, steps, diagnostics)?;
+            if !fields.is_empty() {
+                fields.insert("resourceIdentifier".into(), manifest.identity.to_value());
+                configs.push(Value::Object(fields));
+            }
+        }
+        // Where a manifest could not be read, a rule may have been meant for it.
+        if !diagnostics.has_error() {
+            self.report_unused(folder, diagnostics);
+        }
+        Ok(configs)
+    }
+
     /// The rules of one object. A sidecar's precede those of work.yaml, and these those of the
     /// levels above.
     fn of(
         &mut self,
+        number: usize,
         manifest: &Manifest,
+        steps: &mut RuleSteps,
         diagnostics: &mut WorkDiagnostics<'_>,
-    ) -> Map<String, Value> {
+    ) -> Result<Map<String, Value>, TooManySteps> {
         let mut fields = Map::new();
-        for (sidecar, used) in self.sidecars.iter_mut().filter(|(one, _)| one.covers(manifest)) {
+        for at in self.covering.of(number) {
+            let Some((sidecar, used)) = self.sidecars.get_mut(*at as usize) else { continue };
             *used = true;
             for (name, value) in sidecar_fields(&sidecar.config.value) {
-                if fields.insert(name.to_owned(), value.clone()).is_some() {
+                if fields.contains_key(name) {
                     sidecar.report_second(name, manifest, diagnostics);
+                } else {
+                    fields.insert(name.to_owned(), value.clone());
                 }
             }
         }
         let identity = &manifest.identity;
-        for (entry, used) in self.entries.iter_mut().filter(|(one, _)| is_about(one, identity)) {
+        for at in self.index.about(identity, steps)? {
+            let Some((entry, used)) = self.entries.get_mut(at as usize) else { continue };
             *used = true;
             fill(&mut fields, entry);
         }
         for level in self.levels.iter().rev() {
-            for entry in level.manifest_configs.iter().filter(|one| is_about(one, identity)) {
-                fill(&mut fields, entry);
+            for at in level.index.about(identity, steps)? {
+                level.entries.get(at as usize).into_iter().for_each(|one| fill(&mut fields, one));
             }
         }
-        fields
+        Ok(fields)
     }
 
     /// Reports the work's own rules that are about none of its objects.

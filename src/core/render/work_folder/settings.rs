@@ -113,12 +113,10 @@ impl Settings {
             return own;
         }
         match own {
-            DeletionPolicy::Foreground => {
-                DeletionPolicy::SelectivelyOrphan(orphans.into_iter().collect())
-            }
-            DeletionPolicy::SelectivelyOrphan(rules) => {
-                let all: BTreeSet<Identity> = rules.into_iter().chain(orphans).collect();
-                DeletionPolicy::SelectivelyOrphan(all.into_iter().collect())
+            DeletionPolicy::Foreground => DeletionPolicy::SelectivelyOrphan(orphans),
+            DeletionPolicy::SelectivelyOrphan(mut rules) => {
+                rules.extend(orphans);
+                DeletionPolicy::SelectivelyOrphan(rules)
             }
             DeletionPolicy::Orphan => {
                 let message = "`orphan: true` is without effect: the work's deleteOption orphans \

@@ -74,6 +74,9 @@ pub struct HubInputs<'a> {
     pub moving: Option<&'a ObjectMove>,
     /// Whether the hub reaches the work's cluster.
     pub reach: ClusterReachability,
+    /// Why the daemon does not apply the newest commit, as it reports: a signature is refused, or
+    /// Git cannot be read.
+    pub source_error: Option<&'a str>,
 }
 
 impl ExplainInputs<'_> {
@@ -110,6 +113,9 @@ impl ExplainInputs<'_> {
         };
         match hub.step {
             Some(step) if step.is_settled() => self.on_cluster(hub),
+            Some(PlanStep { effect: Some(_), .. }) if hub.source_error.is_some() => {
+                self.not_applied().unwrap_or_else(|| self.on_cluster(hub))
+            }
             Some(step) => self.of_step(hub, step),
             // Without permission for all namespaces there is no plan.
             None if hub.work.is_some() => self.on_cluster(hub),
@@ -120,8 +126,19 @@ impl ExplainInputs<'_> {
         }
     }
 
+    /// The hub differs from Git because the daemon does not apply the newest commit.
+    fn not_applied(&self) -> Option<Conclusion> {
+        let why = self.hub.and_then(|hub| hub.source_error)?;
+        let message = format!("the daemon does not apply the newest commit: {why}");
+        let advice = "until that is fixed, the hub stays at the last commit that was applied";
+        Some(Conclusion::new("CommitNotApplied", message).advising(advice))
+    }
+
     fn not_in_git(&self) -> Conclusion {
         if let Some(HubInputs { step: Some(step), .. }) = self.hub {
+            if let Some(answer) = self.not_applied().filter(|_| step.effect.is_some()) {
+                return answer;
+            }
             return Conclusion::new(step.reason.code(), step.reason.to_string());
         }
         if let Some(by) = &self.git.removed_by {
@@ -159,6 +176,7 @@ impl ExplainInputs<'_> {
             MoveProgress::Applying { failure: Some(_) } => answer.advising(fix(to)),
             MoveProgress::Orphaning { failure: Some(_) } => answer.advising(fix(from)),
             MoveProgress::Applying { failure: None }
+            | MoveProgress::AwaitingReport
             | MoveProgress::Orphaning { failure: None } => answer.advising(self.next_of_move()),
             MoveProgress::Held { .. } => {
                 answer.advising("neither work changes for this object until that ends")

@@ -4,10 +4,12 @@
 //! - [`target`]: parses the argument of `gitwork explain`.
 //! - [`origin`]: finds the file, line and settings in Git.
 //! - [`conclusion`]: finds the reason.
+//! - [`size`]: bounds the output.
 
 pub mod conclusion;
 pub mod origin;
 mod print;
+pub mod size;
 pub mod target;
 #[cfg(test)]
 mod tests;
@@ -46,6 +48,13 @@ pub struct Explanation {
     /// Why the hub could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hub_unknown: Option<String>,
+    /// How many settings and objects are left out because of the size of the output.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub omitted: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A file of the repository and a line, counted from 1.

@@ -20,9 +20,13 @@ use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::render::layout;
 use crate::render::manifests;
 use crate::render::substitute::CLUSTER_NAME;
+use crate::render::substitute::Substitution;
 use crate::render::work_folder::{
-    Sidecar, WorkDiagnostics, is_about, name_resources, sidecar_fields,
+    Covering, RuleSteps, Sidecar, WorkDiagnostics, is_about, name_resources, sidecar_fields,
 };
+
+/// What stands in place of a value that a Secret uses.
+const HIDDEN: &str = "(hidden: a Secret uses it)";
 
 /// One work as Git has it.
 #[derive(Debug)]
@@ -105,7 +109,7 @@ pub fn origins(
         reading.config(&source_path, top.source_file, FileKind::Source)?;
     let ignored = source.as_ref().map_or(&[][..], |config| &config.value.ignore);
     let (ignore, _) = PathPatterns::new(ignored);
-    let cluster = layout::cluster(&key.cluster, &*snapshot.objects.tree(*tree)?, &ignore);
+    let cluster = layout::cluster(&key.cluster, *tree, snapshot.objects, &ignore)?;
     let cluster_path = layout::cluster_path(&key.cluster).join(CLUSTER_FILE);
     let cluster_file: Option<Config<ClusterFile>> =
         reading.config(&cluster_path, cluster.cluster_file, FileKind::Cluster)?;
@@ -120,16 +124,21 @@ pub fn origins(
     let mut settings = work_settings(&levels);
     let substitutes = settings.iter().any(|one| one.name == "substitute" && one.value == true);
     let values = values(&key.cluster, cluster_file.as_ref());
-    if substitutes {
-        settings.extend(value_settings(&key.cluster, cluster_file.as_ref()));
-    }
     let secrets = source.as_ref().map(|config| config.value.secrets).unwrap_or_default();
-    let rules =
-        manifests::Rules { kinds, values: substitutes.then_some(&values), secrets, scope: &scope };
-    let mut objects = reading.manifests(&files.manifests, &rules)?;
+    let rules = manifests::Rules { kinds, secrets, scope: &scope };
+    let substitution = substitutes.then(|| Substitution::new(&values, &key.cluster));
+    let mut objects = reading.manifests(&files.manifests, &rules, substitution)?;
+    if substitutes {
+        let unchanged = reading.manifests(&files.manifests, &rules, None)?;
+        let mut shown = value_settings(&key.cluster, cluster_file.as_ref());
+        hide_values_of_secrets(&mut shown, &unchanged, &objects);
+        settings.extend(shown);
+    }
     let sidecars = reading.sidecars(&files.sidecars)?;
     let mut unreported = WorkDiagnostics::new(&scope, Vec::new());
-    name_resources(&mut objects, &sidecars, kinds, &mut unreported);
+    let covering = Covering::find(&objects, &sidecars, &mut RuleSteps::default());
+    let covering = covering.unwrap_or_default();
+    name_resources(&mut objects, &sidecars, &covering, kinds, &mut unreported);
     let rules = objects.iter().map(|object| object_settings(object, &sidecars, &levels)).collect();
     Ok(Some(Origins { folder, tree, settings, objects, rules }))
 }
@@ -153,7 +162,7 @@ impl Reading<'_> {
     fn blob(&self, id: ObjectId) -> Result<Option<std::sync::Arc<[u8]>>, ObjectError> {
         match self.objects.blob(id, gitwork_yaml::limits::FILE_BYTES_MAX) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(ObjectError::TooLarge { .. }) => Ok(None),
+            Err(why) if why.is_of_object() => Ok(None),
             Err(why) => Err(why),
         }
     }
@@ -198,11 +207,13 @@ impl Reading<'_> {
         &self,
         files: &[layout::WorkFolderFile],
         rules: &manifests::Rules<'_>,
+        mut values: Option<Substitution<'_>>,
     ) -> Result<Vec<Manifest>, ObjectError> {
         let mut all = Vec::new();
         for file in files {
             if let Some(bytes) = self.blob(file.id)? {
-                all.extend(manifests::read(&file.path, &bytes, rules).manifests);
+                let read = manifests::read(&file.path, &bytes, rules, values.as_mut());
+                all.extend(read.manifests);
             }
             if all.len() > limits::WORK_MANIFESTS_MAX {
                 break;
@@ -285,6 +296,23 @@ fn values(cluster: &ClusterName, file: Option<&Config<ClusterFile>>) -> BTreeMap
         own.map(|(name, value)| (name.clone(), value.0.clone())).collect();
     values.insert(CLUSTER_NAME.to_owned(), cluster.as_str().into());
     values
+}
+
+/// Hides the values that Secrets use. `unchanged`: the objects before variables were replaced.
+fn hide_values_of_secrets(settings: &mut [Setting], unchanged: &[Manifest], objects: &[Manifest]) {
+    let is_secret = |object: &&Manifest| object.kind == "Secret" || object.kind.contains("${");
+    let texts: Vec<String> =
+        unchanged.iter().filter(is_secret).map(|object| object.object.to_string()).collect();
+    // A Secret that is readable only with its variables replaced may use any of them.
+    let is_unknown = objects.iter().filter(is_secret).count() > texts.len();
+    for setting in settings {
+        let Some(name) = setting.name.strip_prefix("values.") else { continue };
+        let variable = format!("${{{name}}}");
+        if name != CLUSTER_NAME && (is_unknown || texts.iter().any(|text| text.contains(&variable)))
+        {
+            setting.value = HIDDEN.into();
+        }
+    }
 }
 
 fn value_settings(cluster: &ClusterName, file: Option<&Config<ClusterFile>>) -> Vec<Setting> {

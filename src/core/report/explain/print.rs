@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::size::{BYTES_MAX, within};
 use super::{CommitNote, Explanation, GitSide, HubSide, Setting};
 use crate::report::status::print::{Layout, age, paint};
 use crate::report::status::view::Condition;
@@ -15,7 +16,7 @@ const VALUE_CHARS_MAX: usize = 60;
 
 /// The whole explanation: the conclusion, then the details.
 pub fn text(explanation: &Explanation, layout: &Layout) -> String {
-    let Explanation { cluster, work, object, answer, git, hub, hub_unknown } = explanation;
+    let Explanation { cluster, work, object, answer, git, hub, hub_unknown, omitted } = explanation;
     let style = layout.style;
     let object = object.as_ref().map_or_else(String::new, |object| format!(", {object}"));
     let mut out =
@@ -46,7 +47,10 @@ pub fn text(explanation: &Explanation, layout: &Layout) -> String {
             out.push(format!("  unknown: {}", single_line(why)));
         }
     }
-    out.join("\n") + "\n"
+    if *omitted > 0 {
+        out.push(format!("\n{omitted} more settings and objects are not shown"));
+    }
+    within(&out, BYTES_MAX)
 }
 
 fn narrower(layout: &Layout) -> Option<usize> {

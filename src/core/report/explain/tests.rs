@@ -99,6 +99,7 @@ fn work_missing_in_git_names_removing_commit_or_similar_work() {
         object: None,
         moving: None,
         reach: ClusterReachability::Reachable,
+        source_error: None,
     };
     let reported = answer(&gone, Some(hub));
     assert_eq!(reported.reason, "HeldByBudget");
@@ -121,6 +122,7 @@ fn error_in_git_takes_precedence_over_hub() {
         object: None,
         moving: None,
         reach: ClusterReachability::Reachable,
+        source_error: None,
     };
     let reported = answer(&broken, Some(hub));
     assert_eq!(reported.reason, "Frozen");
@@ -131,7 +133,7 @@ fn error_in_git_takes_precedence_over_hub() {
 fn on_hub<'a>(step: &'a PlanStep, tree: Option<&'a WorkTree>) -> HubInputs<'a> {
     let object = tree.and_then(|tree| tree.objects.first());
     let reach = ClusterReachability::Reachable;
-    HubInputs { step: Some(step), work: tree, object, moving: None, reach }
+    HubInputs { step: Some(step), work: tree, object, moving: None, reach, source_error: None }
 }
 
 /// Checks the reason of a work that is not on its cluster, and a part of the advice.
@@ -163,6 +165,10 @@ fn reason_of_plan_comes_with_advice() {
     check_advice(&git(), on_hub(&new, None), "NewInGit", "gitwork run");
     let reach = ClusterReachability::NotRegistered;
     check_advice(&git(), HubInputs { reach, ..on_hub(&new, None) }, "NoCluster", "join");
+    let refused = Some("commit 3c2f is not verified: it has no signature");
+    let hub = HubInputs { source_error: refused, ..on_hub(&new, None) };
+    check_advice(&git(), hub, "CommitNotApplied", "last commit that was applied");
+    assert!(answer(&git(), Some(hub)).message.contains("no signature"));
     let on_disk = GitSide { commit: None, ..git() };
     check_advice(&on_disk, on_hub(&changed, None), "ChangedInGit", "push");
     assert_eq!(answer(&git(), None).reason, "HubUnknown");
@@ -278,6 +284,7 @@ fn paths_are_relative_to_root_of_repository() {
         git: git(),
         hub: None,
         hub_unknown: None,
+        omitted: 0,
     };
     explanation.prefix_paths(&RepoPath::parse("fleet").unwrap());
     assert_eq!(explanation.git.folder.unwrap().as_str(), "fleet/clusters/edge-1/web");
@@ -323,6 +330,7 @@ fn explanation_with_text(hostile: &str) -> Explanation {
         git,
         hub: Some(HubSide { work: Some(tree), object }),
         hub_unknown: Some(hostile.into()),
+        omitted: 0,
     }
 }
 

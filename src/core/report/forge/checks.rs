@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 
-use super::percent::encoded_path;
 use super::request::{headers, without_nulls};
 use super::{CommitState, CommitStatus, ForgeTarget, HttpRequest};
 use crate::config::commit_status::Provider;
@@ -12,6 +11,7 @@ use crate::model::name::RepoPath;
 use crate::report::status::source::SourceStatus;
 use crate::report::status_branch::{StatusSummary, plain};
 use crate::text::escape::escape_untrusted;
+use crate::text::percent::encoded_path;
 use crate::text::truncate::truncate_chars;
 
 /// GitHub's limit for one request. A check run accepts any number of requests.

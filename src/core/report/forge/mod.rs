@@ -15,7 +15,6 @@ pub mod address;
 pub mod checks;
 pub mod config;
 pub mod jwt;
-mod percent;
 mod repository_url;
 pub mod request;
 pub mod response;
@@ -29,6 +28,8 @@ pub use request::{HttpRequest, request};
 pub use schedule::{Next, Schedule};
 pub use status_queue::StatusQueue;
 pub use web::WebPages;
+
+use serde::{Deserialize, Serialize};
 
 use crate::config::commit_status::Provider;
 use crate::model::name::CommitId;
@@ -74,6 +75,17 @@ pub enum CommitState {
 
 /// The name of a context for some of the clusters: a cluster, or a group of clusters.
 pub type Part = String;
+
+/// A status that a forge shows as pending. gitwork stores these on the hub. So its next process can
+/// close those of commits that a newer one has overtaken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct OpenStatus {
+    /// The commit that the status belongs to.
+    pub commit: CommitId,
+    /// `None` for the whole source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+}
 
 /// One commit status.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::percent::{encoded, encoded_path};
 use super::{CommitState, CommitStatus, ForgeTarget};
 use crate::config::commit_status::Provider;
 use crate::model::name::CommitId;
 use crate::text::escape::escape_untrusted;
+use crate::text::percent::{encoded, encoded_path};
 use crate::text::truncate::truncate_chars;
 
 /// A request without its credentials: see [`authorization`].

@@ -1,7 +1,7 @@
 //! Decides which commit status is written now. Writes only changes, within the forge's limits, and
 //! skips superseded steps. Times are durations since any fixed start.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::response::Rejection;
@@ -59,6 +59,8 @@ pub struct Schedule {
     written: BTreeMap<CommitId, Written>,
     /// Older commits that are pending on the forge and superseded.
     overtaken: VecDeque<CommitStatus>,
+    /// Commits that are pending on the forge since an earlier process.
+    resumed: BTreeSet<CommitId>,
     failures: u32,
     not_before: Duration,
     order: u64,
@@ -92,6 +94,38 @@ impl Schedule {
             }
         }
         self.wanted = Some(status);
+        self.overtake_resumed();
+    }
+
+    /// Adopts a status that an earlier process left pending on the forge.
+    pub fn resume(&mut self, commit: CommitId) {
+        let is_known = self.written.contains_key(&commit);
+        if !is_known && self.resumed.len() < COMMITS_MAX {
+            self.resumed.insert(commit);
+            self.overtake_resumed();
+        }
+    }
+
+    /// Marks the resumed commits as superseded, but for the newest one.
+    fn overtake_resumed(&mut self) {
+        let Some(wanted) = self.wanted.clone() else { return };
+        for commit in self.resumed.extract_if(.., |commit| *commit != wanted.commit) {
+            let description = format!("superseded by {}", wanted.commit.short());
+            let state = CommitState::Superseded;
+            let status = CommitStatus { commit, state, description, ..wanted.clone() };
+            self.overtaken.push_back(status);
+        }
+    }
+
+    /// The commits that are pending on the forge.
+    pub fn open(&self) -> BTreeSet<CommitId> {
+        let is_open = |written: &Written| {
+            let state = written.last.as_ref().map(|(state, _)| *state);
+            state == Some(CommitState::Pending) && !written.closed
+        };
+        let written = self.written.iter().filter(|(_, written)| is_open(written));
+        let overtaken = self.overtaken.iter().map(|status| status.commit);
+        written.map(|(commit, _)| *commit).chain(overtaken).chain(self.resumed.clone()).collect()
     }
 
     /// Marks a commit that is pending on the forge as superseded.
@@ -185,6 +219,7 @@ impl Schedule {
             }
             Err(rejection @ (Rejection::NoCommit { .. } | Rejection::Full { .. })) => {
                 self.overtaken.retain(|old| old.commit != status.commit);
+                self.resumed.remove(&status.commit);
                 self.entry(status.commit).closed = true;
                 Some(rejection)
             }
@@ -193,6 +228,7 @@ impl Schedule {
 
     fn note(&mut self, status: &CommitStatus, now: Duration) {
         self.overtaken.retain(|old| old != status);
+        self.resumed.remove(&status.commit);
         let written = self.entry(status.commit);
         written.last = Some((status.state, status.description.clone()));
         written.writes = written.writes.saturating_add(1);

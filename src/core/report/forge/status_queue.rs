@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use super::response::Rejection;
 use super::schedule::{Next, Schedule};
-use super::{CommitStatus, Part};
+use super::{CommitStatus, OpenStatus, Part};
 
 /// GitHub accepts 500 requests that create content per hour and 80 per minute ("Rate limits for the
 /// REST API"). Parts get this burst and one more per interval. The rest is for the whole, and for
 /// other clients with the same token.
 const BURST: u32 = 30;
 const EVERY: Duration = Duration::from_secs(9);
+
+/// Statuses that are stored as open: those of a few commits, under every context. An object on the
+/// hub has 256 KiB for all annotations.
+const OPEN_MAX: usize = 256;
 
 /// The statuses of one repository.
 #[derive(Debug, Default)]
@@ -45,6 +49,29 @@ impl StatusQueue {
                 }
             }
         }
+    }
+
+    /// Adopts the statuses that an earlier process left pending on the forge. Those of older
+    /// commits are closed once the newest commit is known.
+    pub fn resume(&mut self, open: &[OpenStatus]) {
+        for OpenStatus { commit, part } in open {
+            let schedule = match part {
+                None => &mut self.whole,
+                Some(part) => self.parts.entry(part.clone()).or_insert_with(Schedule::of_part),
+            };
+            schedule.resume(*commit);
+        }
+    }
+
+    /// The statuses that are pending on the forge, up to [`OPEN_MAX`].
+    pub fn open(&self) -> Vec<OpenStatus> {
+        let of = |part: Option<&Part>, schedule: &Schedule| {
+            let part = part.cloned();
+            let open = schedule.open().into_iter();
+            open.map(move |commit| OpenStatus { commit, part: part.clone() }).collect::<Vec<_>>()
+        };
+        let parts = self.parts.iter().flat_map(|(part, schedule)| of(Some(part), schedule));
+        of(None, &self.whole).into_iter().chain(parts).take(OPEN_MAX).collect()
     }
 
     /// The next action at `now`. Call it only while no write is in flight.
@@ -241,6 +268,54 @@ mod tests {
         let limited = Rejection::Later { after: Some(at(600)), message: "limit".into() };
         assert!(queue.answered(&part, Err(limited), at(5), 0).is_some());
         assert_eq!(queue.next(at(6)), Next::Wait(at(605)));
+    }
+
+    #[test]
+    fn statuses_of_an_earlier_process_are_closed_and_no_others() {
+        let mut before = StatusQueue::default();
+        before.want(all(2, 1, CommitState::Pending, "0"), at(0));
+        assert_eq!(before.open(), [], "nothing is on the forge");
+        run(&mut before, 0, 1_000);
+        before.want(vec![status(None, 1, CommitState::Success, "1")], at(1_000));
+        run(&mut before, 1_000, 2_000);
+        before.want(all(1, 2, CommitState::Pending, "0"), at(3_000));
+        run(&mut before, 3_000, 4_000);
+        let open = before.open();
+        let of = |part: Option<&str>| OpenStatus {
+            commit: CommitId::parse(&"02".repeat(20)).unwrap(),
+            part: part.map(str::to_owned),
+        };
+        assert_eq!(open, [of(None), of(Some("edge-000"))]);
+
+        for resume_first in [true, false] {
+            let mut next = StatusQueue::default();
+            if resume_first {
+                next.resume(&open);
+                assert_eq!((next.open(), next.next(at(0))), (open.clone(), Next::Idle));
+            }
+            next.want(all(1, 3, CommitState::Success, "1"), at(0));
+            if !resume_first {
+                next.resume(&open);
+            }
+            let written = run(&mut next, 0, 1_000);
+            let closed: Vec<_> = written
+                .iter()
+                .filter(|(_, status)| status.state == CommitState::Superseded)
+                .map(|(_, status)| (status.commit, status.part.clone(), &*status.description))
+                .collect();
+            let line = "superseded by 03030303";
+            let expected = [of(None), of(Some("edge-000"))].map(|one| (one.commit, one.part, line));
+            assert_eq!((closed, written.len()), (expected.to_vec(), 4));
+            assert_eq!(next.open(), []);
+        }
+
+        // The same commit goes on.
+        let mut same = StatusQueue::default();
+        same.resume(&open);
+        same.want(all(1, 2, CommitState::Success, "1"), at(0));
+        let written = run(&mut same, 0, 1_000);
+        assert!(written.iter().all(|(_, status)| status.state == CommitState::Success));
+        assert_eq!((written.len(), same.open()), (2, Vec::new()));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Links to a forge's web pages: a commit, a folder at a commit.
 
-use super::percent::encoded_path;
 use super::repository_url::RepositoryUrl;
 use crate::config::commit_status::Provider;
 use crate::model::name::{CommitId, RepoPath};
+use crate::text::percent::encoded_path;
 
 /// The pages of one repository.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Clusters and columns (a work of a source) have numbers. A number keeps its meaning until the
 //! next whole model, so a change needs three small numbers for each cell.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::model_json::{Cell, Difference, SourceRow, Sums, Whole};
@@ -12,6 +12,7 @@ use super::{PendingApproval, SourceInfo, shown};
 use crate::limits;
 use crate::model::name::{ClusterName, WorkName};
 use crate::report::status::source::{SourceStatus, WorkState};
+use crate::report::status::work_states::{ChangedWork, WorkStates};
 use crate::report::status::{Clusters, RolloutVerdict, State};
 
 /// The state of the page.
@@ -124,20 +125,15 @@ impl PageModel {
         before: Option<&SourceStatus>,
         now: &SourceStatus,
     ) -> Vec<Cell> {
-        let none = BTreeMap::new();
+        let none = WorkStates::default();
         let earlier = before.map_or(&none, |before| &before.works);
-        let mut cells = Vec::new();
-        for (key, work) in &now.works {
-            if earlier.get(key) != Some(work) {
-                let column = self.columns.number(&(number, key.work.clone()));
-                cells.push((self.clusters.number(&key.cluster), column, index(work)));
-            }
-        }
-        for key in earlier.keys().filter(|key| !now.works.contains_key(*key)) {
-            let column = self.columns.number(&(number, key.work.clone()));
-            cells.push((self.clusters.number(&key.cluster), column, -1));
-        }
-        cells
+        let changes = now.works.changes_since(earlier).into_iter();
+        let cell = |change: ChangedWork<'_>| {
+            let column = self.columns.number(&(number, change.key.work.clone()));
+            let row = self.clusters.number(&change.key.cluster);
+            (row, column, change.now.map_or(-1, index))
+        };
+        changes.map(cell).collect()
     }
 
     fn lost_clusters(&self) -> BTreeSet<ClusterName> {
@@ -182,7 +178,7 @@ impl PageModel {
     fn has_many_unused(&self) -> bool {
         let statuses = || self.sources.iter().filter_map(|source| source.status.as_ref());
         let clusters: BTreeSet<&ClusterName> =
-            statuses().flat_map(|status| status.works.keys().map(|key| &key.cluster)).collect();
+            statuses().flat_map(|status| status.works.clusters().map(|(name, _)| name)).collect();
         let columns = statuses().map(|status| {
             let works: BTreeSet<&WorkName> = status.works.keys().map(|key| &key.work).collect();
             works.len()

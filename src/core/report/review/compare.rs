@@ -206,7 +206,7 @@ impl Content {
         if let Some(fields) = rest.as_object_mut() {
             fields.remove("workload");
         }
-        let bytes = manifests.iter().map(|object| wire_size(object.to_string().len())).sum();
+        let bytes = manifests.iter().map(wire_size).sum();
         let order: Vec<ObjectName> = manifests.iter().map(ObjectName::of).collect();
         let manifests = order.iter().cloned().zip(manifests).collect();
         Self { manifests, order, rest, bytes }

@@ -100,7 +100,9 @@ impl JudgedChange<'_> {
         }
         let [before, after] =
             [base, head].map(|desired| Budget::of(&policy.budgets, &desired.rules.budgets));
-        let excess = excess(before.stricter(after), &clusters)?;
+        let all = [&policy.budgets, &base.rules.budgets, &head.rules.budgets];
+        let of_clusters = all.into_iter().flat_map(|budgets| &budgets.clusters).collect();
+        let excess = excess(before.stricter(after), &of_clusters, &clusters)?;
         let works = clusters.values().map(|deletions| deletions.unapproved).sum();
         let what = count(works, "deletion");
         let reason = format!("{what} would wait for an approval: {excess}");

@@ -6,18 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::immutable;
 use super::object_name::ObjectName;
-use crate::limits;
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DesiredWork;
-use crate::plan::observed::update_strategy;
+use crate::plan::work_spec::WorkSpec;
 use crate::render::desired::Desired;
-use crate::render::work_folder::wire_size;
 use crate::text::diff::{self, FieldDiff};
 
 /// How an object gets from one work to another.
@@ -91,10 +88,11 @@ impl<'a> FoundMoves<'a> {
                 works.extend(lost.remove(&key).map(|from| (key, (from, to))));
             }
         }
+        let by_cluster = head.frozen.objects_by_cluster();
         let may_have = |(cluster, digest): Key<'a>, from: &WorkKey| {
-            let mut all = head.frozen.objects.iter().filter(|(key, _)| key.cluster == *cluster);
+            let mut all = by_cluster.get(cluster)?.iter();
             let (key, _) = all.find(|(_, objects)| objects.may_contain(digest))?;
-            Some(key).filter(|key| *key != from)
+            Some(*key).filter(|key| *key != from)
         };
         let frozen =
             lost.into_iter().filter_map(|(key, from)| Some((key, may_have(key, &from.key)?)));
@@ -156,7 +154,7 @@ impl<'a> Moves<'a> {
             for ((cluster, digest), to) in moves {
                 let receiver = receivers.entry(&to.key).or_insert_with(|| Side::of(to));
                 let forecast = giver.forecast(receiver, digest, is_too_large);
-                let [was, is] = [&giver.side, receiver].map(|side| side.manifests.get(&digest));
+                let [was, is] = [&giver.side, receiver].map(|side| side.spec.manifest(digest));
                 let fields = was.zip(is).map(|(was, is)| diff::diff(was, is)).unwrap_or_default();
                 let (from, to) = (&from.key.work, &to.key.work);
                 let one = Move { from, to, forecast, fields };
@@ -201,39 +199,16 @@ impl<'a> Moves<'a> {
 /// One of the two works of a move.
 struct Side<'a> {
     work: &'a DesiredWork,
-    manifests: BTreeMap<ObjectDigest, Value>,
-    configs: Vec<Value>,
+    spec: WorkSpec,
 }
 
 impl<'a> Side<'a> {
     fn of(work: &'a DesiredWork) -> Self {
-        let mut spec = work.body.spec.value();
-        let mut list = |pointer: &str| match spec.pointer_mut(pointer).map(Value::take) {
-            Some(Value::Array(items)) => items,
-            _ => Vec::new(),
-        };
-        let (manifests, configs) = (list("/workload/manifests"), list("/manifestConfigs"));
-        let named = manifests.into_iter().filter_map(|manifest| {
-            let digest = ObjectDigest::of_manifest(&manifest)?;
-            Some((digest, manifest))
-        });
-        Self { work, manifests: named.collect(), configs }
+        Self { work, spec: WorkSpec::of(work.body.spec.value()) }
     }
 
     fn identity(&self, digest: ObjectDigest) -> Option<Identity> {
-        let ObjectName { group, namespace, name, .. } =
-            ObjectName::of(self.manifests.get(&digest)?);
-        let resource = self.work.object(digest)?.resource.to_string();
-        Some(Identity { group, resource, namespace, name })
-    }
-
-    fn strategy(&self, object: &Identity) -> Option<&str> {
-        update_strategy(&self.configs, object)
-    }
-
-    /// Whether the work lists the object and does not own it.
-    fn disowns(&self, object: &Identity) -> bool {
-        self.work.delete_option.orphans(object) || self.strategy(object) == Some("ReadOnly")
+        self.spec.identity(digest, &self.work.object(digest)?.resource)
     }
 }
 
@@ -260,11 +235,12 @@ impl Giver<'_> {
             return MoveForecast::Suspended { by: work.key.work.clone() };
         }
         let Some(object) = receiver.identity(digest) else { return MoveForecast::Kept };
-        if is_too_large || self.side.disowns(&object) || receiver.disowns(&object) {
+        let sides = [&self.side, receiver];
+        if is_too_large || sides.iter().any(|side| side.spec.disowns(&object)) {
             return MoveForecast::OrphanedFirst;
         }
-        let strategy = receiver.strategy(&object);
-        let manifests = self.side.manifests.get(&digest).zip(receiver.manifests.get(&digest));
+        let strategy = receiver.spec.update_strategy(&object);
+        let manifests = self.side.spec.manifest(digest).zip(receiver.spec.manifest(digest));
         let changed = manifests.filter(|_| strategy != Some("CreateOnly")).and_then(|(was, is)| {
             let ObjectName { group, kind, .. } = ObjectName::of(is);
             let field = immutable::changed_field(&group, &kind, was, is)?;
@@ -287,10 +263,7 @@ impl Giver<'_> {
     /// Whether the head's work would be too large for the hub with these objects.
     fn is_too_large(&self, kept: impl Iterator<Item = ObjectDigest>) -> bool {
         let Some(now) = self.head.works.get(&self.side.work.key) else { return false };
-        let now = Side::of(now);
-        let kept = kept.filter_map(|digest| self.side.manifests.get(&digest));
-        let all = now.manifests.values().chain(kept);
-        let sizes = all.map(|manifest| wire_size(manifest.to_string().len()));
-        sizes.sum::<usize>() > limits::WORK_BYTES_MAX
+        let now = WorkSpec::of(now.body.spec.value());
+        now.is_too_large_with(kept.filter_map(|digest| self.side.spec.manifest(digest)))
     }
 }

@@ -5,10 +5,13 @@
 //! - [`live`]: works that a view follows.
 //! - [`print`]: tables, trees and transitions for a terminal.
 //! - [`source`]: the state of all works of a source at one commit.
+//! - [`work_states`]: the states of works, which statuses share by cluster.
+//! - [`incremental`]: a status that follows from the one before it.
 //! - [`transition`]: differences between two states of a source, for logs and Events.
 //! - [`source_report`]: the daemon's report on a source, stored on the hub.
 //! - here: single works for `gitwork status`, and the summary line over all clusters.
 
+pub mod incremental;
 pub mod live;
 pub mod print;
 pub mod source;
@@ -16,6 +19,7 @@ pub mod source_report;
 mod source_work;
 pub mod transition;
 pub mod tree;
+pub mod work_states;
 
 use std::collections::{BTreeMap, BTreeSet};
 

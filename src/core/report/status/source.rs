@@ -4,9 +4,10 @@
 //! A work counts as applied only if the hub has the content of this commit and the agent's
 //! conditions are of the generation with this content.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::source_work::reported;
+use super::work_states::{ClusterStates, WorkStates};
 use super::{Clusters, RolloutVerdict};
 use crate::limits;
 use crate::model::diagnostic::{Diagnostic, Severity};
@@ -28,7 +29,7 @@ pub struct SourceStatus {
     /// How often the source's record on the hub was written.
     pub record_generation: u64,
     /// All works in Git, and those of the source on the hub.
-    pub works: BTreeMap<WorkKey, WorkState>,
+    pub works: WorkStates,
     /// Clusters that the hub cannot reach.
     pub unreachable: BTreeSet<ClusterName>,
     /// The number of errors in Git.
@@ -61,27 +62,31 @@ impl HeldChanges {
     }
 }
 
+/// The states of all works, computed from nothing but the times of those before.
+pub(super) fn works_of(inputs: &StatusInputs<'_>, before: Option<&WorkStates>) -> WorkStates {
+    let earlier = |key: &WorkKey| before.and_then(|before| before.get(key));
+    let of_steps = inputs.plan.steps.iter();
+    let of_steps =
+        of_steps.map(|step| (step.key.clone(), inputs.of_step(step, earlier(&step.key))));
+    let mut works: WorkStates = of_steps.collect();
+    // An unreadable work that is new in Git has no step: nothing of it is on the hub.
+    for key in &inputs.desired.frozen.works {
+        if !works.contains_key(key) {
+            works.insert(key.clone(), inputs.frozen(key, earlier(key)));
+        }
+    }
+    works
+}
+
 impl SourceStatus {
     /// Computes the status. `before` is the previous one, for the times at which states began.
     pub fn of(inputs: &StatusInputs<'_>, before: Option<&Self>) -> Self {
+        Self::with_works(inputs, works_of(inputs, before.map(|before| &before.works)))
+    }
+
+    /// The status with these states of works.
+    pub(super) fn with_works(inputs: &StatusInputs<'_>, works: WorkStates) -> Self {
         let desired = inputs.desired;
-        let of_steps = inputs.plan.steps.iter();
-        let mut works: BTreeMap<WorkKey, WorkState> =
-            of_steps.map(|step| (step.key.clone(), inputs.of_step(step))).collect();
-        // An unreadable work that is new in Git has no step: nothing of it is on the hub.
-        for key in &desired.frozen.works {
-            if !works.contains_key(key) {
-                works.insert(key.clone(), inputs.frozen(key));
-            }
-        }
-        for (key, work) in &mut works {
-            let earlier = before.and_then(|before| before.works.get(key));
-            if let Some(earlier) = earlier.filter(|earlier| earlier.state == work.state)
-                && work.since == inputs.now
-            {
-                work.since = earlier.since;
-            }
-        }
         let errors = desired.diagnostics.iter().filter(|found| found.is_error());
         Self {
             source: desired.source.clone(),
@@ -105,8 +110,8 @@ impl SourceStatus {
 
     /// The clusters with a work of the source, each with its worst state.
     pub fn clusters(&self) -> Clusters<'_> {
-        Clusters::new(self.works.iter().map(|(key, work)| {
-            (key.cluster.as_str(), work.state, self.unreachable.contains(&key.cluster))
+        Clusters::new(self.works.clusters().map(|(name, cluster)| {
+            (name.as_str(), cluster.worst(), self.unreachable.contains(name))
         }))
     }
 
@@ -176,7 +181,8 @@ impl SourceStatus {
         name: fn(&WorkKey) -> &str,
         chars_max: usize,
     ) -> (RolloutVerdict, String) {
-        let works = self.works.iter().filter(|(key, _)| clusters.contains(&key.cluster));
+        let found = clusters.iter().filter_map(|name| self.works.of_cluster(name));
+        let works = found.flat_map(ClusterStates::iter);
         let all =
             Clusters::new(works.map(|(key, work)| {
                 (name(key), work.state, self.unreachable.contains(&key.cluster))

@@ -93,22 +93,31 @@ pub struct StatusInputs<'a> {
 }
 
 impl StatusInputs<'_> {
-    /// The state of the work of a step.
-    pub(super) fn of_step(&self, step: &PlanStep) -> WorkState {
+    /// The state of the work of a step. `earlier`: the one before, for the time at which it began.
+    pub(super) fn of_step(&self, step: &PlanStep, earlier: Option<&WorkState>) -> WorkState {
         let there = self.observed.works.get(&step.key);
         let ours = there.filter(|work| work.is_ours(&self.desired.source));
         let view = ours.map(|work| work.status.clone()).unwrap_or_default();
         let (state, why) = self.judge(step, &view);
         if let Some(backed_off) = self.contention_of(step, state) {
             let (why, code) = (Some(backed_off), Some(Reason::BACKED_OFF));
-            return WorkState { state: State::Degraded, why, code, ..self.at(step, view) };
+            let since = self.began(State::Degraded, earlier);
+            let there = self.at(step, view);
+            return WorkState { state: State::Degraded, since, why, code, ..there };
         }
         let refused = step.effect.is_some() && self.failed_writes.contains_key(&step.key);
         let code = if refused { "Refused" } else { step.reason.code() };
         let since = why.is_none().then_some(view.since).flatten();
         let code = why.as_ref().map(|_| code);
         let there = self.at(step, view);
-        WorkState { state, since: since.unwrap_or(self.now), why, code, ..there }
+        let since = since.unwrap_or_else(|| self.began(state, earlier));
+        WorkState { state, since, why, code, ..there }
+    }
+
+    /// When a state was first seen.
+    fn began(&self, state: State, earlier: Option<&WorkState>) -> Timestamp {
+        let same = earlier.filter(|earlier| earlier.state == state);
+        same.map_or(self.now, |earlier| earlier.since)
     }
 
     /// The work of a step on the hub, with a placeholder state.
@@ -177,17 +186,21 @@ impl StatusInputs<'_> {
             | Reason::DeletesNoLongerHeld => State::Pending,
             Reason::MovesObjects { moves } if is_held(moves) => State::Held,
             // What the agent reports about the content on the hub is more urgent.
-            Reason::MovesObjects { .. } if view.state.is_failure() => return (view.state, None),
-            Reason::MovesObjects { .. } => State::Pending,
+            Reason::MovesObjects { .. } | Reason::SharesObjects { .. }
+                if view.state.is_failure() =>
+            {
+                return (view.state, None);
+            }
+            Reason::MovesObjects { .. } | Reason::SharesObjects { .. } => State::Pending,
         };
         (state, Some(step.reason.to_string()))
     }
 
     /// The state of a work that cannot be read and has no step.
-    pub(super) fn frozen(&self, key: &WorkKey) -> WorkState {
+    pub(super) fn frozen(&self, key: &WorkKey, earlier: Option<&WorkState>) -> WorkState {
         WorkState {
             state: State::Frozen,
-            since: self.now,
+            since: self.began(State::Frozen, earlier),
             why: Some(self.error_of(key)),
             code: Some(Reason::Frozen.code()),
             uid: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::State;
 use super::source::{SourceStatus, WorkState};
+use super::work_states::ChangedWork;
 use crate::limits;
 use crate::model::name::WorkKey;
 use crate::plan::Reason;
@@ -27,20 +28,15 @@ pub fn transitions<'a>(
     before: &'a SourceStatus,
     now: &'a SourceStatus,
 ) -> Vec<StateTransition<'a>> {
-    let mut transitions = Vec::new();
-    for (key, work) in &now.works {
-        let was = before.works.get(key);
-        if was.is_none_or(|was| (was.state, was.code) != (work.state, work.code)) {
-            transitions.push(StateTransition {
-                key,
-                before: was.map(|was| was.state),
-                now: Some(work),
-            });
-        }
-    }
-    for (key, was) in before.works.iter().filter(|(key, _)| !now.works.contains_key(*key)) {
-        transitions.push(StateTransition { key, before: Some(was.state), now: None });
-    }
+    let word = |work: &WorkState| (work.state, work.code);
+    let changes = now.works.changes_since(&before.works).into_iter();
+    let changes = changes.filter(|change| change.before.map(word) != change.now.map(word));
+    let mut transitions: Vec<StateTransition<'_>> = changes
+        .map(|ChangedWork { key, before, now }| {
+            let before = before.map(|before| before.state);
+            StateTransition { key, before, now }
+        })
+        .collect();
     transitions.sort_by_key(|transition| (transition.now.map(|work| work.state), transition.key));
     transitions
 }

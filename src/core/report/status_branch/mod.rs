@@ -11,10 +11,11 @@ mod markdown;
 mod summary;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
+use crate::model::name::{ClusterName, RepoPath, WorkKey};
 use crate::report::status::source::{SourceStatus, WorkState};
+use crate::report::status::work_states::{ClusterStates, WorkStates};
 
 pub use markdown::plain;
 pub use summary::StatusSummary;
@@ -36,28 +37,25 @@ pub struct FileChange {
 pub fn file_changes(before: Option<&SourceStatus>, now: &SourceStatus) -> Vec<FileChange> {
     let mut file_changes = Vec::new();
     let mut clusters: BTreeSet<&ClusterName> = BTreeSet::new();
-    let none = BTreeMap::new();
+    let none = WorkStates::default();
     let earlier = before.map_or(&none, |before| &before.works);
     let was_lost = |cluster| before.is_some_and(|before| before.unreachable.contains(cluster));
-    let mut left = earlier.iter().peekable();
-    for (key, work) in &now.works {
-        // Both are sorted by key.
-        while left.next_if(|(other, _)| *other < key).is_some() {}
-        let was = left.next_if(|(other, _)| *other == key).map(|(_, work)| work);
-        let lost = now.unreachable.contains(&key.cluster);
-        if was == Some(work) && lost == was_lost(&key.cluster) {
-            continue;
+    let changes = now.works.changes_since(earlier);
+    let mut changed: BTreeSet<&WorkKey> = changes.iter().map(|change| change.key).collect();
+    for (name, cluster) in now.works.clusters() {
+        if now.unreachable.contains(name) != was_lost(name) {
+            changed.extend(cluster.iter().map(|(key, _)| key));
         }
-        clusters.insert(&key.cluster);
-        file_changes
-            .push(FileChange { path: work_path(key), content: Some(work::yaml(key, work, lost)) });
     }
-    for key in earlier.keys().filter(|key| !now.works.contains_key(*key)) {
+    for key in changed {
         clusters.insert(&key.cluster);
-        file_changes.push(FileChange { path: work_path(key), content: None });
+        let lost = now.unreachable.contains(&key.cluster);
+        let content = now.works.get(key).map(|work| work::yaml(key, work, lost));
+        file_changes.push(FileChange { path: work_path(key), content });
     }
     for cluster in clusters {
-        let works: Vec<(&WorkKey, &WorkState)> = works_of(now, cluster).collect();
+        let found = now.works.of_cluster(cluster).into_iter();
+        let works: Vec<(&WorkKey, &WorkState)> = found.flat_map(ClusterStates::iter).collect();
         let content = (!works.is_empty())
             .then(|| markdown::cluster(cluster, &works, now.unreachable.contains(cluster)));
         let path = RepoPath::root().join("clusters").join(&format!("{cluster}.md"));
@@ -77,17 +75,6 @@ pub fn file_changes(before: Option<&SourceStatus>, now: &SourceStatus) -> Vec<Fi
 fn work_path(key: &WorkKey) -> RepoPath {
     let folder = RepoPath::root().join("clusters").join(key.cluster.as_str());
     folder.join(&format!("{}.yaml", key.work))
-}
-
-/// The works of one cluster, which are adjacent because keys are sorted by cluster.
-fn works_of<'a>(
-    status: &'a SourceStatus,
-    cluster: &'a ClusterName,
-) -> impl Iterator<Item = (&'a WorkKey, &'a WorkState)> {
-    // The smallest name: a name starts with a digit or a letter.
-    let least = WorkName::parse("0").ok().map(|work| WorkKey { cluster: cluster.clone(), work });
-    let range = least.map(|least| status.works.range(least..));
-    range.into_iter().flatten().take_while(move |(key, _)| key.cluster == *cluster)
 }
 
 #[cfg(test)]

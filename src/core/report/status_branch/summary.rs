@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::status::State;
 use crate::report::status::source::SourceStatus;
+use crate::report::status::work_states::ClusterStates;
 use crate::text::escape::escape_untrusted;
 use crate::text::truncate::truncate_chars;
 
@@ -73,14 +74,15 @@ impl StatusSummary {
     /// Summarizes a status. Lists at most 200 problems.
     pub fn of(status: &SourceStatus) -> Self {
         let clusters = status.clusters();
-        let mut works: BTreeMap<State, usize> = BTreeMap::new();
         let mut problems = Vec::new();
         let mut problems_left_out = 0;
-        for (key, work) in &status.works {
-            *works.entry(work.state).or_default() += 1;
-            if !(work.state.is_failure() || work.state == State::Held) {
-                continue;
-            }
+        let is_problem = |state: State| state.is_failure() || state == State::Held;
+        let has_problem = |one: &&ClusterStates| {
+            State::ALL.into_iter().any(|state| is_problem(state) && one.count(state) > 0)
+        };
+        let found = status.works.clusters().map(|(_, cluster)| cluster).filter(has_problem);
+        let found = found.flat_map(ClusterStates::iter);
+        for (key, work) in found.filter(|(_, work)| is_problem(work.state)) {
             if problems.len() == PROBLEMS_MAX {
                 problems_left_out += 1;
                 continue;
@@ -93,6 +95,7 @@ impl StatusSummary {
             });
         }
         let counted = State::ALL.iter().map(|state| (state.to_string(), clusters.count(*state)));
+        let works = State::ALL.iter().map(|state| (state.to_string(), status.works.count(*state)));
         Self {
             source: status.source.to_string(),
             commit: status.commit.map(|commit| commit.to_string()),
@@ -110,7 +113,7 @@ impl StatusSummary {
                 unreachable: clusters.unreachable(),
                 states: counted.filter(|(_, count)| *count > 0).collect(),
             },
-            works: works.into_iter().map(|(state, count)| (state.to_string(), count)).collect(),
+            works: works.filter(|(_, count)| *count > 0).collect(),
             errors: status.errors,
             first_error: status
                 .first_error

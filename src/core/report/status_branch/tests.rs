@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::model::name::{CommitId, SourceId};
+use crate::model::name::{CommitId, SourceId, WorkName};
 use crate::report::status::State;
 use crate::report::status::view::StatusView;
 

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::*;
 use crate::config::source_rules::SourceRules;
 use crate::model::approval::Approvals;
@@ -85,4 +87,28 @@ fn failed_ancestry_lookup_is_repeated_after_a_wait() {
     facts.history.set_ancestry(commit(1), &commits, &BTreeSet::new());
     assert!(facts.knows_ancestry());
     assert_eq!(facts.ancestry_lookup(later), AncestryLookup::Known);
+}
+
+#[test]
+fn record_is_read_again_when_a_work_names_an_unknown_commit() {
+    let named = |number: u8| {
+        let work = json!({"metadata": {
+            "namespace": "edge-1", "name": "web", "uid": "u", "resourceVersion": "2",
+            "labels": {"gitwork.dev/source": "fleet"},
+            "annotations": {"gitwork.dev/commit": commit(number).to_string()},
+        }});
+        HubEvent::Changed(Box::new(ObservedWork::from_manifest_work(work).unwrap()))
+    };
+    let mut facts = facts(1);
+    let record = || stored(Record { commit: Some(commit(2)), ..Record::default() });
+    facts.record.set_read(record(), true);
+    for known in [1, 2] {
+        facts.set_event(named(known));
+        assert!(facts.record.is_known(), "{known}");
+    }
+    facts.set_event(named(9));
+    assert!(facts.record.is_due(test_now()), "another process may have applied it");
+    facts.record.set_read(record(), true);
+    facts.set_event(named(9));
+    assert!(facts.record.is_known(), "it was looked up, and the work proves nothing");
 }

@@ -12,13 +12,24 @@ pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-config
 pub(super) const HIDDEN: &str = "(hidden)";
 
 /// Whether an object is a Secret.
-pub(super) fn is_secret(object: &Map<String, Value>) -> bool {
+fn is_secret(object: &Map<String, Value>) -> bool {
     object.get("kind").and_then(Value::as_str) == Some("Secret")
 }
 
-/// Whether the field `name` of an object holds what must not be shown.
-pub(super) fn hides(secret: bool, name: &str) -> bool {
-    name == LAST_APPLIED || (secret && matches!(name, "data" | "stringData"))
+/// Fields of a Secret that hold no data. A field with a typing error may hold some.
+const OPEN_FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "type", "immutable"];
+
+/// Whether the field `name` of an object holds what must not be shown. `states`: the object before
+/// and after.
+pub(super) fn hides(states: &[&Map<String, Value>], name: &str) -> bool {
+    if name == LAST_APPLIED {
+        return true;
+    }
+    let secrets = || states.iter().filter(|state| is_secret(state));
+    // A reference to a Secret has its kind, but no metadata.
+    let is_object = secrets().any(|state| state.contains_key("metadata"));
+    let is_data = matches!(name, "data" | "stringData");
+    secrets().next().is_some() && (is_data || (is_object && !OPEN_FIELDS.contains(&name)))
 }
 
 /// A value as a diff keeps it: without what Secrets in it hold, and cut where it is long.
@@ -39,13 +50,12 @@ fn without_secrets(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(without_secrets).collect(),
         Value::Object(fields) => {
-            let secret = is_secret(fields);
             let shown = fields.iter().map(|(name, field)| {
                 let hidden = match field {
-                    Value::Object(data) if hides(secret, name) => {
+                    Value::Object(data) if hides(&[fields], name) => {
                         data.keys().map(|key| (key.clone(), HIDDEN)).collect()
                     }
-                    _ if hides(secret, name) => HIDDEN.into(),
+                    _ if hides(&[fields], name) => HIDDEN.into(),
                     _ => without_secrets(field),
                 };
                 (name.clone(), hidden)

@@ -119,6 +119,11 @@ fn a_secret_never_shows_what_it_holds() {
             json!({"kind": "Secret", "data": "canary"}),
             json!({"kind": "Secret", "data": ["canary"]}),
         ),
+        // A field with a typing error.
+        (
+            json!({"kind": "Secret", "metadata": {}, "stringdata": {"a": "canary"}}),
+            json!({"kind": "Secret", "metadata": {}, "dat": ["canary"], "x": "canary"}),
+        ),
     ] {
         let found = diff(&before, &after);
         assert!(!found.is_empty());
@@ -126,6 +131,12 @@ fn a_secret_never_shows_what_it_holds() {
         assert!(!json.contains("canary"), "{json}");
         assert!(!lines(&before, &after).concat().contains("canary"));
     }
+}
+
+#[test]
+fn reference_to_a_secret_is_shown() {
+    let with = |name: &str| json!({"spec": {"ref": {"kind": "Secret", "name": name}}});
+    assert_eq!(lines(&with("old"), &with("new")), ["~ spec.ref.name: old -> new"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use similar::DiffTag;
 
 use super::change::{Change, FieldChange, FieldDiff};
-use super::secrets::{hides, is_secret, shown};
+use super::secrets::{hides, shown};
 use super::sequence::{operations, unified};
 use crate::limits;
 
@@ -92,10 +92,9 @@ impl Walk {
     }
 
     fn fields(&mut self, before: &Map<String, Value>, after: &Map<String, Value>, hidden: bool) {
-        let secret = is_secret(before) || is_secret(after);
         let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for name in names {
-            let hidden = hidden || hides(secret, name);
+            let hidden = hidden || hides(&[before, after], name);
             let part = field_part(name, self.path.is_empty());
             self.below(&part, |walk| match (before.get(name), after.get(name)) {
                 (Some(before), Some(after)) => walk.value(before, after, hidden),

@@ -22,7 +22,8 @@ impl Reconciler {
             let lookups = self.state.retries_mut().take_lookups(now);
             self.finish(Pass::look_up(&self.hub, lookups)).await;
             let Some((_, tasks)) = self.plan(now).await? else { break };
-            self.finish(Pass::execute(&self.hub, tasks, self.execute)).await;
+            let pass = self.execute(tasks);
+            self.finish(pass).await;
         }
         let plan = self.state.plan().unwrap_or_default();
         self.reports.planned(&plan);
@@ -40,10 +41,10 @@ impl Reconciler {
         self.state.facts_mut().directives.set(Some(directives), monotonic());
         self.state.set_record(self.hub.record(&self.id).await?);
         let facts = self.state.facts_mut();
-        let (applied, known) = (facts.applied().collect(), facts.known_commits());
+        let (base, known) = (facts.verification_base(), facts.known_commits());
         facts.history.read_after(known);
         let read = self.source.query(move |reader, cancel| {
-            reader.set_applied_commits(applied);
+            reader.set_verification_base(base.unwrap_or_default());
             reader.read(cancel)
         });
         let read = read.await?.ok_or(EngineError::Panic)??;
@@ -51,7 +52,9 @@ impl Reconciler {
         if !self.state.facts().record.is_known() {
             self.state.set_record(self.hub.record(&self.id).await?);
         }
-        self.state.facts_mut().set_desired(&read.desired);
+        let facts = self.state.facts_mut();
+        facts.set_signed(read.is_signed);
+        facts.set_desired(&read.desired);
         self.reports.log.read(&read);
         Ok(read)
     }

@@ -1,12 +1,17 @@
 //! Agents, and users of the clusters.
 
+use std::collections::BTreeSet;
+
 use gitwork_core::model::name::{ClusterName, WorkKey};
 use serde_json::json;
 
-use crate::simulation::agents::identity;
-use crate::simulation::fleet::git::CommitContent;
+use crate::simulation::agents::{Agents, identity};
 use crate::simulation::fleet::run::World;
-use crate::simulation::world::{CLUSTERS, manifest};
+use crate::simulation::git_work::{config_map, manifest, object_name};
+use crate::simulation::hub::SimulatedHub;
+use crate::simulation::key;
+use crate::simulation::refactoring::all_names;
+use crate::simulation::world::CLUSTERS;
 
 impl World {
     /// Deletes a cluster's namespace, by mistake or because the cluster is detached, or creates it
@@ -19,6 +24,7 @@ impl World {
         }
         let is_detached = self.random.bool();
         self.checker.trace(|| format!("{cluster} loses its namespace; detached: {is_detached}"));
+        self.checker.disturb_cluster(&cluster);
         self.hub.delete_namespace(&cluster);
         let keys = self.hub.keys().into_iter().filter(|key| key.cluster == cluster);
         let keys: Vec<WorkKey> = keys.collect();
@@ -34,8 +40,8 @@ impl World {
     }
 
     pub(super) fn observe_all(&self) {
-        for key in CommitContent::all().works.keys() {
-            self.checker.observe(key);
+        for cluster in CLUSTERS {
+            all_names().for_each(|name| self.checker.observe(&key(cluster, name)));
         }
     }
 
@@ -58,24 +64,46 @@ impl World {
 
     pub(super) fn agents_step(&mut self) {
         for _ in 0..self.random.u8(1..6) {
-            let key = self.any_key();
-            self.agent_step(&key);
+            self.agent_acts();
         }
         if self.chance(40) {
             self.settle();
         }
     }
 
-    pub(super) fn agent_step(&mut self, key: &WorkKey) {
+    /// Lets an agent act on a work.
+    fn agent_step(&mut self, key: &WorkKey) {
+        self.with_agents(key, |agents, hub, _| {
+            agents.step(hub, key);
+            BTreeSet::new()
+        });
+        self.checker.observe(key);
+    }
+
+    /// Lets the agent of a cluster do a part of its work.
+    pub(in crate::simulation::fleet) fn agent_acts(&mut self) {
+        let key = self.any_key();
+        let acted_on = self.with_agents(&key, |agents, hub, random| agents.act(hub, &key, random));
+        acted_on.iter().for_each(|key| self.checker.observe(key));
+    }
+
+    fn with_agents(
+        &mut self,
+        key: &WorkKey,
+        act: impl FnOnce(&mut Agents, &SimulatedHub, &mut fastrand::Rng) -> BTreeSet<WorkKey>,
+    ) -> BTreeSet<WorkKey> {
         let mut agents = self.checker.agents.lock().unwrap();
         agents.now = self.cluster_time();
-        agents.step(&self.hub, key);
+        let acted_on = act(&mut agents, &self.hub, &mut self.random);
         let wrong = agents.take_wrong();
         drop(agents);
-        if let Some(why) = wrong {
+        // Works that are gone without their agent are evicted, whatever the others let stay.
+        let is_disturbed = self.checker.is_cluster_disturbed(&key.cluster);
+        if let Some(why) = wrong.filter(|_| !is_disturbed) {
             self.checker.fail(|| format!("the agent of {key}: {why}"));
         }
-        self.checker.observe(key);
+        self.checker.follow_objects();
+        acted_on
     }
 
     /// Lets every agent act until it has nothing to do.
@@ -95,6 +123,7 @@ impl World {
                 None => drop(self.acted_on.remove(&key)),
             }
         }
+        self.observe_all();
         self.checker.trace(|| "the agents are idle".into());
     }
 
@@ -116,14 +145,14 @@ impl World {
         let name = if self.random.bool() { "a" } else { "b" };
         let mut agents = self.checker.agents.lock().unwrap();
         let cluster = agents.cluster(&key.cluster);
-        let id = identity(&manifest(&key, name, ""));
+        let id = config_map(&object_name(&key, name));
         let what = match self.random.u8(..6) {
             0 | 1 => {
                 cluster.user_edits(&id, "edited");
                 "edits"
             }
             2 => {
-                cluster.delete(&id);
+                cluster.user_deletes(&id);
                 "deletes"
             }
             3 => {
@@ -135,7 +164,7 @@ impl World {
                 "creates again, with its owners,"
             }
             _ => {
-                let theirs = manifest(&key, "foreign", "theirs");
+                let theirs = manifest(&object_name(&key, "foreign"), "theirs");
                 let id = identity(&theirs);
                 let _there = theirs.as_object().map(|fields| cluster.create(&id, fields.clone()));
                 self.foreign.insert((key.cluster.clone(), id));
@@ -143,13 +172,19 @@ impl World {
             }
         };
         drop(agents);
-        self.acted_on.remove(&key);
+        self.checker.follow_objects();
+        self.come_back(&key);
         self.checker.trace(|| format!("on the cluster, a user {what} {name} of {key}"));
+    }
+
+    /// Agents come back to the work, and to any other that may have its objects.
+    pub(super) fn come_back(&mut self, key: &WorkKey) {
+        self.acted_on.retain(|other, _| other.cluster != key.cluster);
     }
 
     pub(super) fn fail_objects(&mut self) {
         let key = self.any_key();
-        let object = (key.cluster.clone(), identity(&manifest(&key, "a", "")));
+        let object = (key.cluster.clone(), config_map(&object_name(&key, "a")));
         let mut agents = self.checker.agents.lock().unwrap();
         if !agents.failing.remove(&object) {
             agents.failing.insert(object);

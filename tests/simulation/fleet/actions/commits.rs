@@ -5,13 +5,13 @@ use std::time::Duration;
 use gitwork_core::config::Budgets;
 use gitwork_core::model::name::WorkKey;
 
-use crate::simulation::agents::identity;
 use crate::simulation::fleet::git::{CommitContent, ancestry};
 use crate::simulation::fleet::machine_clock::DailyHours;
 use crate::simulation::fleet::process::Process;
 use crate::simulation::fleet::run::World;
+use crate::simulation::git_work::{GitWork, config_map, work_entry};
 use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, GitWork, WORKS, change_work, manifest};
+use crate::simulation::world::{CLUSTERS, WORKS, change_work};
 
 impl World {
     pub(in crate::simulation::fleet) fn first_commit(&mut self) {
@@ -43,8 +43,7 @@ impl World {
         let (_, mut content) = self.git.head();
         for _ in 0..=self.random.u8(..3) {
             let key = self.any_key();
-            let work = content.works.entry(key.clone()).or_default();
-            change_work(&key, work, &mut self.random);
+            change_work(&mut content.works, &key, &mut self.random);
         }
         if self.chance(10) {
             let any =
@@ -53,6 +52,7 @@ impl World {
                 works: any(&mut self.random, 4),
                 percent: any(&mut self.random, 60),
                 cluster: any(&mut self.random, 3),
+                ..Budgets::default()
             };
         }
         if self.has_hours && self.chance(15) {
@@ -68,7 +68,9 @@ impl World {
         let count = content.works.len();
         content.works.retain(|key, _| key.cluster.as_str() != CLUSTERS[0]);
         if content.works.len() == count {
-            content.works.extend(WORKS.map(|work| (key(CLUSTERS[0], work), GitWork::default())));
+            for work in WORKS {
+                work_entry(&mut content.works, &key(CLUSTERS[0], work));
+            }
         }
         self.push(content, "the works of a cluster are removed or created again");
         self.processes.iter().for_each(Process::hint);
@@ -98,7 +100,7 @@ impl World {
             }
         }
         if self.chance(30) {
-            content.works.entry(self.any_key()).or_default();
+            work_entry(&mut content.works, &self.any_key());
         }
         self.push(content, "removals");
     }
@@ -109,12 +111,15 @@ impl World {
         match self.random.u8(..12) {
             0 => content.broken_source = true,
             1 | 2 => drop(content.broken_clusters.insert(key.cluster)),
+            3..6 if self.has_moves && self.random.bool() => {
+                content.broken_beside.insert(key);
+            }
             3..6 => drop(content.broken.insert(key)),
             // Rare, because it takes long to read.
             6 if self.chance(5) => drop(content.huge.insert(key)),
             _ => content.fix_all(),
         }
-        content.broken.retain(|key| content.works.contains_key(key));
+        content.forget_removed();
         self.push(content, "a file becomes unreadable, or all are fixed");
     }
 
@@ -141,10 +146,11 @@ impl World {
         let two = |(_, work): &(&WorkKey, &mut GitWork)| work.objects.len() > 1;
         let Some((key, work)) = content.works.iter_mut().find(two) else { return };
         let key = key.clone();
-        work.objects = vec!["a"];
-        let id = identity(&manifest(&key, "b", ""));
+        let Some((name, _)) = work.objects.pop_last() else { return };
+        let id = config_map(&name);
         self.checker.agents.lock().unwrap().cluster(&key.cluster).user_recreates(&id, true);
-        self.acted_on.remove(&key);
+        self.checker.follow_objects();
+        self.come_back(&key);
         self.push(content, "an object that was created again is dropped");
     }
 }

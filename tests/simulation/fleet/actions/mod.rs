@@ -14,6 +14,7 @@ use crate::simulation::world::{CLUSTERS, WORKS, user_acts};
 mod clusters;
 mod commits;
 mod operators;
+mod refactor;
 
 impl World {
     fn any_key(&mut self) -> WorkKey {
@@ -26,7 +27,9 @@ impl World {
     }
 
     pub(super) async fn act(&mut self) {
-        if self.replaces_works && self.chance(50) {
+        if self.has_moves && self.chance(45) {
+            self.refactor().await;
+        } else if self.replaces_works && self.chance(50) {
             self.replace_works().await;
         } else if self.has_hours && self.chance(20) {
             self.set_machine_clock();
@@ -71,6 +74,7 @@ impl World {
 
     fn user(&mut self) {
         let key = self.any_key();
+        self.checker.disturb(&key);
         user_acts(&self.hub, &key, &mut self.random);
         self.checker.observe(&key);
         self.checker.trace(|| format!("a user acts on {key}"));
@@ -130,6 +134,7 @@ impl World {
             return;
         };
         let mut keys = self.hub.keys();
+        self.checker.disturb_all();
         keys.extend(backup.0.keys().cloned());
         self.hub.restore(backup);
         // The restore ends the watches (`etcdutl snapshot restore --mark-compacted`).

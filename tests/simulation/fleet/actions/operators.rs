@@ -64,7 +64,8 @@ impl World {
         let candidates = removed_candidates(&desired, &observed);
         let found = self.operator.last_known_states(&desired, &candidates, &Default::default());
         let Ok(last_known) = found else { return Vec::new() };
-        let budgets = Budgets { works: Some(0), percent: Some(0), cluster: Some(0) };
+        let budgets =
+            Budgets { works: Some(0), percent: Some(0), cluster: Some(0), ..Budgets::default() };
         let approved = self.hub.lock().approved.clone();
         let closed = (!is_open).then_some(Closed { until: None, unknown_zone: None });
         let policy = PlanPolicy { budgets, approved, closed, ..PlanPolicy::default() };

@@ -6,17 +6,21 @@
 use std::collections::BTreeSet;
 
 use gitwork_core::model::approval::Target;
+use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::WorkKey;
 use tokio::time::Instant;
 
 use super::{Checker, STALENESS, State, WorkState};
 use crate::simulation::budget_rule::BudgetRule;
 use crate::simulation::fleet::git::{Commit, Head, is_trusted, removal};
+use crate::simulation::moves::gives_all;
 
 /// A deletion that reached the hub, and the commit that the process made it for.
 pub(super) struct Deletion<'a> {
     pub key: &'a WorkKey,
     pub uid: &'a str,
+    /// The objects that the work lists.
+    pub objects: &'a BTreeSet<Identity>,
     pub commits: &'a [Commit],
     /// The states of the branch, oldest first.
     pub heads: &'a [Head],
@@ -65,7 +69,7 @@ impl Checker {
 impl<'a> BudgetCheck<'a> {
     fn run(&self) -> Result<(), String> {
         let Deletion { key, uid, commits, heads, head, .. } = *self.deletion;
-        if self.is_approved(key, uid) {
+        if self.is_approved(key, uid) || self.gives_all(key, self.deletion.objects) {
             return Ok(());
         }
         let planned = self.planned();
@@ -124,6 +128,12 @@ impl<'a> BudgetCheck<'a> {
         self.state.owned_since.get(&owned).copied()
     }
 
+    /// Whether all objects of the work move to other works: it loses none, and counts as none.
+    fn gives_all(&self, key: &WorkKey, objects: &BTreeSet<Identity>) -> bool {
+        let Deletion { commits, head, .. } = *self.deletion;
+        gives_all(&commits[head].content.works, key, objects)
+    }
+
     fn is_in_a_picture(&self, state: &WorkState) -> bool {
         state.until.is_none_or(|until| until >= self.since)
     }
@@ -135,6 +145,7 @@ impl<'a> BudgetCheck<'a> {
         self.checker.is_ours(state)
             && !content.works.contains_key(key)
             && !content.freezes(key)
+            && !self.gives_all(key, &state.objects)
             && removal(commits, head, key)
                 .is_none_or(|(last_in, _)| commits[last_in].content.works[key].prune)
             && state.prune
@@ -190,7 +201,9 @@ impl<'a> BudgetCheck<'a> {
             let ours = history.iter().filter(|state| self.is_in_a_picture(state));
             for state in ours.filter(|state| self.checker.is_ours(state)) {
                 on_hub.all.insert(key);
-                let stays = content.works.contains_key(key) || content.freezes(key);
+                let stays = content.works.contains_key(key)
+                    || content.freezes(key)
+                    || self.gives_all(key, &state.objects);
                 let was_there = is_first
                     || self.owned_since(&state.uid).is_some_and(|at| at < heads[last].at)
                     || before.is_some_and(|before| {

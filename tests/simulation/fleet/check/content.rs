@@ -2,14 +2,17 @@
 //! wants the result.
 
 use gitwork_core::model::name::{CommitId, WorkKey};
-use gitwork_core::model::work::{ANNOTATION_COMMIT, ANNOTATION_HASH, DeletionPolicy};
+use gitwork_core::model::work::{ANNOTATION_COMMIT, ANNOTATION_HASH};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::removal::final_states;
+use super::transition::HubState;
 use super::{IN_FLIGHT, owner, prune};
-use crate::simulation::fleet::git::{Commit, ReadLog, is_trusted, manifests, number};
+use crate::simulation::fleet::git::{Commit, ReadLog, is_trusted, number};
 use crate::simulation::fleet::machine_clock::{DailyHours, MachineClock};
-use crate::simulation::world::GitWork;
+use crate::simulation::git_work::{GitWork, config_map};
+use crate::simulation::moves::{delete_option, manifests, strategy};
 
 /// The fields of an object that gitwork writes, without those that only record the write.
 pub(super) fn written_fields(work: &Value) -> (&Value, &Value, Vec<(&String, &Value)>) {
@@ -88,52 +91,56 @@ pub(super) fn named_commit(
 pub(super) fn check_wanted(
     commits: &[Commit],
     recent: &[usize],
-    key: &WorkKey,
-    after: &Value,
+    hub: &HubState<'_>,
     closed: &dyn Fn(DailyHours) -> Option<&'static str>,
 ) -> Result<(), String> {
     let mut found = Vec::new();
     for head in recent {
-        match commits[*head].content.readable(key) {
-            _ if !is_trusted(commits, *head) => found.push(format!("commit {head} is not signed")),
-            Some(work) if work.suspend => found.push(format!("commit {head} suspends it")),
-            Some(work) => match differs(key, work, &without_kept(commits, *head, key, after)) {
-                None => match closed(commits[*head].content.hours) {
-                    None => return Ok(()),
-                    Some(why) => found.push(why.into()),
-                },
-                Some(how) => found.push(format!("commit {head} wants {how}")),
-            },
-            None => found.push(format!("commit {head} does not have it")),
+        let content = &commits[*head].content;
+        let work = content.works.get(hub.key);
+        if !is_trusted(commits, *head) {
+            found.push(format!("commit {head} is not signed"));
+        } else if content.freezes(hub.key) {
+            found.push(format!("commit {head} freezes it"));
+        } else if work.is_some_and(|work| work.suspend) {
+            found.push(format!("commit {head} suspends it"));
+        } else {
+            let options = || match (work, hub.before) {
+                (Some(work), _) => vec![work.deletion_policy()],
+                (None, Some(before)) => {
+                    let states = final_states(commits, *head, hub.key, before);
+                    states.into_iter().map(|(option, _)| option).collect()
+                }
+                (None, None) => Vec::new(),
+            };
+            let wants_it = work.is_some_and(|work| differs(hub.key, work, hub.after).is_none());
+            let why = if wants_it { Ok(()) } else { hub.check_move(content, &options()) };
+            match why.map(|()| closed(content.hours)) {
+                Ok(None) => return Ok(()),
+                Ok(Some(why)) => found.push(why.into()),
+                Err(why) => found.push(format!("commit {head}: {why}")),
+            }
         }
     }
     Err(found.join("; "))
 }
 
-/// The work without objects that it keeps after Git's: while another work of the cluster cannot be
-/// read, that work may have them.
-fn without_kept(commits: &[Commit], head: usize, key: &WorkKey, after: &Value) -> Value {
-    let content = &commits[head].content;
-    let mut after = after.clone();
-    if let Some(work) = content.readable(key)
-        && content.hides_objects(&key.cluster)
-        && let Some(Value::Array(there)) = after.pointer_mut("/spec/workload/manifests")
-    {
-        let wanted = manifests(key, work);
-        if there.starts_with(&wanted) {
-            there.truncate(wanted.len());
-        }
-    }
-    after
-}
-
 /// How a work on the hub differs from Git; `None` if it does not.
 pub fn differs(key: &WorkKey, work: &GitWork, on_hub: &Value) -> Option<String> {
-    if on_hub["spec"]["workload"]["manifests"] != Value::Array(manifests(key, work)) {
-        return Some(format!("other manifests than {}", on_hub["spec"]["workload"]));
+    if manifests(on_hub) != work.manifests() {
+        return Some(format!("other manifests of {key} than {}", on_hub["spec"]["workload"]));
     }
-    if DeletionPolicy::from_value(&on_hub["spec"]["deleteOption"]) != work.delete_option {
-        return Some(format!("the deleteOption {:?}", work.delete_option));
+    if delete_option(on_hub) != work.deletion_policy() {
+        return Some(format!("the deleteOption {:?}", work.deletion_policy()));
+    }
+    for (name, object) in &work.objects {
+        let strategy = strategy(on_hub, &config_map(name));
+        if strategy.as_deref() != object.strategy {
+            return Some(format!(
+                "the strategy {:?} for {name}, not {strategy:?}",
+                object.strategy
+            ));
+        }
     }
     if prune(on_hub) != work.prune {
         return Some(format!("prune: {}", work.prune));

@@ -1,12 +1,13 @@
 //! The rules that hold at every write. The checker reads the raw objects on the hub and the content
 //! of the commits. It uses no code of the planner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use gitwork_core::config::Budgets;
 use gitwork_core::model::approval::{Approval, Approved, Target};
+use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::observed::ObservedWork;
@@ -18,10 +19,13 @@ use super::git::{Git, ReadLog};
 use super::machine_clock::{DailyHours, MachineClock};
 use crate::simulation::agents::Agents;
 use crate::simulation::hub::{SimulatedHub, is_deleting};
+use crate::simulation::moves::{describe, is_complete, listed};
 
 mod budget;
 mod content;
+mod objects;
 mod removal;
+mod transition;
 
 use budget::Deletion;
 pub use content::differs;
@@ -29,7 +33,9 @@ use content::{
     check_foreign_fields, check_wanted, is_drift_correction, named_commit, recent_commits,
     written_fields,
 };
+use objects::Objects;
 use removal::check_removal;
+use transition::{HubState, OtherObjects};
 
 /// The largest age of a process's picture of the hub: the longest cut, a response timeout and a
 /// slow event.
@@ -40,6 +46,7 @@ const IN_FLIGHT: Duration = Duration::from_secs(90);
 /// A state of one work on the hub.
 #[derive(Debug, Clone)]
 struct WorkState {
+    since: Instant,
     /// When the next state began; `None` while this one lasts.
     until: Option<Instant>,
     uid: String,
@@ -47,6 +54,8 @@ struct WorkState {
     source: Option<String>,
     deleting: bool,
     prune: bool,
+    /// The objects that it lists.
+    objects: BTreeSet<Identity>,
 }
 
 struct State {
@@ -57,9 +66,19 @@ struct State {
     approved: Approved,
     /// Approved changes outside the change windows.
     changes: Approved,
+    objects: Objects,
     violation: Option<String>,
     trace: Option<Vec<String>>,
     effects: usize,
+}
+
+impl State {
+    fn trace(&mut self, line: impl FnOnce() -> String) {
+        let since = self.start.elapsed();
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>9.3} s  {}", since.as_secs_f64(), line()));
+        }
+    }
 }
 
 /// The operator's settings for a source.
@@ -91,6 +110,8 @@ pub struct Checker {
     hub: SimulatedHub,
     source: SourceId,
     git: Git,
+    /// Whether it checks the first source.
+    is_first: bool,
     pub agents: Arc<Mutex<Agents>>,
     operator: Arc<OperatorPolicy>,
     state: Arc<Mutex<State>>,
@@ -126,19 +147,21 @@ impl Checker {
             owned_since: BTreeMap::new(),
             approved: Approved::new(),
             changes: Approved::new(),
+            objects: Objects::default(),
             violation: None,
             trace: traced.then(Vec::new),
             effects: 0,
         };
         let agents = Arc::default();
         let (hub, git, state) = (hub.clone(), git.clone(), Arc::new(Mutex::new(state)));
-        Self { hub, source: source.clone(), git, agents, operator: Arc::new(operator), state }
+        let (source, operator) = (source.clone(), Arc::new(operator));
+        Self { hub, source, git, is_first: true, agents, operator, state }
     }
 
     /// A checker for the writes of another source on the same hub. It shares the state.
     pub fn for_source(&self, source: &SourceId, git: &Git, operator: OperatorPolicy) -> Self {
         let (source, git, operator) = (source.clone(), git.clone(), Arc::new(operator));
-        Self { source, git, operator, ..self.clone() }
+        Self { source, git, is_first: false, operator, ..self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -147,11 +170,7 @@ impl Checker {
 
     /// Adds a line to the trace, if there is one.
     pub fn trace(&self, line: impl FnOnce() -> String) {
-        let mut state = self.lock();
-        let since = state.start.elapsed();
-        if let Some(trace) = &mut state.trace {
-            trace.push(format!("{:>9.3} s  {}", since.as_secs_f64(), line()));
-        }
+        self.lock().trace(line);
     }
 
     /// Records a violation, if it is the first.
@@ -183,7 +202,10 @@ impl Checker {
             match approval {
                 Approval::Deletions(works) => state.approved.extend(works.iter().cloned()),
                 Approval::Changes { works, .. } => state.changes.extend(works.iter().cloned()),
-                Approval::Rewind(_) | Approval::Restored { .. } | Approval::Origin { .. } => {}
+                Approval::Rewind(_)
+                | Approval::Restored { .. }
+                | Approval::Origin { .. }
+                | Approval::Trust { .. } => {}
             }
         }
     }
@@ -195,11 +217,13 @@ impl Checker {
         let mut state = self.lock();
         let State { history, owned_since, .. } = &mut *state;
         let current = work.map(|work| WorkState {
+            since: now,
             until: None,
             uid: uid(&work).into(),
             source: owner(&work).map(str::to_owned),
             deleting: is_deleting(&work),
             prune: prune(&work),
+            objects: listed(&work),
         });
         if let Some((current, source)) =
             current.as_ref().and_then(|current| Some((current, current.source.clone()?)))
@@ -211,6 +235,7 @@ impl Checker {
             let same = current.as_ref().is_some_and(|current| {
                 (&current.uid, &current.source, current.deleting, current.prune)
                     == (&last.uid, &last.source, last.deleting, last.prune)
+                    && current.objects == last.objects
             });
             if same {
                 return;
@@ -223,9 +248,16 @@ impl Checker {
     /// Checks one write after the hub has answered it.
     pub fn check_write(&self, write: &Write<'_>, result: &WriteResult) {
         let (key, name) = (write.key, write.effect.name());
-        self.trace(|| format!("write {key}: {name}: {}", outcome(result)));
+        self.trace(|| {
+            let work = self.hub.object(key).filter(|_| result.is_ok());
+            let content = work.map_or_else(String::new, |work| describe(&work));
+            format!("write {key}: {name}: {}: {content}", outcome(result))
+        });
         if result.is_err() {
             return;
+        }
+        if !self.is_first {
+            self.disturb(key);
         }
         self.lock().effects += 1;
         let after = self.hub.object(key);
@@ -261,14 +293,17 @@ impl Checker {
             }
         }
         let (was, is) = (before.unwrap_or(&Value::Null), after.unwrap_or(&Value::Null));
-        let is_free = self.is_approved(key, effect, was) || is_drift_correction(was, is);
+        let recent = recent_commits(write.reads, &self.operator.clock);
+        let is_free = self.is_approved(key, effect, was)
+            || self.is_removal_approved(key, was, &recent)
+            || is_drift_correction(was, is);
         let closed = |hours: DailyHours| {
             (!is_free && self.is_closed(hours)).then_some("the change window is closed")
         };
-        let recent = recent_commits(write.reads, &self.operator.clock);
         match effect {
             Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => {
-                self.git.with(|commits, _| check_wanted(commits, &recent, key, is, &closed))
+                let hub = HubState { key, before, after: is, others: &self.others(key) };
+                self.git.with(|commits, _| check_wanted(commits, &recent, &hub, &closed))
             }
             Effect::Delete { .. } | Effect::SetDeleteOption { .. } | Effect::Release { .. } => {
                 if is_deleting(was) || before.is_none() {
@@ -294,12 +329,38 @@ impl Checker {
             }
             check_removal(commits, head, key, effect, was)?;
             if matches!(effect, Effect::Delete { .. }) {
-                self.check_released(key, was)?;
-                let uid = uid(was);
-                self.check_budget(&Deletion { key, uid, commits, heads, head, recent })?;
+                self.check_released(&commits[head].content.works, key, was)?;
+                let (uid, objects) = (uid(was), &listed(was));
+                self.check_budget(&Deletion { key, uid, objects, commits, heads, head, recent })?;
             }
             Ok(())
         })
+    }
+
+    /// The objects that other works of the source list on the work's cluster, in any picture of the
+    /// hub that a process may plan from, and in every one.
+    fn others(&self, key: &WorkKey) -> OtherObjects {
+        let state = self.lock();
+        let since = self.operator.clock.awake_ago(STALENESS).unwrap_or(state.start);
+        let mut others = OtherObjects::default();
+        let of_cluster =
+            state.history.iter().filter(|(other, _)| other.cluster == key.cluster && *other != key);
+        for (other, history) in of_cluster {
+            let recent = history.iter().filter(|state| state.until.is_none_or(|it| it >= since));
+            let recent: Vec<&WorkState> = recent.filter(|state| self.is_ours(state)).collect();
+            others.possible.extend(recent.iter().flat_map(|state| state.objects.iter().cloned()));
+            // No object moves to a work that is Complete.
+            let is_complete = || self.hub.object(other).is_some_and(|work| is_complete(&work));
+            if let [state] = recent[..]
+                && state.until.is_none()
+                && state.since < since
+                && !is_complete()
+            {
+                let objects = state.objects.iter().map(|id| (other.clone(), id.clone()));
+                others.certain.extend(objects);
+            }
+        }
+        others
     }
 
     fn is_ours(&self, state: &WorkState) -> bool {
@@ -318,6 +379,19 @@ impl Checker {
     /// Whether an operator approved exactly this write.
     fn is_approved(&self, key: &WorkKey, effect: &Effect, was: &Value) -> bool {
         let version = effect.body().map_or_else(|| uid(was).into(), |body| body.digest.to_string());
+        self.has_approval(key, version)
+    }
+
+    /// Whether an operator approved the removal of a work that Git no longer has. This covers what
+    /// its objects need before, if they move to other works.
+    fn is_removal_approved(&self, key: &WorkKey, was: &Value, recent: &[usize]) -> bool {
+        let is_removed = self.git.with(|commits, _| {
+            recent.iter().any(|commit| !commits[*commit].content.works.contains_key(key))
+        });
+        is_removed && self.has_approval(key, uid(was).into())
+    }
+
+    fn has_approval(&self, key: &WorkKey, version: String) -> bool {
         let target = Target { key: key.clone(), uid: version };
         let state = self.lock();
         state.changes.contains(&target) || state.approved.contains(&target)

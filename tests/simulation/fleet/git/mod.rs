@@ -17,13 +17,13 @@ use tokio::time::Instant;
 
 use crate::memory_repository::MemoryObjects;
 use crate::simulation::fleet::bugs::Bug;
-use crate::simulation::world::GitWork;
+use crate::simulation::git_work::GitWork;
 
 mod content;
 mod history;
 mod source;
 
-pub use content::{CommitContent, manifests};
+pub use content::CommitContent;
 pub use history::{ancestry, is_trusted, number, removal};
 pub use source::{ReadLog, SimulatedSource};
 
@@ -41,8 +41,8 @@ pub struct Commit {
 #[derive(Clone)]
 struct Folder {
     work: GitWork,
-    broken: bool,
-    huge: bool,
+    /// Whether it is broken, broken beside its manifests, or huge.
+    damage: [bool; 3],
     tree: ObjectId,
 }
 
@@ -244,10 +244,9 @@ impl State {
     }
 
     fn folder(&mut self, content: &CommitContent, key: &WorkKey, work: &GitWork) -> ObjectId {
-        let (broken, huge) = (content.broken.contains(key), content.huge.contains(key));
-        let same = |folder: &&Folder| {
-            folder.work == *work && folder.broken == broken && folder.huge == huge
-        };
+        let damage =
+            [&content.broken, &content.broken_beside, &content.huge].map(|all| all.contains(key));
+        let same = |folder: &&Folder| folder.work == *work && folder.damage == damage;
         if let Some(folder) = self.folders.get(key).filter(same) {
             return folder.tree;
         }
@@ -256,7 +255,7 @@ impl State {
             entries.insert(name, blob(&mut self.objects, text));
         }
         let tree = self.objects.add_tree(entries);
-        self.folders.insert(key.clone(), Folder { work: work.clone(), broken, huge, tree });
+        self.folders.insert(key.clone(), Folder { work: work.clone(), damage, tree });
         tree
     }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::Git;
 use super::history::{is_ancestor, number, removal};
 use crate::simulation::fleet::bugs::Bug;
-use crate::simulation::world::folder;
+use crate::simulation::git_work::folder;
 
 /// The commits that an engine has read, with the times.
 pub type ReadLog = Arc<Mutex<Vec<(Instant, usize)>>>;
@@ -72,6 +72,7 @@ impl SimulatedSource {
             committed_seconds: None,
             spent: Spent::default(),
             verification_failure,
+            is_signed: false,
             root,
         };
         self.last = Some((head, read.clone()));

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +77,7 @@ fn one(there: Option<ObservedWork>, step: PlanStep, failed: Option<FailedWrite>)
     let mut observed = Observed::default();
     observed.works.extend(there.map(|work| (key.clone(), work)));
     let failed_writes = failed.into_iter().map(|failed| (key.clone(), failed)).collect();
-    let plan = Plan { commit: None, steps: vec![step] };
+    let plan = Plan { commit: None, steps: vec![step].into() };
     let inputs = StatusInputs {
         desired: &desired(Frozen::default(), Vec::new()),
         observed: &observed,
@@ -236,7 +237,7 @@ fn contended_work_is_degraded_before_and_after_each_repair() {
     ] {
         let mut observed = Observed::default();
         observed.works.insert(key.clone(), on_hub(&key, "fleet", applied, 2));
-        let plan = Plan { commit: None, steps: vec![step(&key, None, reason.clone())] };
+        let plan = Plan { commit: None, steps: vec![step(&key, None, reason.clone())].into() };
         let inputs = StatusInputs {
             desired: &desired(Frozen::default(), Vec::new()),
             observed: &observed,
@@ -277,7 +278,7 @@ fn unreadable_works_are_listed_even_if_never_on_hub() {
     let desired = desired(frozen, vec![error]);
     let status = without_hub(&desired, now(0), None);
     let reported = "clusters/edge-7/web/a.yaml:3: bad";
-    assert_eq!(status.works[&key].message().as_deref(), Some(reported));
+    assert_eq!(status.works.get(&key).unwrap().message().as_deref(), Some(reported));
     assert_eq!(status.verdict(), RolloutVerdict::Failure);
     let line = format!("0/1 cluster applied, 1 frozen: edge-7, 1 error in Git: {reported}");
     assert_eq!(status.line(200), line);
@@ -286,7 +287,7 @@ fn unreadable_works_are_listed_even_if_never_on_hub() {
     assert_eq!(status.line(10), "0/1 clust…");
     // A state keeps the time at which it began.
     let later = without_hub(&desired, now(60), Some(&status));
-    assert_eq!(later.works[&key].since, now(0));
+    assert_eq!(later.works.get(&key).unwrap().since, now(0));
     assert_eq!(later, status);
 }
 

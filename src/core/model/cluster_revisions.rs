@@ -1,0 +1,112 @@
+//! When something of a cluster changed last, so that what follows from it is computed again for
+//! this cluster only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::name::ClusterName;
+
+/// The last change of each cluster, by the number of the change. A reader keeps the number that it
+/// has seen.
+#[derive(Debug, Clone)]
+pub struct ClusterRevisions {
+    /// The number of changes so far.
+    last: u64,
+    /// The last change that may be about any cluster.
+    of_all: u64,
+    of_clusters: BTreeMap<ClusterName, u64>,
+}
+
+/// The clusters that something has changed of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangedClusters {
+    /// Any may have changed.
+    All,
+    /// These at most.
+    Some(BTreeSet<ClusterName>),
+}
+
+impl Default for ClusterRevisions {
+    /// A reader that has seen nothing has to read all clusters.
+    fn default() -> Self {
+        Self { last: 1, of_all: 1, of_clusters: BTreeMap::new() }
+    }
+}
+
+impl ClusterRevisions {
+    /// Marks a change of one cluster.
+    pub fn mark(&mut self, cluster: &ClusterName) {
+        self.last += 1;
+        match self.of_clusters.get_mut(cluster) {
+            Some(at) => *at = self.last,
+            None => drop(self.of_clusters.insert(cluster.clone(), self.last)),
+        }
+    }
+
+    /// Marks a change of any cluster.
+    pub fn mark_all(&mut self) {
+        self.last += 1;
+        self.of_all = self.last;
+        self.of_clusters.clear();
+    }
+
+    /// Marks changes of these clusters.
+    pub fn add(&mut self, changed: &ChangedClusters) {
+        match changed {
+            ChangedClusters::All => self.mark_all(),
+            ChangedClusters::Some(names) => names.iter().for_each(|name| self.mark(name)),
+        }
+    }
+
+    /// The number of the last change.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The clusters with a change after the one with the number `seen`; 0 for none.
+    pub fn since(&self, seen: u64) -> ChangedClusters {
+        if self.of_all > seen {
+            return ChangedClusters::All;
+        }
+        let changed = self.of_clusters.iter().filter(|(_, at)| **at > seen);
+        ChangedClusters::Some(changed.map(|(cluster, _)| cluster.clone()).collect())
+    }
+}
+
+impl ChangedClusters {
+    /// Those of both.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Some(mut one), Self::Some(other)) => {
+                one.extend(other);
+                Self::Some(one)
+            }
+            _ => Self::All,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_gets_the_clusters_that_changed_since() {
+        let name = |name: &str| ClusterName::parse(name).unwrap();
+        let some =
+            |names: &[&str]| ChangedClusters::Some(names.iter().map(|one| name(one)).collect());
+        let mut revisions = ClusterRevisions::default();
+        assert_eq!(revisions.since(0), ChangedClusters::All);
+        let seen = revisions.last();
+        assert_eq!(revisions.since(seen), some(&[]));
+        revisions.mark(&name("a"));
+        let later = revisions.last();
+        revisions.mark(&name("b"));
+        assert_eq!(revisions.since(seen), some(&["a", "b"]));
+        assert_eq!(revisions.since(later), some(&["b"]));
+        assert_eq!(revisions.since(later).and(some(&["c"])), some(&["b", "c"]));
+        revisions.mark_all();
+        assert_eq!(revisions.since(later), ChangedClusters::All);
+        assert_eq!(revisions.since(later).and(some(&["c"])), ChangedClusters::All);
+        assert_eq!(revisions.since(revisions.last()), some(&[]));
+    }
+}

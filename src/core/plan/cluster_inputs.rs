@@ -1,0 +1,115 @@
+//! What Git and the hub have of one cluster. The changes that a work needs follow from its cluster
+//! alone: objects move only between works of one cluster, and no rule compares two clusters. What
+//! depends on the whole source (budgets, windows, other guards) is decided later, from all
+//! candidates.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::config::source_rules::SourceRules;
+use crate::model::approval::Approvals;
+use crate::model::cluster_revisions::ChangedClusters;
+use crate::model::name::{ClusterName, WorkKey};
+use crate::model::work::DesiredWork;
+use crate::plan::inputs::PlanInputs;
+use crate::plan::observed::Observed;
+use crate::render::desired::{Desired, Frozen};
+
+/// The state of one cluster in Git and on the hub, as if the source had no other cluster.
+#[derive(Debug)]
+pub(crate) struct ClusterInputs {
+    pub(crate) desired: Desired,
+    pub(crate) observed: Observed,
+}
+
+impl ClusterInputs {
+    /// The state of a cluster.
+    pub(crate) fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
+        let Frozen { source, deletes, clusters, works, folders, objects } = &desired.frozen;
+        let frozen = Frozen {
+            source: *source,
+            deletes: *deletes,
+            clusters: clusters.iter().filter(|cluster| *cluster == name).cloned().collect(),
+            works: keys_of(works, name),
+            folders: folders.clone(),
+            objects: works_of(objects, name),
+        };
+        let desired = Desired {
+            source: desired.source.clone(),
+            commit: desired.commit,
+            works: works_of(&desired.works, name),
+            frozen,
+            // Rules, approvals and errors decide about no candidate.
+            rules: SourceRules::default(),
+            approved: Approvals::default(),
+            suspended: desired.suspended.clone(),
+            diagnostics: Vec::new(),
+        };
+        let observed = Observed {
+            works: works_of(&observed.works, name),
+            normalized: works_of(&observed.normalized, name),
+            gone: works_of(&observed.gone, name),
+            contents: works_of(&observed.contents, name),
+            is_relisted: observed.is_relisted,
+        };
+        Self { desired, observed }
+    }
+
+    /// The inputs of a plan of this cluster alone.
+    pub(crate) fn inputs<'a>(&'a self, all: PlanInputs<'a>) -> PlanInputs<'a> {
+        PlanInputs { desired: &self.desired, observed: &self.observed, ..all }
+    }
+}
+
+/// The clusters whose inputs differ between two states of Git.
+pub(crate) fn changed_clusters(before: &Desired, now: &Desired) -> ChangedClusters {
+    // These decide about no candidate, or about the plan of the whole source.
+    let Desired { commit: _, rules: _, approved: _, diagnostics: _, .. } = now;
+    let Desired { source, works, frozen, suspended, .. } = now;
+    if before.source != *source || before.frozen != *frozen || before.suspended != *suspended {
+        return ChangedClusters::All;
+    }
+    let mut clusters = BTreeSet::new();
+    let mut add = |key: &WorkKey| {
+        // Both are sorted by cluster.
+        if clusters.last() != Some(&key.cluster) {
+            clusters.insert(key.cluster.clone());
+        }
+    };
+    let mut left = before.works.iter().peekable();
+    for (key, work) in works {
+        while let Some((gone, _)) = left.next_if(|(other, _)| *other < key) {
+            add(gone);
+        }
+        let was = left.next_if(|(other, _)| *other == key);
+        if !was.is_some_and(|(_, was)| is_same(was, work)) {
+            add(key);
+        }
+    }
+    left.for_each(|(gone, _)| add(gone));
+    ChangedClusters::Some(clusters)
+}
+
+/// Whether two states of a work in Git are the same. Unchanged works share their content.
+fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
+    let DesiredWork { key, path, body, delete_option, prune, suspend, objects } = b;
+    a.key == *key
+        && a.path == *path
+        && (Arc::ptr_eq(&a.body, body) || a.body == *body)
+        && a.delete_option == *delete_option
+        && a.prune == *prune
+        && a.suspend == *suspend
+        && (Arc::ptr_eq(&a.objects, objects) || a.objects == *objects)
+}
+
+/// The entries of one cluster.
+fn works_of<T: Clone>(all: &BTreeMap<WorkKey, T>, name: &ClusterName) -> BTreeMap<WorkKey, T> {
+    let found = all.range(WorkKey::least_of(name)..);
+    let found = found.take_while(|(key, _)| key.cluster == *name);
+    found.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn keys_of(all: &BTreeSet<WorkKey>, name: &ClusterName) -> BTreeSet<WorkKey> {
+    let found = all.range(WorkKey::least_of(name)..);
+    found.take_while(|key| key.cluster == *name).cloned().collect()
+}

@@ -1,0 +1,230 @@
+//! The plan of a source, made again for those clusters only whose inputs have changed. It equals
+//! [`plan`], which is its definition.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::config::AdoptionPolicy;
+use crate::model::cluster_revisions::{ChangedClusters, ClusterRevisions};
+use crate::model::name::ClusterName;
+use crate::plan::blocked::blocked;
+use crate::plan::candidates::{CandidateChange, candidates};
+use crate::plan::cluster_inputs::ClusterInputs;
+use crate::plan::directives::Suspensions;
+use crate::plan::hazards::Hazards;
+use crate::plan::inputs::PlanInputs;
+use crate::plan::last_known::LastKnownStates;
+use crate::plan::moves::Moves;
+use crate::plan::planner::{plan, step};
+use crate::plan::reason::Reason;
+use crate::plan::step::{ClusterSteps, Plan, PlanStep, PlanSteps};
+
+/// In debug builds, the plan of a source with at most so many works is compared with the one that
+/// is made from nothing.
+const CHECKED_WORKS_MAX: usize = 500;
+
+/// The last plan of a source by cluster, and what it follows from.
+#[derive(Debug, Default)]
+pub struct IncrementalPlan {
+    basis: Option<Basis>,
+    clusters: BTreeMap<ClusterName, PlannedCluster>,
+    /// Those of the last plan.
+    hazards: Hazards,
+}
+
+/// When the works of each cluster changed, in Git and on the hub.
+#[derive(Debug, Clone, Copy)]
+pub struct InputRevisions<'a> {
+    /// The works in Git; all clusters after a change of anything that is not about one cluster.
+    pub desired: &'a ClusterRevisions,
+    /// The works on the hub.
+    pub observed: &'a ClusterRevisions,
+}
+
+/// The inputs of the last candidates.
+#[derive(Debug)]
+struct Basis {
+    /// The numbers of the last changes.
+    desired: u64,
+    observed: u64,
+    last_known: LastKnownStates,
+    adoption: AdoptionPolicy,
+    suspensions: Suspensions,
+}
+
+/// The plan of one cluster.
+#[derive(Debug)]
+struct PlannedCluster {
+    /// The candidates; `None` if the hub has each work as Git wants it, so that the steps have all
+    /// that they say.
+    candidates: Option<Vec<CandidateChange>>,
+    /// Whether a candidate deletes its work, or may later.
+    has_deletions: bool,
+    /// Whether the steps are still those of older candidates.
+    is_new: bool,
+    steps: Arc<ClusterSteps>,
+}
+
+/// Candidates of clusters; none for a cluster without works.
+type NewCandidates = BTreeMap<ClusterName, Vec<CandidateChange>>;
+
+impl IncrementalPlan {
+    /// The plan of these inputs. `revisions`: those of the works in `inputs`.
+    pub fn plan(&mut self, inputs: PlanInputs<'_>, revisions: InputRevisions<'_>) -> Arc<Plan> {
+        // No basis while it is updated: if that fails, the next plan begins from nothing.
+        let changed = match self.basis.take() {
+            Some(basis) => basis.changed(inputs, revisions),
+            None => ChangedClusters::All,
+        };
+        let mut hazards = Hazards::of_policy(inputs);
+        hazards.set_blocked(self.hazards.take_blocked());
+        let candidates = match changed {
+            // For many clusters at once, one pass over all is cheaper than a copy of each.
+            ChangedClusters::Some(names) if names.len() * 4 <= self.clusters.len() => {
+                candidates_of(&names, inputs, &mut hazards)
+            }
+            _ => self.all_candidates(inputs, &mut hazards),
+        };
+        self.set_candidates(candidates);
+        let hazards = hazards.with_guards(inputs, &self.guarded_candidates(inputs));
+        self.set_steps(inputs, hazards);
+        self.basis = Some(Basis::of(inputs, revisions));
+        let steps = self.clusters.values().map(|cluster| Arc::clone(&cluster.steps));
+        let steps = PlanSteps::of_clusters(steps.collect());
+        let made = Plan { commit: inputs.desired.commit, steps };
+        debug_assert!(is_right(&made, inputs), "the plan is the one from nothing");
+        Arc::new(made)
+    }
+
+    /// The candidates of every cluster that has or had works.
+    fn all_candidates(&self, inputs: PlanInputs<'_>, hazards: &mut Hazards) -> NewCandidates {
+        hazards.set_blocked(blocked(inputs));
+        let moves = Moves::observe(inputs, &|key| hazards.stands_still(key));
+        let mut all: NewCandidates =
+            self.clusters.keys().map(|name| (name.clone(), Vec::new())).collect();
+        for candidate in candidates(inputs, hazards.blocked(), &moves) {
+            match all.get_mut(&candidate.key.cluster) {
+                Some(of_cluster) => of_cluster.push(candidate),
+                None => drop(all.insert(candidate.key.cluster.clone(), vec![candidate])),
+            }
+        }
+        all
+    }
+
+    fn set_candidates(&mut self, all: NewCandidates) {
+        for (name, candidates) in all {
+            if candidates.is_empty() {
+                self.clusters.remove(&name);
+                continue;
+            }
+            let before = self.clusters.remove(&name).map(|cluster| cluster.steps);
+            let cluster = PlannedCluster {
+                has_deletions: candidates.iter().any(|one| one.is_deletion || one.deletes()),
+                candidates: Some(candidates),
+                is_new: true,
+                steps: before.unwrap_or_else(|| Arc::new(ClusterSteps::new(Vec::new()))),
+            };
+            self.clusters.insert(name, cluster);
+        }
+    }
+
+    /// The candidates that guards over the whole source look at: those of clusters with a deletion,
+    /// and while no window is open those of clusters with any change.
+    fn guarded_candidates(&self, inputs: PlanInputs<'_>) -> Vec<CandidateChange> {
+        let is_closed = inputs.policy.closed.is_some();
+        let clusters = self.clusters.values();
+        let guarded = clusters.filter(|cluster| is_closed || cluster.has_deletions);
+        guarded.flat_map(|cluster| cluster.candidates.iter().flatten()).cloned().collect()
+    }
+
+    /// Makes the steps of new candidates; of all, if other hazards than before forbid them.
+    fn set_steps(&mut self, inputs: PlanInputs<'_>, hazards: Hazards) {
+        let is_other = !self.hazards.has_same_rules(&hazards);
+        for cluster in self.clusters.values_mut().filter(|cluster| is_other || cluster.is_new) {
+            cluster.set_steps(inputs, &hazards);
+        }
+        self.hazards = hazards;
+    }
+}
+
+impl PlannedCluster {
+    fn set_steps(&mut self, inputs: PlanInputs<'_>, hazards: &Hazards) {
+        let candidates = self.candidates.clone().unwrap_or_else(|| settled(&self.steps));
+        let is_settled =
+            |one: &CandidateChange| one.effect.is_none() && one.reason == Reason::UpToDate;
+        if candidates.iter().all(is_settled) {
+            self.candidates = None;
+        }
+        let steps = candidates.into_iter().map(|candidate| step(candidate, inputs, hazards));
+        let steps = ClusterSteps::new(steps.collect());
+        // What is equal stays shared, so that nothing else is computed from it again.
+        if *self.steps != steps {
+            self.steps = Arc::new(steps);
+        }
+        self.is_new = false;
+    }
+}
+
+/// The candidates of a cluster where the hub has each work as Git wants it.
+fn settled(steps: &ClusterSteps) -> Vec<CandidateChange> {
+    let candidate = |step: &PlanStep| CandidateChange {
+        key: step.key.clone(),
+        path: step.path.clone(),
+        effect: None,
+        reason: Reason::UpToDate,
+        is_deletion: false,
+    };
+    steps.iter().map(candidate).collect()
+}
+
+/// The candidates of these clusters.
+fn candidates_of(
+    names: &BTreeSet<ClusterName>,
+    inputs: PlanInputs<'_>,
+    hazards: &mut Hazards,
+) -> NewCandidates {
+    let mut all = NewCandidates::new();
+    for name in names {
+        let cluster = ClusterInputs::of(inputs.desired, inputs.observed, name);
+        let of_cluster = cluster.inputs(inputs);
+        hazards.set_blocked_of(name, blocked(of_cluster));
+        let moves = Moves::observe(of_cluster, &|key| hazards.stands_still(key));
+        all.insert(name.clone(), candidates(of_cluster, hazards.blocked(), &moves));
+    }
+    all
+}
+
+impl Basis {
+    fn of(inputs: PlanInputs<'_>, revisions: InputRevisions<'_>) -> Self {
+        Self {
+            desired: revisions.desired.last(),
+            observed: revisions.observed.last(),
+            last_known: inputs.last_known.clone(),
+            adoption: inputs.policy.adoption,
+            suspensions: inputs.policy.suspensions.clone(),
+        }
+    }
+
+    /// The clusters whose candidates may differ now.
+    fn changed(&self, inputs: PlanInputs<'_>, revisions: InputRevisions<'_>) -> ChangedClusters {
+        let PlanInputs { last_known, policy, .. } = inputs;
+        if self.adoption != policy.adoption || self.suspensions != policy.suspensions {
+            return ChangedClusters::All;
+        }
+        let differs = |one: &LastKnownStates, other: &LastKnownStates| {
+            let keys = one.iter().filter(|(key, state)| other.get(*key) != Some(*state));
+            keys.map(|(key, _)| key.cluster.clone()).collect::<BTreeSet<_>>()
+        };
+        let mut removed = differs(&self.last_known, last_known);
+        removed.append(&mut differs(last_known, &self.last_known));
+        let changed = revisions.desired.since(self.desired);
+        changed.and(revisions.observed.since(self.observed)).and(ChangedClusters::Some(removed))
+    }
+}
+
+/// Whether the plan is the one from nothing; not checked for many works.
+fn is_right(made: &Plan, inputs: PlanInputs<'_>) -> bool {
+    let PlanInputs { desired, observed, last_known, policy } = inputs;
+    desired.works.len() + observed.works.len() > CHECKED_WORKS_MAX
+        || *made == plan(desired, observed, last_known, policy)
+}

@@ -1,0 +1,58 @@
+//! Which works have an object.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::name::{ClusterName, WorkKey};
+use crate::model::object_digest::ObjectDigest;
+use crate::plan::inputs::PlanInputs;
+use crate::plan::observed::ObservedWork;
+use crate::plan::step::Plan;
+use crate::render::desired::FrozenWork;
+
+/// Which works have an object, in Git and on the hub: those of the clusters that the plan writes
+/// to. It is made when the first step asks.
+pub(super) struct ObjectIndex<'a> {
+    plan: &'a Plan,
+    inputs: PlanInputs<'a>,
+    works: OnceCell<WorksByObject<'a>>,
+}
+
+type Key<'a> = (&'a ClusterName, ObjectDigest);
+
+#[derive(Default)]
+pub(super) struct WorksByObject<'a> {
+    pub(super) in_git: BTreeMap<Key<'a>, Vec<&'a WorkKey>>,
+    pub(super) on_hub: BTreeMap<Key<'a>, Vec<&'a ObservedWork>>,
+    pub(super) frozen: BTreeMap<&'a ClusterName, Vec<FrozenWork<'a>>>,
+}
+
+impl<'a> ObjectIndex<'a> {
+    pub(super) fn new(plan: &'a Plan, inputs: PlanInputs<'a>) -> Self {
+        Self { plan, inputs, works: OnceCell::new() }
+    }
+
+    pub(super) fn works(&self) -> &WorksByObject<'a> {
+        self.works.get_or_init(|| {
+            let PlanInputs { desired, observed, .. } = self.inputs;
+            let effects = self.plan.effects();
+            let clusters: BTreeSet<_> = effects.map(|(step, _)| &step.key.cluster).collect();
+            let mut all = WorksByObject::default();
+            for work in desired.works.values().filter(|work| clusters.contains(&work.key.cluster)) {
+                for object in &*work.objects {
+                    let key = (&work.key.cluster, object.digest);
+                    all.in_git.entry(key).or_default().push(&work.key);
+                }
+            }
+            for work in observed.works.values().filter(|work| clusters.contains(&work.key.cluster))
+            {
+                for object in &work.objects {
+                    let key = (&work.key.cluster, object.digest);
+                    all.on_hub.entry(key).or_default().push(work);
+                }
+            }
+            all.frozen = desired.frozen.objects_by_cluster();
+            all
+        })
+    }
+}

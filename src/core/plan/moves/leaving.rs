@@ -1,0 +1,100 @@
+//! Objects that a work on the hub no longer lists and that its agent may still own.
+//!
+//! An agent that sees that an object has left its work deletes the object, unless another work
+//! owns it. So the other work must go on owning the object until the agent has reported that.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::model::kinds::KindIndex;
+use crate::model::manifest::Identity;
+use crate::model::name::{ClusterName, WorkKey};
+use crate::model::object_digest::ObjectDigest;
+use crate::model::work::DeletionPolicy;
+use crate::plan::effect::Effect;
+use crate::plan::observed::{ListedObject, Observed, ObservedWork};
+use crate::plan::work_spec::WorkSpec;
+
+/// The works whose agents may still own objects that these works do not keep.
+#[derive(Debug, Default)]
+pub struct LeavingObjects<'a> {
+    owners: BTreeMap<(&'a ClusterName, ObjectDigest), Vec<&'a WorkKey>>,
+}
+
+impl<'a> LeavingObjects<'a> {
+    /// Those of all works on the hub.
+    pub fn observe(observed: &'a Observed) -> Self {
+        let mut owners: BTreeMap<_, Vec<&WorkKey>> = BTreeMap::new();
+        for work in observed.works.values().filter(|work| work.agent.seen) {
+            let deleted = work.objects.iter().filter(|one| work.deleting && !one.orphaned);
+            let deleted = deleted.map(|one| one.digest);
+            for object in work.left.iter().copied().chain(deleted) {
+                owners.entry((&work.key.cluster, object)).or_default().push(&work.key);
+            }
+        }
+        Self { owners }
+    }
+
+    /// The works whose agents may still own an object that another work lists.
+    pub(super) fn shared(&self, observed: &Observed) -> Vec<&'a WorkKey> {
+        if self.owners.is_empty() {
+            return Vec::new();
+        }
+        let others = observed.works.values().flat_map(|work| self.owners_beside(work));
+        others.map(|(_, other)| other).collect()
+    }
+
+    /// The objects of a work that other works' agents may still own, with those works.
+    fn owners_beside<'b>(
+        &'b self,
+        work: &'b ObservedWork,
+    ) -> impl Iterator<Item = (&'b ListedObject, &'a WorkKey)> {
+        work.objects.iter().flat_map(|object| {
+            let owners = self.owners.get(&(&work.key.cluster, object.digest));
+            let others = owners.into_iter().flatten().filter(|other| ***other != work.key);
+            others.map(move |other| (object, *other))
+        })
+    }
+
+    /// A work whose agent would delete an object if the effect were executed now: `there` would
+    /// not own the object any longer.
+    pub fn would_delete(&self, there: &ObservedWork, effect: &Effect) -> Option<&'a WorkKey> {
+        if self.owners.is_empty() {
+            return None;
+        }
+        let owned = |one: &ListedObject| !one.orphaned && !one.read_only;
+        let mut shared = self.owners_beside(there).filter(|(one, _)| owned(one)).peekable();
+        shared.peek()?;
+        if let Effect::SetDeleteOption { delete_option, .. } = effect {
+            // The identities of the objects are not known: any new rule may be about one of them.
+            let adds_rules = delete_option.orphans_more_than(&there.delete_option);
+            return shared.next().filter(|_| adds_rules).map(|(_, other)| other);
+        }
+        let spec = effect.body()?.spec.value();
+        let option = spec.get("deleteOption").unwrap_or(&Value::Null);
+        let option = DeletionPolicy::from_value(option);
+        let spec = WorkSpec::of(spec);
+        let (_, other) = shared.find(|(one, _)| disowns(&spec, &option, one.digest))?;
+        Some(other)
+    }
+}
+
+/// Whether a work with this spec does not own the object. The plural of its kind can be unknown, so
+/// it does not count.
+fn disowns(spec: &WorkSpec, option: &DeletionPolicy, object: ObjectDigest) -> bool {
+    let Some(manifest) = spec.manifest(object) else { return false };
+    let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let mut identity = Identity::of_manifest(manifest, "");
+    let kinds = KindIndex::default();
+    kinds.lookup(&identity.group, kind).resource().clone_into(&mut identity.resource);
+    let is_same = |rule: &Identity| {
+        (&rule.group, &rule.namespace, &rule.name)
+            == (&identity.group, &identity.namespace, &identity.name)
+    };
+    let has_rule = match option {
+        DeletionPolicy::SelectivelyOrphan(rules) => rules.iter().any(is_same),
+        DeletionPolicy::Foreground | DeletionPolicy::Orphan => false,
+    };
+    has_rule || spec.disowns(&identity)
+}

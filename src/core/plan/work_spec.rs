@@ -1,0 +1,65 @@
+//! The spec of a ManifestWork, read once for all questions about its objects.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::limits;
+use crate::model::manifest::Identity;
+use crate::model::object_digest::ObjectDigest;
+use crate::model::work::DeletionPolicy;
+use crate::plan::update_strategies::UpdateStrategies;
+use crate::render::work_folder::wire_size;
+
+/// The objects of a work, with what decides who owns them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WorkSpec {
+    manifests: BTreeMap<ObjectDigest, Value>,
+    strategies: UpdateStrategies,
+    delete_option: DeletionPolicy,
+}
+
+impl WorkSpec {
+    /// Reads `spec` of a ManifestWork.
+    pub(crate) fn of(mut spec: Value) -> Self {
+        let strategies = UpdateStrategies::of(&spec);
+        let option = spec.get("deleteOption").unwrap_or(&Value::Null);
+        let delete_option = DeletionPolicy::from_value(option);
+        let manifests = match spec.pointer_mut("/workload/manifests").map(Value::take) {
+            Some(Value::Array(manifests)) => manifests,
+            _ => Vec::new(),
+        };
+        let named = manifests.into_iter().filter_map(|manifest| {
+            let digest = ObjectDigest::of_manifest(&manifest)?;
+            Some((digest, manifest))
+        });
+        Self { manifests: named.collect(), strategies, delete_option }
+    }
+
+    /// The manifest of an object.
+    pub(crate) fn manifest(&self, object: ObjectDigest) -> Option<&Value> {
+        self.manifests.get(&object)
+    }
+
+    /// The name of an object whose kind has this plural.
+    pub(crate) fn identity(&self, object: ObjectDigest, resource: &str) -> Option<Identity> {
+        Some(Identity::of_manifest(self.manifest(object)?, resource))
+    }
+
+    /// The type of the object's update strategy.
+    pub(crate) fn update_strategy(&self, object: &Identity) -> Option<&str> {
+        self.strategies.of_object(object)
+    }
+
+    /// Whether the work does not own the object if it lists it: its agent orphans the object or
+    /// only reads it (OCM work agent, owner references).
+    pub(crate) fn disowns(&self, object: &Identity) -> bool {
+        self.delete_option.orphans(object) || self.strategies.is_read_only(object)
+    }
+
+    /// Whether the hub would reject the work with these objects of another one, for its size.
+    pub(crate) fn is_too_large_with<'a>(&self, kept: impl Iterator<Item = &'a Value>) -> bool {
+        let own: usize = self.manifests.values().map(wire_size).sum();
+        own + kept.map(wire_size).sum::<usize>() > limits::WORK_BYTES_MAX
+    }
+}

@@ -1,0 +1,223 @@
+//! What rendered works hold in memory: equal contents once, and all of them within a bound.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::inputs::ClusterConfig;
+use crate::config::WorkSettings;
+use crate::model::diagnostic::Diagnostic;
+use crate::model::digest::CanonicalJson;
+use crate::model::manifest::{Identity, Origin};
+use crate::model::name::ObjectId;
+use crate::model::spec_text::SpecText;
+use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject};
+use crate::render::work_folder::{Rendered, RenderedSizes};
+
+/// Bytes that an allocation costs besides its content.
+const ALLOCATION: usize = 32;
+
+/// The contents of a source's works. Equal ones are held once: a fleet has the same folder for many
+/// clusters.
+#[derive(Debug, Default)]
+pub(super) struct SharedContent {
+    texts: HashSet<CanonicalJson>,
+    specs: HashSet<Arc<[CanonicalJson]>>,
+    named: HashSet<Arc<[NamedObject]>>,
+    placed: HashSet<Arc<[(Identity, Origin)]>>,
+    /// What cluster.yaml says, by its blob.
+    pub(super) configs: HashMap<ObjectId, Arc<ClusterConfig>>,
+}
+
+impl Clone for SharedContent {
+    /// An empty one: while two hold a content, neither would notice that no work has it.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl SharedContent {
+    /// Counts what the folder holds, and replaces what others have as well by theirs.
+    pub(super) fn share(&mut self, rendered: &mut Rendered) {
+        rendered.sizes = sizes(rendered);
+        share(&mut self.placed, &mut rendered.objects);
+        share(&mut self.named, &mut rendered.frozen.objects);
+        let Some(work) = &mut rendered.work else { return };
+        share(&mut self.named, &mut work.objects);
+        let Some(body) = Arc::get_mut(&mut work.body) else { return };
+        let mut spec = body.spec.parts().clone();
+        if !self.specs.contains(&spec) {
+            spec = spec.iter().map(|part| self.text(part)).collect();
+        }
+        share(&mut self.specs, &mut spec);
+        body.spec = SpecText::from_parts(spec);
+    }
+
+    fn text(&mut self, text: &CanonicalJson) -> CanonicalJson {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        self.texts.insert(text.clone());
+        text.clone()
+    }
+
+    /// Drops the contents that nobody else holds.
+    pub(super) fn drop_unused(&mut self) {
+        self.specs.retain(|one| Arc::strong_count(one) > 1);
+        self.texts.retain(CanonicalJson::is_shared);
+        self.named.retain(|one| Arc::strong_count(one) > 1);
+        self.placed.retain(|one| Arc::strong_count(one) > 1);
+        self.configs.retain(|_, one| Arc::strong_count(one) > 1);
+    }
+}
+
+fn share<T: ?Sized + Eq + Hash>(known: &mut HashSet<Arc<T>>, one: &mut Arc<T>) {
+    match known.get(one) {
+        Some(known) => *one = known.clone(),
+        None => drop(known.insert(one.clone())),
+    }
+}
+
+/// The works of the source hold more than they may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooLarge;
+
+/// The bytes that the rendered works may still hold. Each content counts once.
+#[derive(Debug)]
+pub(super) struct ContentBudget {
+    left: usize,
+    /// The addresses of contents that are counted.
+    counted: HashSet<usize>,
+}
+
+impl ContentBudget {
+    /// Nothing is counted yet.
+    pub(super) fn new(max: usize) -> Self {
+        Self { left: max, counted: HashSet::new() }
+    }
+
+    /// Counts bytes.
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
+        self.left = self.left.checked_sub(bytes).ok_or(TooLarge)?;
+        Ok(())
+    }
+
+    /// Counts diagnostics.
+    pub(super) fn spend_diagnostics(&mut self, all: &[Diagnostic]) -> Result<(), TooLarge> {
+        self.spend(all.iter().map(diagnostic_bytes).sum())
+    }
+
+    /// Counts what cluster.yaml says.
+    pub(super) fn spend_config(&mut self, config: &Arc<ClusterConfig>) -> Result<(), TooLarge> {
+        if self.counted.insert(Arc::as_ptr(config).addr()) {
+            self.spend(config_bytes(config))?;
+        }
+        Ok(())
+    }
+
+    /// Counts a work folder: its contents, and what it has of its own.
+    pub(super) fn spend_folder(&mut self, rendered: &Rendered) -> Result<(), TooLarge> {
+        let sizes = rendered.sizes;
+        self.spend(sizes.own)?;
+        self.spend_content(address(&rendered.objects), sizes.objects)?;
+        self.spend_content(address(named(rendered)), sizes.named)?;
+        let Some(work) = &rendered.work else { return Ok(()) };
+        let parts = work.body.spec.parts();
+        if self.counted.insert(address(parts)) {
+            self.spend(size_of_val(&**parts) + ALLOCATION)?;
+            for part in parts.iter() {
+                let address = part.as_str().as_ptr().addr();
+                self.spend_content(address, part.as_str().len() + ALLOCATION)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn spend_content(&mut self, address: usize, bytes: usize) -> Result<(), TooLarge> {
+        if bytes > 0 && self.counted.insert(address) { self.spend(bytes) } else { Ok(()) }
+    }
+}
+
+fn address<T>(list: &Arc<[T]>) -> usize {
+    list.as_ptr().addr()
+}
+
+/// The objects of the work, or of the frozen folder.
+fn named(rendered: &Rendered) -> &Arc<[NamedObject]> {
+    rendered.work.as_ref().map_or(&rendered.frozen.objects, |work| &work.objects)
+}
+
+fn sizes(rendered: &Rendered) -> RenderedSizes {
+    // The desired state has a copy of the work.
+    let mut own = 2 * size_of::<Rendered>() + rendered.path.as_str().len();
+    own += rendered.diagnostics.iter().map(diagnostic_bytes).sum::<usize>();
+    let kinds = rendered.custom_kinds.iter();
+    own += kinds.map(|((group, kind), _)| group.len() + 2 * kind.len() + 96).sum::<usize>();
+    own += rendered.crds.iter().map(|crd| 96 + crd.kind.len() + crd.group.len()).sum::<usize>();
+    own += rendered.work.as_ref().map_or(0, work_bytes);
+    let origin = |at: &Origin| size_of::<Origin>() + at.file.as_str().len();
+    let object = |(identity, at): &(Identity, Origin)| identity_bytes(identity) + origin(at);
+    RenderedSizes {
+        own,
+        objects: rendered.objects.iter().map(object).sum(),
+        named: named(rendered).iter().map(named_bytes).sum(),
+    }
+}
+
+fn named_bytes(object: &NamedObject) -> usize {
+    size_of::<NamedObject>() + object.resource.len() + ALLOCATION
+}
+
+fn identity_bytes(identity: &Identity) -> usize {
+    let Identity { group, resource, namespace, name } = identity;
+    let texts = [group, resource, namespace, name].into_iter();
+    size_of::<Identity>() + texts.map(|text| text.len() + ALLOCATION / 2).sum::<usize>()
+}
+
+fn work_bytes(work: &DesiredWork) -> usize {
+    let orphans = match &work.delete_option {
+        DeletionPolicy::SelectivelyOrphan(rules) => rules.iter().map(identity_bytes).sum(),
+        DeletionPolicy::Foreground | DeletionPolicy::Orphan => 0,
+    };
+    // The desired state has a copy of the rules.
+    work.body.metadata_bytes() + size_of_val(&*work.body) + 2 * ALLOCATION + 2 * orphans
+}
+
+fn diagnostic_bytes(one: &Diagnostic) -> usize {
+    let texts = [&one.field, &one.hint, &one.snippet].into_iter().flatten();
+    let related = one.related.iter().map(|(_, why)| why.len() + size_of::<(Diagnostic, String)>());
+    size_of::<Diagnostic>()
+        + one.message.len()
+        + texts.map(String::len).sum::<usize>()
+        + related.sum::<usize>()
+}
+
+fn config_bytes(config: &ClusterConfig) -> usize {
+    let ClusterConfig { file, values, .. } = config;
+    let WorkSettings { labels, annotations, manifest_configs, delete_option, executor, .. } =
+        &file.defaults;
+    let maps = [&file.labels, labels, annotations];
+    let maps = maps.into_iter().flatten().map(|(name, value)| name.len() + value.len() + 64);
+    // The file has the values, too, and the index of the rules has their names.
+    let values = 2 * values.iter().map(|(name, value)| entry_bytes(name, value)).sum::<usize>();
+    let rules = 2 * manifest_configs.iter().map(value_bytes).sum::<usize>();
+    let others = delete_option.iter().chain(executor).map(value_bytes);
+    size_of::<ClusterConfig>() + maps.sum::<usize>() + values + rules + others.sum::<usize>()
+}
+
+fn entry_bytes(name: &str, value: &Value) -> usize {
+    name.len() + size_of::<String>() + ALLOCATION + value_bytes(value)
+}
+
+/// Values are nested up to [`gitwork_yaml::limits::YAML_DEPTH_MAX`] levels.
+fn value_bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len() + ALLOCATION / 2,
+            Value::Array(items) => items.iter().map(value_bytes).sum(),
+            Value::Object(fields) => fields.iter().map(|(n, v)| entry_bytes(n, v)).sum(),
+        }
+}

@@ -1,0 +1,160 @@
+//! "An object that Git has at every commit keeps its uid": it is never deleted, and so never
+//! absent.
+//!
+//! The check needs only Git's commits, which of them the processes have read, and the history of
+//! the objects on the clusters. It makes no statement about objects that other clients had a part
+//! in.
+
+use std::collections::BTreeSet;
+
+use gitwork_core::model::manifest::Identity;
+use gitwork_core::model::name::{ClusterName, WorkKey};
+use tokio::time::Instant;
+
+use super::content::recent_commits;
+use super::{Checker, State};
+use crate::simulation::agents::Object;
+use crate::simulation::cluster::ObjectEvent;
+use crate::simulation::fleet::git::ReadLog;
+use crate::simulation::git_work::config_map;
+use crate::simulation::incarnations::{Incarnation, Incarnations};
+use crate::simulation::moves::listed;
+use crate::simulation::refactoring::all_names;
+use crate::simulation::world::CLUSTERS;
+
+/// What the processes knew when an object was created.
+#[derive(Debug, Clone)]
+pub(super) struct Since {
+    at: Instant,
+    /// The commits that a write may still have been for.
+    commits: BTreeSet<usize>,
+}
+
+/// The objects of all clusters.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    all: Incarnations<Since>,
+    /// What each process has read from Git. A process that is gone still counts.
+    reads: Vec<ReadLog>,
+}
+
+impl Checker {
+    /// A process begins to read Git. Only those of the first source count: objects of the second
+    /// one have names of their own.
+    pub fn follow_reads(&self, reads: &ReadLog) {
+        if self.is_first {
+            self.lock().objects.reads.push(reads.clone());
+        }
+    }
+
+    /// Another client acts on a work on the hub: on its objects there, in Git, and on the cluster.
+    pub fn disturb(&self, key: &WorkKey) {
+        let mut objects = self.agents.lock().unwrap().recorded(key);
+        objects.extend(self.hub.object(key).map(|work| listed(&work)).unwrap_or_default());
+        if let Some(work) = self.git.head().1.works.get(key) {
+            objects.extend(work.objects.keys().map(|name| config_map(name)));
+        }
+        let of_cluster = objects.into_iter().map(|id| (key.cluster.clone(), id));
+        self.lock().objects.all.disturb(of_cluster);
+    }
+
+    pub fn disturb_cluster(&self, cluster: &ClusterName) {
+        self.lock().objects.all.disturb_cluster(cluster);
+    }
+
+    pub fn is_cluster_disturbed(&self, cluster: &ClusterName) -> bool {
+        self.lock().objects.all.is_cluster_disturbed(cluster)
+    }
+
+    pub fn disturb_all(&self) {
+        for cluster in CLUSTERS {
+            self.disturb_cluster(&ClusterName::parse(cluster).unwrap());
+        }
+    }
+
+    /// Judges what happened to the objects since the last call.
+    pub fn follow_objects(&self) {
+        let (events, created_late) = self.agents.lock().unwrap().take_events();
+        let mut state = self.lock();
+        state.objects.all.disturb(created_late);
+        let mut found = Vec::new();
+        for (cluster, event) in events {
+            self.trace_event(&mut state, &cluster, &event);
+            let now = self.since(&state);
+            if let Some((object, ended)) = state.objects.all.follow(cluster, event, &now)
+                && let Some(why) = self.judge_end(&state, &object, &ended)
+            {
+                found.push(why);
+            }
+        }
+        drop(state);
+        found.into_iter().for_each(|why| self.fail(|| why));
+    }
+
+    /// The objects that other works on the work's cluster list on the hub now.
+    pub fn listed_elsewhere(&self, key: &WorkKey) -> BTreeSet<Identity> {
+        let others = all_names().map(|name| crate::simulation::key(key.cluster.as_str(), name));
+        let works = others.filter(|other| other != key).filter_map(|it| self.hub.object(&it));
+        works.flat_map(|work| listed(&work)).collect()
+    }
+
+    fn since(&self, state: &State) -> Since {
+        // The log of a process that is gone has no other holder.
+        let live = state.objects.reads.iter().filter(|reads| ReadLog::strong_count(reads) > 1);
+        let commits = live.flat_map(|reads| recent_commits(reads, &self.operator.clock));
+        Since { at: Instant::now(), commits: commits.collect() }
+    }
+
+    fn trace_event(&self, state: &mut State, cluster: &ClusterName, event: &ObjectEvent) {
+        let text = match event {
+            ObjectEvent::Created { id, uid } => format!("{} is created: {uid}", id.name),
+            ObjectEvent::Deleted { id, uid, by_user } => {
+                let who = if *by_user { "a user" } else { "an agent" };
+                format!("{} is deleted by {who}: {uid}", id.name)
+            }
+        };
+        state.trace(|| format!("  on {cluster}, {text}"));
+    }
+
+    /// Why an agent should not have deleted the object; `None` if a commit that a process may have
+    /// followed did not have it.
+    fn judge_end(
+        &self,
+        state: &State,
+        object: &Object,
+        ended: &Incarnation<Since>,
+    ) -> Option<String> {
+        let mut commits = ended.since.commits.clone();
+        for reads in &state.objects.reads {
+            let reads = reads.lock().unwrap();
+            commits.extend(reads.iter().filter(|(at, _)| *at >= ended.since.at).map(|(_, it)| it));
+        }
+        self.git.with(|all, _| {
+            let has = |commit: &usize| all[*commit].content.has_object(object);
+            if commits.is_empty() || !commits.iter().all(has) {
+                return None;
+            }
+            let works = |commit: &usize| {
+                let keys = all_names().map(|name| crate::simulation::key(object.0.as_str(), name));
+                let content = &all[*commit].content;
+                let with = keys
+                    .filter(|key| content.works.get(key).is_some_and(|work| work.has(&object.1)));
+                let names: Vec<String> = with
+                    .map(|key| {
+                        let how = if content.freezes(&key) { " (unreadable)" } else { "" };
+                        format!("{}{how}", key.work)
+                    })
+                    .collect();
+                format!("commit {commit} in {}", names.join(" and "))
+            };
+            let (cluster, id) = object;
+            let commits: Vec<String> = commits.iter().map(works).collect();
+            Some(format!(
+                "the object {cluster}/{} ({}) is deleted: Git has it at every commit; {}",
+                id.name,
+                ended.uid,
+                commits.join(", ")
+            ))
+        })
+    }
+}
