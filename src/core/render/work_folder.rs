@@ -18,7 +18,7 @@ pub use manifest_configs::{InheritedRules, is_about};
 pub use rule_index::{ConfigIndex, RuleSteps};
 pub use sidecar::{Covering, Sidecar, name_resources, sidecar_fields};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -28,7 +28,7 @@ use super::layout::WorkFolderFile;
 use super::manifests;
 use super::snippets::add_snippets;
 use crate::config::path_patterns::PathPatterns;
-use crate::config::tenancy::{Tenancy, Tenant};
+use crate::config::tenancy::{Tenancy, Tenant, TenantFolder};
 use crate::config::{SecretPolicy, WorkSettings};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
@@ -162,7 +162,8 @@ pub fn render(
         let all = || parts.manifests.iter();
         rendered.crds = all().filter_map(|one| CrdNames::of(&one.object)).collect();
         if failed {
-            rendered.frozen = frozen_objects(&parts.manifests, &found.manifests, &rendered);
+            let folder = inherited.tenancy.of_folder(path, inherited.cluster);
+            rendered.frozen = frozen_objects(&parts.manifests, &found.manifests, &rendered, folder);
         } else {
             rendered.objects = objects_from(path, &parts.manifests);
         }
@@ -247,19 +248,15 @@ fn frozen_objects(
     manifests: &[Manifest],
     files: &[WorkFolderFile],
     rendered: &Rendered,
+    folder: TenantFolder,
 ) -> FrozenObjects {
     let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
-    let hides = |found: &Diagnostic| {
-        let at = &found.location.file;
-        // A bad name hides no object.
-        found.is_error()
-            && found.code != Code::BadName
-            && (*at == rendered.path || files.iter().any(|file| file.path == *at))
-    };
-    FrozenObjects {
-        objects: NamedObject::all(named),
-        may_hide_more: rendered.diagnostics.iter().any(hides),
-    }
+    let errors = rendered.diagnostics.iter().filter(|found| found.is_error());
+    // A bad name hides no object.
+    let errors = errors.filter(|found| found.code != Code::BadName);
+    let at: HashSet<&RepoPath> = errors.map(|found| &found.location.file).collect();
+    let hides = at.contains(&rendered.path) || files.iter().any(|file| at.contains(&file.path));
+    FrozenObjects { objects: NamedObject::all(named), unread: hides.then(|| Arc::new(folder)) }
 }
 
 /// The key that work.yaml or the folder's name gives.

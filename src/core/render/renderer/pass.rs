@@ -133,7 +133,8 @@ impl RenderPass<'_> {
     fn blocked(&self, path: &RepoPath, cluster: &ClusterName, problem: Diagnostic) -> Rendered {
         let is_allowed = self.tenancy.folder_breach(path, cluster).is_none();
         let key = is_allowed.then(|| layout::folder_key(path, cluster));
-        let frozen = FrozenObjects { may_hide_more: is_allowed, ..FrozenObjects::default() };
+        let unread = is_allowed.then(|| self.tenancy.of_folder(path, cluster).into());
+        let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
         Rendered { frozen, ..Rendered::without_work(path, key, vec![problem]) }
     }
 
