@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::config::ocm_rules::wildcard;
 use crate::model::kinds::KindIndex;
 use crate::model::manifest::{Identity, Manifest};
-use crate::model::name::{ClusterName, RepoPath};
+use crate::model::name::{ClusterName, RepoPath, WorkKey};
 
 /// One permission of work folders. In patterns, `*` matches any sequence of characters. A field
 /// that is absent allows everything.
@@ -169,6 +169,16 @@ impl Tenancy {
     /// A work folder with these rules.
     pub fn of_folder(&self, path: &RepoPath, cluster: &ClusterName) -> TenantFolder {
         TenantFolder { tenancy: self.clone(), path: path.clone(), cluster: cluster.clone() }
+    }
+
+    /// Whether the same rules are for two works, which their folder, cluster and name say.
+    pub fn judges_alike(&self, one: (&RepoPath, &WorkKey), other: (&RepoPath, &WorkKey)) -> bool {
+        let fits = |rule: &TenantRule, (path, key): (&RepoPath, &WorkKey)| {
+            any(rule.paths.as_ref(), path.as_str())
+                && any(rule.clusters.as_ref(), key.cluster.as_str())
+                && any(rule.works.as_ref(), key.work.as_str())
+        };
+        self.0.iter().all(|rule| fits(rule, one) == fits(rule, other))
     }
 
     /// The breach of a folder as a whole, before anything in it is read.

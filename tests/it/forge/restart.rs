@@ -40,7 +40,7 @@ async fn open(sync: &Sync) -> Vec<String> {
 async fn until_open(sync: &Sync, commits: &[String]) {
     eventually("the open statuses on the hub", Duration::from_secs(300), || async {
         let open = open(sync).await;
-        if open == commits { Ok(()) } else { Err(open) }
+        if open == commits { Ok(()) } else { Err(format!("{open:?}")) }
     })
     .await
     .unwrap();
