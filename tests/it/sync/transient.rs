@@ -1,4 +1,5 @@
-//! Commands while the hub answers nothing useful for a moment, as right after its CRDs were created.
+//! Commands while the hub answers nothing useful for a moment, as right after its CRDs were
+//! created.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};

@@ -67,7 +67,8 @@ impl StatusQueue {
         }
     }
 
-    /// Counts a status that is about to be written as open, if it will be pending. Otherwise `None`.
+    /// Counts a status that is about to be written as open, if it will be pending; otherwise
+    /// `None`.
     pub fn intend(&mut self, status: &CommitStatus) -> Option<OpenStatus> {
         if status.state != CommitState::Pending {
             return None;
