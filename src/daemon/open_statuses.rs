@@ -1,5 +1,5 @@
-//! Keeps on the hub which commit statuses are pending on a source's forge. The next process closes
-//! those that a newer commit has overtaken in the meantime.
+//! Keeps on the hub which commit statuses are pending on a source's forge, or are about to be. The
+//! next process closes those that a newer commit has overtaken in the meantime.
 
 use tokio::sync::watch;
 
@@ -47,7 +47,10 @@ impl OpenStatusKeeper {
             let open = self.open.borrow_and_update().clone();
             if let Some(open) = open.filter(|open| *open != stored) {
                 match self.store.set_open_statuses(&self.source, &open).await {
-                    Ok(()) => (stored, self.is_failing) = (open, false),
+                    Ok(()) => {
+                        (stored, self.is_failing) = (open, false);
+                        self.stored.send_replace(Some(stored.clone()));
+                    }
                     Err(error) => self.failed(&error).await,
                 }
                 // They may have changed in the meantime.

@@ -17,3 +17,6 @@ pub const CA_BUNDLE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Clusters and groups of one source with their own commit status. A forge shows each on every
 /// commit's page.
 pub const FORGE_CONTEXTS_MAX: usize = 50;
+/// How long a pending status waits until the hub has noted it. A patch takes some milliseconds; a
+/// hub that is down must not delay the statuses much.
+pub const OPEN_STATUS_NOTED: Duration = Duration::from_secs(5);

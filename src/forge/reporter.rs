@@ -24,9 +24,9 @@ pub type OpenStatuses = Option<Vec<OpenStatus>>;
 
 /// Keeps which statuses are pending on the forge from one process to the next.
 pub struct OpenStatusChannels {
-    /// Receives those that an earlier process left open.
+    /// Receives those that are noted: first those that an earlier process left open.
     pub stored: watch::Receiver<OpenStatuses>,
-    /// Gets those that are open now, once the stored ones are known.
+    /// Gets those that are to be noted, once the stored ones are known.
     pub open: watch::Sender<OpenStatuses>,
 }
 
@@ -159,7 +159,25 @@ impl CommitStatusReporter {
         self.status = Some(status);
     }
 
+    /// Has a status noted as open before it is pending on the forge, so that the next process
+    /// closes it if this one is killed.
+    async fn note(&mut self, status: &CommitStatus) {
+        let Some(open) = self.queue.intend(status).filter(|_| self.open.is_some()) else { return };
+        let noted = async {
+            stored(&mut self.open).await;
+            self.keep_open();
+            let Some(OpenStatusChannels { stored, .. }) = &mut self.open else { return };
+            let has_it = |stored: &OpenStatuses| {
+                stored.as_ref().is_some_and(|stored| stored.contains(&open))
+            };
+            // An error means that nothing is noted any more.
+            let _ended = stored.wait_for(has_it).await.is_err();
+        };
+        let _late = tokio::time::timeout(limits::OPEN_STATUS_NOTED, noted).await.is_err();
+    }
+
     async fn write(&mut self, status: &CommitStatus) {
+        self.note(status).await;
         let result = self.client.write(status, self.status.as_deref()).await;
         let (now, seed) = (self.now(), fastrand::u64(..));
         if let Some(count) = &self.count {

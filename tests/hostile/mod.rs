@@ -77,6 +77,7 @@ pub const ALL: &[HostileInput] = &[
     HostileInput { name: "unknown-variables-below-a-long-key", add: variables_below_long_key },
     HostileInput { name: "links-1500-to-2-mb", add: links },
     HostileInput { name: "equal-folders-600", add: equal_folders },
+    HostileInput { name: "equal-folders-of-1-mb-2000", add: equal_large_folders },
     HostileInput { name: "equal-cluster-yaml-300", add: equal_cluster_files },
     HostileInput { name: "sidecars-without-manifest", add: lonely_sidecars },
     HostileInput { name: "works-1000-with-problems", add: works_with_problems },
@@ -320,6 +321,13 @@ fn equal_folders(objects: &mut MemoryObjects) -> ObjectId {
     let text = format!("{OBJECT}data: {{a: &a {}, b: [{values}]}}\n", "x".repeat(KIB));
     let folder = objects.add(&files(&[("web/x.yaml", &text)]));
     clusters(objects, 600, folder)
+}
+
+/// One file that would take long if each work read it.
+fn equal_large_folders(objects: &mut MemoryObjects) -> ObjectId {
+    let text = format!("{OBJECT}data: {{a: \"\"\n{}}}\n", " # a comment\n".repeat(MIB / 13));
+    let folder = objects.add(&files(&[("web/x.yaml", &text)]));
+    clusters(objects, 2_000, folder)
 }
 
 /// Each file is small, and takes 20 MiB with its aliases expanded.

@@ -373,3 +373,45 @@ fn the_agents_log_escapes_what_hides_or_reorders_text() {
         assert!(!log.contains(['\u{202e}', '\u{200b}']), "{log}");
     }
 }
+
+/// A folder on disk and a clone, with links to a file outside, a filter and a hook. No cluster and
+/// no credentials are there.
+#[test]
+fn pull_request_of_a_stranger_runs_nothing_and_reads_no_other_file() {
+    let outside = tempfile::tempdir().unwrap();
+    let canary = outside.path().join("canary.yaml");
+    fs::write(&canary, config_map("canary", "canary-of-the-machine")).unwrap();
+    let clone = clone();
+    let evil = clone.path().join("clusters/edge-1/evil");
+    fs::create_dir_all(&evil).unwrap();
+    let up = format!("../../../../../../../../..{}", canary.display());
+    for (name, target) in [("a.yaml", canary.display().to_string()), ("b.yaml", up)] {
+        std::os::unix::fs::symlink(target, evil.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(outside.path(), clone.path().join("clusters/edge-1/all")).unwrap();
+    let touched = outside.path().join("touched");
+    let program = format!("#!/bin/sh\ntouch {}\n", touched.display());
+    write(clone.path(), ".gitattributes", "* filter=evil diff=evil\n");
+    write(clone.path(), ".githooks/post-checkout", &program);
+    write(clone.path(), "clusters/edge-1/kustomize/kustomization.yaml", "generators: [x]\n");
+    let bare = tempfile::tempdir().unwrap();
+    let mut copy = Command::new("cp");
+    copy.arg("-a").arg(clone.path().join("clusters")).arg(bare.path());
+    assert!(copy.status().unwrap().success());
+    for (folder, arguments) in [
+        (clone.path(), &["validate"][..]),
+        (clone.path(), &["render"]),
+        (clone.path(), &["plan", "--base", "main"]),
+        (clone.path(), &["plan", "--base", "main", "-o", "markdown"]),
+        (bare.path(), &["validate"]),
+        (bare.path(), &["render"]),
+    ] {
+        let mut command = gitwork(arguments);
+        command.current_dir(folder).env("KUBECONFIG", "/does/not/exist").env("HOME", "/nowhere");
+        let output = command.output().unwrap();
+        let text = out(&output) + &err(&output);
+        assert!(!text.contains("canary-of-the-machine"), "{arguments:?}: {text}");
+        assert!(text.contains("edge-1/evil"), "the commands read the folder: {text}");
+        assert!(!touched.exists(), "{arguments:?}");
+    }
+}

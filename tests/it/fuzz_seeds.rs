@@ -4,14 +4,20 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gitwork_core::model::name::ObjectId;
 use gitwork_git::Repository;
 use gitwork_signatures::commit;
 
+use crate::bounded_process::BoundedTest;
+
 #[path = "../../fuzz/checks/mod.rs"]
 mod checks;
 
+const TARGET: &str = "GITWORK_FUZZ_TARGET";
+/// Of one input; the fuzzer's own bound, with its sanitizer.
+const INPUT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Larger ones are slow to fuzz from.
 const SEED_BYTES_MAX: usize = 16 * 1024;
 
@@ -54,17 +60,50 @@ fn holds(name: &str, check: checks::Check, input: &[u8]) -> bool {
     })
 }
 
+/// The process that the next test starts.
+#[test]
+#[ignore = "it is started by another test"]
+fn seeds_of_one_target_pass() {
+    let Ok(target) = std::env::var(TARGET) else { return };
+    let (name, check) = checks::ALL.iter().find(|(name, _)| *name == target).unwrap();
+    let mut reached = 0;
+    for seed in seeds(name) {
+        for part in 1..=8 {
+            let began = processor_time();
+            let input = &seed[..seed.len() * part / 8];
+            let passes = holds(name, *check, input);
+            reached += usize::from(passes && part == 8);
+            let took = processor_time() - began;
+            assert!(took < INPUT_TIME_MAX, "{took:?} for b\"{}\"", input.escape_ascii());
+        }
+    }
+    assert!(reached > 0, "no seed of {name} gets past its parser");
+}
+
+/// The time that this thread has run: other programs do not count.
+fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
 #[test]
 fn every_seed_and_every_prefix_of_it_passes() {
-    for (name, check) in checks::ALL {
-        let mut reached = 0;
-        for seed in seeds(name) {
-            reached += usize::from(holds(name, *check, &seed));
-            for part in 1..8 {
-                holds(name, *check, &seed[..seed.len() * part / 8]);
-            }
-        }
-        assert!(reached > 0, "no seed of {name} gets past its parser");
+    let test = BoundedTest {
+        test: "fuzz_seeds::seeds_of_one_target_pass",
+        variable: TARGET,
+        memory_kib: 256 * 1024,
+        processor_seconds: 120,
+    };
+    let failed: Vec<String> = checks::ALL.iter().filter_map(|(name, _)| test.run(name)).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// The fuzzer's command has the bounds that an input must keep.
+#[test]
+fn fuzzer_runs_with_bounds_of_time_and_memory() {
+    let readme = fs::read_to_string(root().join("fuzz/README.md")).unwrap();
+    for bound in ["-timeout=5", "-rss_limit_mb=600", "-malloc_limit_mb=256"] {
+        assert!(readme.contains(bound), "{bound}");
     }
 }
 

@@ -1,15 +1,13 @@
 //! Renders repositories that are small and would cost much, each in a process of its own that may
 //! use little memory and processor time. `cargo bench --bench hostile` prints what each takes.
 
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::Command;
-
 use gitwork_core::limits;
 use gitwork_core::model::diagnostic::Code;
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 
+use crate::bounded_process::BoundedTest;
 use crate::hostile;
 use crate::memory_repository::{File, MemoryObjects, files, render, source};
 
@@ -20,13 +18,14 @@ const MEMORY_KIB: usize = 200 * 1024;
 const PROCESSOR_SECONDS: usize = 60;
 
 /// The inputs without a problem: large, and within the limits.
-const VALID: [&str; 7] = [
+const VALID: [&str; 8] = [
     "empty",
     "manifest-configs-cluster-9000-times-4900",
     "resources-1000-times-4900",
     "feedback-paths-35000",
     "conditions-20000",
     "equal-folders-600",
+    "equal-folders-of-1-mb-2000",
     "equal-cluster-yaml-300",
 ];
 
@@ -53,27 +52,14 @@ fn one_hostile_input_is_rendered() {
 
 #[test]
 fn hostile_inputs_are_rendered_in_little_memory_and_processor_time() {
-    let program = std::env::current_exe().unwrap();
-    let mut failed = Vec::new();
-    for input in hostile::ALL {
-        let limits = format!(
-            "ulimit -d {MEMORY_KIB} && ulimit -t {PROCESSOR_SECONDS} && exec \"$0\" --ignored \
-             --exact hostile_inputs::one_hostile_input_is_rendered"
-        );
-        let output = Command::new("sh")
-            .args(["-c", &limits])
-            .arg(&program)
-            .env(INPUT, input.name)
-            .env("MALLOC_ARENA_MAX", "1")
-            .output()
-            .unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() || !printed.contains("1 passed") {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let signal = output.status.signal();
-            failed.push(format!("{}: signal {signal:?}\n{printed}{errors}", input.name));
-        }
-    }
+    let test = BoundedTest {
+        test: "hostile_inputs::one_hostile_input_is_rendered",
+        variable: INPUT,
+        memory_kib: MEMORY_KIB,
+        processor_seconds: PROCESSOR_SECONDS,
+    };
+    let failed: Vec<String> =
+        hostile::ALL.iter().filter_map(|input| test.run(input.name)).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 

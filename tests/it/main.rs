@@ -8,6 +8,7 @@
 
 mod agent;
 mod architecture;
+mod bounded_process;
 #[path = "../browser/mod.rs"]
 mod browser;
 mod cases;

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gitwork_core::config::tenancy::{Tenancy, TenantRule};
 use gitwork_core::model::diagnostic::Code;
 use gitwork_core::model::name::{ObjectId, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
+use serde_json::json;
 
 use crate::memory_repository::{File, MemoryObjects, source};
 
@@ -149,4 +151,78 @@ fn problems_of_works_count() {
     let few = render(&mut renderer, &(0..10).map(file).collect());
     assert!(!few.frozen.source && few.frozen.works.len() == 10);
     assert!(render(&mut renderer, &(0..100).map(file).collect()).frozen.source);
+}
+
+/// What of a work depends on where it is, and what does not.
+fn described(desired: &Desired) -> Vec<String> {
+    let works = desired.works.iter().map(|(key, work)| {
+        let body = work.body.to_manifest_work(key, None);
+        format!("{key} {} {body} {:?} {:?}", work.path, work.delete_option, work.objects)
+    });
+    let problems = desired.diagnostics.iter().map(|one| format!("{one:?}"));
+    let frozen = desired.frozen.folders.iter().map(ToString::to_string);
+    works.chain(problems).chain(frozen).collect()
+}
+
+/// Equal folders are rendered once, and the result is the same as if each were rendered alone.
+#[test]
+fn equal_folders_of_many_clusters_give_what_each_gives_alone() {
+    let with = |text: &'static str| {
+        let mut files = fleet(20);
+        let file = |n: usize, name: &str| format!("clusters/c{n:04}/web/{name}.yaml");
+        files.extend((0..20).map(|n| (file(n, "work"), File::from(text))));
+        files.extend((0..20).map(|n| (file(n, "v"), config_map("v", "${CLUSTER_NAME}"))));
+        // Other clusters, another name, and another length of the path.
+        for (name, text) in files.clone() {
+            let name = name.replace("clusters/c", "clusters/other-c");
+            files.insert(name.replace("/web/", "/second-web/"), text);
+        }
+        files
+    };
+    let rules = json!([
+        {"paths": ["clusters/c*/web"], "namespaces": ["x"]},
+        {"paths": ["clusters/*/second-web"], "clusters": ["*-c000*"], "works": ["second-*"]},
+    ]);
+    let rules: Vec<TenantRule> = serde_json::from_value(rules).unwrap();
+    let mut errors = 0;
+    for text in [
+        "{}\n",
+        "name: named\n",
+        "substitute: true\nannotations: {a: b}\nlabels: {c: d}\n",
+        "prune: false\ndeleteOption: {propagationPolicy: Orphan}\n",
+        "unknown: field\n",
+        "name: Bad\n",
+    ] {
+        let files = with(text);
+        for tenancy in [Tenancy::default(), rules.clone().into()] {
+            let renderer = || Renderer::new(source()).with_tenancy(tenancy.clone());
+            let together = described(&render(&mut renderer(), &files));
+            let mut alone = Vec::new();
+            for cluster in (0..20).flat_map(|n| [format!("c{n:04}"), format!("other-c{n:04}")]) {
+                let folder = format!("clusters/{cluster}/");
+                let mut own = files.clone();
+                own.retain(|name, _| name.starts_with(&folder));
+                alone.extend(described(&render(&mut renderer(), &own)));
+            }
+            let sorted = |mut all: Vec<String>| {
+                all.sort();
+                all
+            };
+            let (together, alone) = (sorted(together), sorted(alone));
+            assert_eq!(together, alone, "{text}");
+            assert!(together.len() >= 40);
+            errors += usize::from(together.iter().any(|one| one.contains("severity: Error")));
+        }
+    }
+    assert_eq!(errors, 8, "six with a policy, and two files that are wrong");
+}
+
+#[test]
+fn equal_folders_of_many_clusters_are_read_once() {
+    let mut objects = MemoryObjects::default();
+    let root = objects.add(&fleet(1_000));
+    let desired = render_root(&mut Renderer::new(source()), &objects, root);
+    assert_eq!(desired.works.len(), 1_000);
+    let reads = objects.reads.get();
+    assert!(reads < 1_000 + 20, "{reads}: each cluster's folder, and one work's files");
 }

@@ -223,3 +223,18 @@ pub struct DaemonCredentials {
     /// URL of an HTTP proxy.
     pub proxy: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rewinds_are_held_unless_another_policy_is_chosen() {
+        assert_eq!(DaemonSource::default().rewind, RewindPolicy::Hold);
+        let source = |fields| serde_json::from_value::<DaemonSource>(fields).unwrap();
+        assert_eq!(source(json!({})).rewind, RewindPolicy::Hold);
+        assert_eq!(source(json!({"rewind": "warn"})).rewind, RewindPolicy::Warn);
+    }
+}

@@ -39,6 +39,11 @@ impl PathPatterns {
         (Self(compiled), invalid)
     }
 
+    /// Whether there are no patterns.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether the patterns match a path. Ask about a folder before its content, as Git does.
     pub fn is_match(&self, path: &RepoPath, is_folder: bool) -> bool {
         !self.0.is_empty() && self.0.matched(path.as_str(), is_folder).is_ignore()

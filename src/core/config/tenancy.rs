@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::config::ocm_rules::wildcard;
 use crate::model::kinds::KindIndex;
-use crate::model::manifest::Manifest;
-use crate::model::name::{ClusterName, RepoPath};
+use crate::model::manifest::{Identity, Manifest};
+use crate::model::name::{ClusterName, RepoPath, WorkKey};
 
 /// One permission of work folders. In patterns, `*` matches any sequence of characters. A field
 /// that is absent allows everything.
@@ -94,13 +94,45 @@ fn any(patterns: Option<&Vec<String>>, text: &str) -> bool {
 
 /// A kind as a rule names it.
 pub fn kind_name(manifest: &Manifest) -> String {
-    match manifest.identity.group.as_str() {
-        "" => manifest.kind.clone(),
-        group => format!("{}.{group}", manifest.kind),
+    name_of_kind(&manifest.identity.group, &manifest.kind)
+}
+
+fn name_of_kind(group: &str, kind: &str) -> String {
+    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
+}
+
+/// A work folder with the rules for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantFolder {
+    tenancy: Tenancy,
+    path: RepoPath,
+    cluster: ClusterName,
+}
+
+impl TenantFolder {
+    /// Whether a rule lets the folder have this object, with whatever work name and executor: their
+    /// file may be unreadable, too. A kind of unknown scope counts as namespaced.
+    pub fn may_have(&self, manifest: &Value) -> bool {
+        let Ok(rules) = self.tenancy.rules_for(&self.path, &self.cluster) else { return false };
+        let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let object = Identity::of_manifest(manifest, "");
+        rules.is_empty() || rules.iter().any(|rule| rule.names(&object, kind))
     }
 }
 
 impl TenantRule {
+    /// Whether the rule has the kind and the namespace of an object.
+    fn names(&self, object: &Identity, kind: &str) -> bool {
+        let kind = name_of_kind(&object.group, kind);
+        let place = match object.namespace.as_str() {
+            "" if kind == "Namespace" => &object.name,
+            namespace => namespace,
+        };
+        any(self.kinds.as_ref(), &kind)
+            && (self.namespaces.is_none()
+                || !place.is_empty() && any(self.namespaces.as_ref(), place))
+    }
+
     fn allows(&self, manifest: &Manifest, kinds: &KindIndex) -> bool {
         let kind = kind_name(manifest);
         any(self.kinds.as_ref(), &kind)
@@ -134,6 +166,21 @@ impl TenantRule {
 type Fits<'a> = &'a dyn Fn(&TenantRule) -> bool;
 
 impl Tenancy {
+    /// A work folder with these rules.
+    pub fn of_folder(&self, path: &RepoPath, cluster: &ClusterName) -> TenantFolder {
+        TenantFolder { tenancy: self.clone(), path: path.clone(), cluster: cluster.clone() }
+    }
+
+    /// Whether the same rules are for two works, which their folder, cluster and name say.
+    pub fn judges_alike(&self, one: (&RepoPath, &WorkKey), other: (&RepoPath, &WorkKey)) -> bool {
+        let fits = |rule: &TenantRule, (path, key): (&RepoPath, &WorkKey)| {
+            any(rule.paths.as_ref(), path.as_str())
+                && any(rule.clusters.as_ref(), key.cluster.as_str())
+                && any(rule.works.as_ref(), key.work.as_str())
+        };
+        self.0.iter().all(|rule| fits(rule, one) == fits(rule, other))
+    }
+
     /// The breach of a folder as a whole, before anything in it is read.
     pub fn folder_breach(&self, path: &RepoPath, cluster: &ClusterName) -> Option<Breach> {
         self.rules_for(path, cluster).err()

@@ -117,6 +117,10 @@ impl Diagnostic {
             location.file = path.join_path(&location.file);
         }
     }
+    /// What to do.
+    pub fn help(&self) -> &str {
+        self.hint.as_deref().unwrap_or(self.code.help())
+    }
     /// Whether it freezes its scope.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

@@ -234,6 +234,15 @@ impl WorkBody {
         Self { spec: text, metadata, created_during_hold: false, digest }
     }
 
+    /// The body of a work with the same content from another folder.
+    pub fn in_folder(&self, path: &RepoPath) -> Self {
+        let WorkMetadata { labels, mut annotations } = self.metadata();
+        annotations.insert(ANNOTATION_PATH.into(), path.to_string());
+        let digest = digest(self.spec.value(), &labels, &annotations);
+        let metadata = CanonicalJson::new(&json!({"labels": labels, "annotations": annotations}));
+        Self { spec: self.spec.clone(), metadata, digest, ..*self }
+    }
+
     /// The labels and annotations to set.
     pub fn metadata(&self) -> WorkMetadata {
         // The text was serialized from this type.

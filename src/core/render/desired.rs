@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::config::source_rules::SourceRules;
+use crate::config::tenancy::TenantFolder;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
@@ -79,14 +82,16 @@ pub struct Frozen {
 pub struct FrozenObjects {
     /// The objects that could be read, sorted by digest.
     pub objects: Arc<[NamedObject]>,
-    /// A manifest could not be read, so there may be other objects.
-    pub may_hide_more: bool,
+    /// The folder, if a manifest could not be read: it may have any other object that the policy
+    /// lets it have.
+    pub unread: Option<Arc<TenantFolder>>,
 }
 
 impl FrozenObjects {
-    /// Whether the work may have this object in Git.
-    pub fn may_contain(&self, digest: ObjectDigest) -> bool {
-        self.may_hide_more
+    /// Whether the work may have this object in Git. Without a manifest, the policy is not asked.
+    pub fn may_contain(&self, digest: ObjectDigest, manifest: Option<&Value>) -> bool {
+        let may_hide = |folder: &Arc<TenantFolder>| manifest.is_none_or(|one| folder.may_have(one));
+        self.unread.as_ref().is_some_and(may_hide)
             || self.objects.binary_search_by_key(&digest, |object| object.digest).is_ok()
     }
 }

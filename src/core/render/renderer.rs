@@ -204,9 +204,11 @@ impl Renderer {
         }
         let stopped: Vec<(WorkKey, DesiredWork)> =
             works.extract_if(.., |key, _| frozen.contains(key)).collect();
-        frozen.objects.extend(stopped.into_iter().map(|(key, work)| {
-            (key, FrozenObjects { objects: work.objects, may_hide_more: false })
-        }));
+        frozen.objects.extend(
+            stopped
+                .into_iter()
+                .map(|(key, work)| (key, FrozenObjects { objects: work.objects, unread: None })),
+        );
         diagnostics.sort();
         diagnostics.dedup();
         cut_fairly(&mut diagnostics);
@@ -261,7 +263,6 @@ impl Renderer {
 
 /// The works of this cluster, and those of the clusters before it, hold more than they may.
 fn too_large(source: &SourceId, cluster: &ClusterName, mebibytes: usize) -> Diagnostic {
-    // The daemon's log has no hints.
     let message = format!(
         "the rendered works of the source {source} take more than {mebibytes} MiB of memory, of \
          which equal contents count once; nothing of it is changed or deleted until it has fewer \

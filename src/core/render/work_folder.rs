@@ -18,7 +18,7 @@ pub use manifest_configs::{InheritedRules, is_about};
 pub use rule_index::{ConfigIndex, RuleSteps};
 pub use sidecar::{Covering, Sidecar, name_resources, sidecar_fields};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -28,7 +28,7 @@ use super::layout::WorkFolderFile;
 use super::manifests;
 use super::snippets::add_snippets;
 use crate::config::path_patterns::PathPatterns;
-use crate::config::tenancy::{Tenancy, Tenant};
+use crate::config::tenancy::{Tenancy, Tenant, TenantFolder};
 use crate::config::{SecretPolicy, WorkSettings};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
@@ -90,8 +90,21 @@ pub struct Rendered {
     pub custom_kinds: BTreeMap<(String, String), Found>,
     /// What is wrong with the folder and its files.
     pub diagnostics: Vec<Diagnostic>,
+    /// Whether a folder with the same files and inherited settings gives the same elsewhere.
+    pub reuse: Reuse,
     /// What it holds in memory; counted once, as every pass asks for it.
     pub sizes: RenderedSizes,
+}
+
+/// What the outcome for a folder says of another folder with the same files and settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Nothing: messages and variables are about this folder and cluster.
+    Never,
+    /// It has the same work, of this name.
+    SameName,
+    /// It has the same work, of the folder's name.
+    FolderName,
 }
 
 /// The bytes that a rendered folder holds in memory, besides the text of its work.
@@ -128,7 +141,8 @@ pub fn render(
     let key = work_key(&folder, inherited.cluster, &mut files.diagnostics);
     let settings = Settings::merge(inherited.settings, work_file.as_ref());
     let values = || Substitution::new(inherited.values, inherited.cluster);
-    let values = settings.substitute.then(values);
+    let substitutes = settings.substitute;
+    let values = substitutes.then(values);
     let rules = manifests::Rules { kinds, secrets: inherited.secrets, scope: &scope };
     let mut manifests = files.manifests(&found.manifests, &rules, values)?;
     let sidecars = files.sidecars(&found.sidecars)?;
@@ -162,11 +176,18 @@ pub fn render(
         let all = || parts.manifests.iter();
         rendered.crds = all().filter_map(|one| CrdNames::of(&one.object)).collect();
         if failed {
-            rendered.frozen = frozen_objects(&parts.manifests, &found.manifests, &rendered);
+            let folder = inherited.tenancy.of_folder(path, inherited.cluster);
+            rendered.frozen = frozen_objects(&parts.manifests, &found.manifests, &rendered, folder);
         } else {
             rendered.objects = objects_from(path, &parts.manifests);
         }
     }
+    let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty() && !substitutes;
+    rendered.reuse = match &work_file {
+        _ if !is_plain => Reuse::Never,
+        Some(file) if file.value.name.is_some() => Reuse::SameName,
+        _ => Reuse::FolderName,
+    };
     let key = key.filter(|_| !failed);
     rendered.work = key.map(|key| parts.into_work(key, path, inherited.source));
     Ok(rendered)
@@ -194,8 +215,33 @@ impl Rendered {
             crds: Vec::new(),
             custom_kinds: BTreeMap::new(),
             diagnostics,
+            reuse: Reuse::Never,
             sizes: RenderedSizes::default(),
         }
+    }
+
+    /// The outcome for a folder with the same files and inherited files. `None` if it must be
+    /// rendered.
+    pub(crate) fn elsewhere(&self, path: &RepoPath, inherited: &Inherited<'_>) -> Option<Self> {
+        let work = self.work.as_ref()?;
+        let name = match self.reuse {
+            Reuse::Never => return None,
+            Reuse::SameName => work.key.work.clone(),
+            Reuse::FolderName => WorkName::parse(path.name()).ok()?,
+        };
+        let key = WorkKey { cluster: inherited.cluster.clone(), work: name };
+        // In a folder with a longer path, that of a file may be too long.
+        let is_alike = path.as_str().len() <= self.path.as_str().len()
+            && inherited.tenancy.judges_alike((&self.path, &work.key), (path, &key));
+        let body = is_alike.then(|| Arc::new(work.body.in_folder(path)))?;
+        let work = DesiredWork { key: key.clone(), path: path.clone(), body, ..work.clone() };
+        let mut rendered = Self::without_work(path, Some(key), Vec::new());
+        rendered.objects = self.objects.clone();
+        rendered.crds = self.crds.clone();
+        rendered.custom_kinds = self.custom_kinds.clone();
+        rendered.reuse = self.reuse;
+        rendered.work = Some(work);
+        Some(rendered)
     }
 }
 
@@ -247,19 +293,15 @@ fn frozen_objects(
     manifests: &[Manifest],
     files: &[WorkFolderFile],
     rendered: &Rendered,
+    folder: TenantFolder,
 ) -> FrozenObjects {
     let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
-    let hides = |found: &Diagnostic| {
-        let at = &found.location.file;
-        // A bad name hides no object.
-        found.is_error()
-            && found.code != Code::BadName
-            && (*at == rendered.path || files.iter().any(|file| file.path == *at))
-    };
-    FrozenObjects {
-        objects: NamedObject::all(named),
-        may_hide_more: rendered.diagnostics.iter().any(hides),
-    }
+    let errors = rendered.diagnostics.iter().filter(|found| found.is_error());
+    // A bad name hides no object.
+    let errors = errors.filter(|found| found.code != Code::BadName);
+    let at: HashSet<&RepoPath> = errors.map(|found| &found.location.file).collect();
+    let hides = at.contains(&rendered.path) || files.iter().any(|file| at.contains(&file.path));
+    FrozenObjects { objects: NamedObject::all(named), unread: hides.then(|| Arc::new(folder)) }
 }
 
 /// The key that work.yaml or the folder's name gives.

@@ -71,7 +71,7 @@ fn problem_severity(severity: Severity) -> &'static str {
 }
 
 fn result(diagnostic: &Diagnostic) -> Value {
-    let help = diagnostic.hint.as_deref().unwrap_or(diagnostic.code.help());
+    let help = diagnostic.help();
     let logical = match &diagnostic.scope {
         Scope::Source => None,
         Scope::Cluster(cluster) => Some(cluster.to_string()),

@@ -209,10 +209,11 @@ impl SourceLog {
         for found in findings.take(FINDINGS_MAX) {
             let span = found.location.span.map(|s| format!(":{}:{}", s.line, s.column));
             let place = format!("{}{}", found.location.file, span.unwrap_or_default());
+            let (code, help) = (found.code.id(), found.help());
             if found.is_error() {
-                tracing::error!(%source, code = found.code.id(), place, "{}", found.message);
+                tracing::error!(%source, code, place, help, "{}", found.message);
             } else {
-                tracing::warn!(%source, code = found.code.id(), place, "{}", found.message);
+                tracing::warn!(%source, code, place, help, "{}", found.message);
             }
         }
     }

@@ -6,7 +6,8 @@ use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};
 use jaq_core::path::Part;
 
 use super::error::JqError;
-use super::natives::{FORMATS, NATIVES};
+use super::formats::FORMATS;
+use super::natives::{NATIVES, UNSUPPORTED};
 use super::prelude::prelude;
 use crate::limits::{JQ_BYTES_MAX, JQ_NESTING_MAX, JQ_PREFIXES_MAX};
 
@@ -181,6 +182,9 @@ impl<'a> Names<'a> {
         }
         if name.starts_with('@') && arguments == 0 {
             return known_format(name);
+        }
+        if UNSUPPORTED.contains(&name) {
+            return Err(JqError::Unsupported(format!("the function {name}")));
         }
         Err(JqError::UnknownFunction { name: name.to_owned(), arguments })
     }

@@ -87,7 +87,17 @@ def gsub($re; f; $flags): sub($re; f; "g" + ($flags // ""));
 def walk(f): if type == "object" then with_entries(.value |= walk(f))
   elif type == "array" then map(walk(f)) else . end | f;
 def env: {};
-def todate: error("dates are not supported");
+def combinations: if length == 0 then [] else .[0][] as $x
+  | (.[1:] | combinations) as $rest | [$x] + $rest end;
+def combinations($n): . as $all | [range($n) | $all] | combinations;
+def IN(f): . as $x | any($x == f; .);
+def IN(source; f): any(source == f; .);
+def INDEX(f): INDEX(.[]; f);
+def INDEX(source; f): reduce source as $x ({}; . + {($x | f | tostring): $x});
+def toarray: if type == "array" then . else [.] end;
+def trimstr($text): ltrimstr($text) | rtrimstr($text);
+def ascii: [.] | implode;
+def leaf_paths: paths(scalars);
 def finites: select(isinfinite or isnan | not);
 def normals: select(isnormal);
 "#;

@@ -2,15 +2,12 @@
 
 use std::rc::Rc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::error::JqError;
 use super::eval::Evaluation;
 use super::item::{Item, Stop, failed};
-use super::natives::FORMATS;
 use super::value::{Fields, JqValue};
 
 /// Memory of one compiled regular expression.
@@ -134,33 +131,6 @@ impl Evaluation {
         }
     }
 
-    /// A value as text, in a format such as `@json`.
-    pub fn formatted(&self, format: &str, value: &JqValue) -> Result<String, Stop> {
-        if !FORMATS.contains(&format) {
-            return Err(Stop::Fatal(JqError::Unsupported(format!("the format {format}"))));
-        }
-        self.charge(value.weight(1_000_000))?;
-        let text = match value {
-            JqValue::Text(text) if format != "@json" => text.to_string(),
-            other => other.to_json().to_string(),
-        };
-        self.charge(text.len() / 16)?;
-        Ok(match format {
-            "@base64" => STANDARD.encode(text),
-            "@base64d" => {
-                let padded = text.trim_end_matches('=');
-                let decoded = base64::engine::general_purpose::STANDARD_NO_PAD.decode(padded);
-                match decoded {
-                    Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-                    Err(_) => return failed("a string is not base64"),
-                }
-            }
-            "@uri" => text.bytes().map(uri_byte).collect(),
-            "@html" => text.chars().map(html_character).collect(),
-            _ => text,
-        })
-    }
-
     /// All matches of a regular expression: all of them with the flag `g`, otherwise the first.
     fn match_all(&self, text: &str, pattern: &str, flags: &JqValue) -> Result<JqValue, Stop> {
         let flags = match flags {
@@ -225,23 +195,4 @@ fn matched(
         ("string", part.map_or(JqValue::Null, JqValue::text)),
     ];
     fields.into_iter().chain(more).map(|(key, value)| (Rc::from(key), value)).collect()
-}
-
-fn uri_byte(byte: u8) -> String {
-    if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-        char::from(byte).to_string()
-    } else {
-        format!("%{byte:02X}")
-    }
-}
-
-fn html_character(character: char) -> String {
-    match character {
-        '<' => "&lt;".into(),
-        '>' => "&gt;".into(),
-        '&' => "&amp;".into(),
-        '\'' => "&#39;".into(),
-        '"' => "&quot;".into(),
-        other => other.to_string(),
-    }
 }

@@ -25,17 +25,22 @@ fn config(sync: &Sync, forge: &Forge) -> Value {
     }] })
 }
 
+/// The statuses that the hub has as pending, each as a commit.
+async fn open(sync: &Sync) -> Vec<String> {
+    let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
+    let lease = leases.get_opt(&format!("gitwork-report-{}", sync.id)).await.unwrap();
+    let annotations = lease.and_then(|lease| lease.metadata.annotations).unwrap_or_default();
+    let text = annotations.get("gitwork.dev/open-statuses").cloned().unwrap_or_default();
+    let open: Value = serde_json::from_str(&text).unwrap_or_default();
+    let open = open.as_array().into_iter().flatten();
+    open.map(|one| one["commit"].as_str().unwrap().to_owned()).collect()
+}
+
 /// Waits until the hub has these statuses as pending, each as a commit.
 async fn until_open(sync: &Sync, commits: &[String]) {
-    let leases: Api<Lease> = Api::namespaced(sync.hub.client(), "gitwork");
-    let name = format!("gitwork-report-{}", sync.id);
     eventually("the open statuses on the hub", Duration::from_secs(300), || async {
-        let lease = leases.get_opt(&name).await.map_err(|error| error.to_string())?;
-        let annotations = lease.and_then(|lease| lease.metadata.annotations).unwrap_or_default();
-        let text = annotations.get("gitwork.dev/open-statuses").cloned().unwrap_or_default();
-        let open: Value = serde_json::from_str(&text).unwrap_or_default();
-        let open = open.as_array().into_iter().flatten().map(|one| one["commit"].clone());
-        if open.eq(commits.iter().map(|id| Value::from(id.as_str()))) { Ok(()) } else { Err(text) }
+        let open = open(sync).await;
+        if open == commits { Ok(()) } else { Err(format!("{open:?}")) }
     })
     .await
     .unwrap();
@@ -90,5 +95,34 @@ async fn status_of_a_commit_overtaken_while_the_daemon_was_down_is_closed() {
     let seen = forge.seen();
     let last = seen.iter().rfind(|seen| seen.path.ends_with(&two)).unwrap();
     assert_eq!(last.body["state"], "success");
+    assert_eq!(daemon.terminate().await, Some(0));
+}
+
+/// The forge has the status, and the process that wrote it does not learn that.
+#[tokio::test(flavor = "multi_thread")]
+async fn pending_status_is_noted_on_the_hub_before_the_forge_gets_it() {
+    let sync = Sync::new(1).await;
+    let forge = Forge::start().await;
+    let (config, rights) = (config(&sync, &forge), rights(&sync).await);
+    let one = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]).to_string();
+    forge.be_silent(true);
+    let daemon = Daemon::start_as(&sync, "first", &rights, &config);
+    until_seen(&forge, "a pending status", |seen| {
+        seen.path.ends_with(&one) && seen.body["state"] == "pending"
+    })
+    .await;
+    // Dropping it kills it.
+    drop(daemon);
+    assert_eq!(open(&sync).await, [one.clone()]);
+
+    forge.be_silent(false);
+    let two = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]).to_string();
+    let daemon = Daemon::start_as(&sync, "second", &rights, &config);
+    let seen = until_seen(&forge, "the end of the first commit's status", |seen| {
+        seen.path.ends_with(&one) && seen.body["state"] == "warning"
+    })
+    .await;
+    let last = seen.iter().rfind(|seen| seen.path.ends_with(&one)).unwrap();
+    assert_eq!(last.body["description"], format!("superseded by {}", &two[..8]));
     assert_eq!(daemon.terminate().await, Some(0));
 }

@@ -45,6 +45,7 @@ pub struct Scripted {
 struct Script {
     seen: Vec<Seen>,
     answers: VecDeque<Scripted>,
+    is_silent: bool,
 }
 
 #[derive(Clone)]
@@ -73,6 +74,11 @@ impl Forge {
         self.script.lock().unwrap().answers.push_back(scripted);
     }
 
+    /// Takes requests from now on, or no longer, without an answer.
+    pub fn be_silent(&self, is_silent: bool) {
+        self.script.lock().unwrap().is_silent = is_silent;
+    }
+
     pub fn seen(&self) -> Vec<Seen> {
         self.script.lock().unwrap().seen.clone()
     }
@@ -94,14 +100,21 @@ impl Forge {
 async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = to_bytes(body, 1024 * 1024).await.unwrap();
-    let mut script = script.lock().unwrap();
-    script.seen.push(Seen {
+    let seen = Seen {
         method: head.method.to_string(),
         path: head.uri.to_string(),
         headers: head.headers,
         body: serde_json::from_slice(&body).unwrap_or_default(),
-    });
-    let Some(scripted) = script.answers.pop_front() else {
+    };
+    let (is_silent, scripted) = {
+        let mut script = script.lock().unwrap();
+        script.seen.push(seen);
+        (script.is_silent, script.answers.pop_front())
+    };
+    if is_silent {
+        return std::future::pending().await;
+    }
+    let Some(scripted) = scripted else {
         return (StatusCode::CREATED, "{}").into_response();
     };
     let mut response =

@@ -49,7 +49,8 @@ async fn source_over_its_memory_keeps_its_works_while_another_source_syncs() {
     commit_large(&sync, 10);
     daemon.hang_up();
     let line = daemon.until_logged("MiB of memory").await.to_string();
-    for part in [&*large, "take more than 1 MiB", "maxContentMib"] {
+    for part in [&*large, "take more than 1 MiB", "maxContentMib", "split the source into several"]
+    {
         assert!(line.contains(part), "{part}: {line}");
     }
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]);

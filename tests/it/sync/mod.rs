@@ -16,4 +16,5 @@ mod proof;
 mod secrets;
 mod signatures;
 mod status_reporting;
+mod transient;
 mod writes;

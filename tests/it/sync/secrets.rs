@@ -33,6 +33,11 @@ fn secret(name: &str, fields: &str) -> String {
     )
 }
 
+/// A Secret that has a field twice.
+fn twice(plain: &str) -> String {
+    secret("a", &format!("stringData: {{a: {plain}}}\nstringData: {{a: {plain}}}"))
+}
+
 /// Secrets of every kind, of which some cannot be applied or read.
 fn files(turn: usize) -> Vec<(usize, &'static str, String)> {
     let (plain, coded) = (format!("{CANARY}-{turn}"), STANDARD.encode(format!("{CANARY}-{turn}")));
@@ -45,15 +50,18 @@ fn files(turn: usize) -> Vec<(usize, &'static str, String)> {
         (0, "web/map.yaml", config_map("map", &turn.to_string())),
         (0, "refused/a.yaml", secret("a", &format!("stringData: {{password: {plain}}}"))),
         (0, "refused/work.yaml", format!("labels: {{team: {:?}}}\n", "x".repeat(64))),
-        (
-            0,
-            "twice/a.yaml",
-            secret("a", &format!("stringData: {{a: {plain}}}\nstringData: {{a: {plain}}}")),
-        ),
+        (0, "twice/a.yaml", twice(&plain)),
         (0, "broken/a.yaml", secret("a", &format!("stringData: {{a: [{plain}\n b"))),
         (0, "field/a.yaml", secret("a", &format!("stringDat: {{a: {plain}}}"))),
         (0, "list/a.yaml", secret("a", &format!("data: [{plain}]"))),
         (0, "alias/a.yaml", secret("a", &format!("x: &a {plain}\nstringData: {{a: *a, b: *c}}"))),
+        (0, "anchor/a.yaml", twice(&plain).replace("kind: Secret", "kind: &k Secret")),
+        (0, "tag/a.yaml", twice(&plain).replace("kind: Secret", "kind: !!str Secret")),
+        (0, "cluster.yaml", format!("values: {{PASSWORD: {plain}}}\n")),
+        (0, "values/a.yaml", secret("values", "stringData: {password: \"${PASSWORD}\"}")),
+        (0, "values/work.yaml", "substitute: true\n".to_owned()),
+        (0, "unknown/a.yaml", secret("a", &format!("stringData: {{a: \"${{{plain}}}\"}}"))),
+        (0, "unknown/work.yaml", "substitute: true\n".to_owned()),
     ]
 }
 
@@ -170,6 +178,8 @@ fn commands(sync: &Sync, base: &str) -> Vec<Output> {
     let cluster = sync.clusters[0].as_str();
     let (web, object) = (format!("{cluster}/web"), format!("{cluster}/web/secret/default/fine"));
     let refused = format!("{cluster}/refused");
+    let (values, unknown) = (format!("{cluster}/values"), format!("{cluster}/unknown"));
+    let of_values = format!("{values}/secret/default/values");
     let mut reported = Vec::new();
     for arguments in [
         vec!["validate"],
@@ -185,6 +195,10 @@ fn commands(sync: &Sync, base: &str) -> Vec<Output> {
         vec!["explain", &object],
         vec!["explain", &object, "-o", "json"],
         vec!["explain", &refused, "-o", "yaml"],
+        vec!["explain", &values],
+        vec!["explain", &values, "-o", "json"],
+        vec!["explain", &of_values],
+        vec!["explain", &unknown],
         vec!["adopt", &refused],
         vec!["approve", &"0".repeat(64)],
     ] {

@@ -10,6 +10,7 @@ use crate::model::object_digest::ObjectDigest;
 use crate::model::work::WorkBody;
 use crate::plan::effect::Effect;
 use crate::plan::observed::{ListedObject, ObservedWork};
+use crate::plan::work_spec::WorkSpec;
 
 impl<'a> Write<'a> {
     /// Whether the body consists of manifests that Git has for the work or that the hub lists in
@@ -32,11 +33,14 @@ impl<'a> Write<'a> {
     /// The objects that the work lists on the hub and that Git has, or may have, in another work.
     fn gives(&self) -> impl Iterator<Item = ObjectDigest> {
         let there = self.on_hub();
+        let content = self.inputs.observed.content(&self.step.key);
+        let spec = content.map(|content| WorkSpec::of(content.spec())).unwrap_or_default();
         let objects = there.into_iter().flat_map(|work| work.objects.iter());
-        objects.map(|object| object.digest).filter(|digest| self.wanted_elsewhere(*digest))
+        let objects = objects.map(|object| object.digest);
+        objects.filter(move |digest| self.wanted_elsewhere(*digest, spec.manifest(*digest)))
     }
 
-    fn wanted_elsewhere(&self, digest: ObjectDigest) -> bool {
+    fn wanted_elsewhere(&self, digest: ObjectDigest, manifest: Option<&Value>) -> bool {
         let key = &self.step.key;
         let in_git = self.inputs.desired.works.get(key);
         if in_git.is_some_and(|work| work.object(digest).is_some()) {
@@ -48,7 +52,7 @@ impl<'a> Write<'a> {
         others.into_iter().any(|other| *other != key)
             || frozen
                 .into_iter()
-                .any(|(other, objects)| *other != key && objects.may_contain(digest))
+                .any(|(other, objects)| *other != key && objects.may_contain(digest, manifest))
     }
 
     /// Whether Git has an object in the work that another work lists on the hub.

@@ -96,7 +96,8 @@ fn find_all<'a>(desired: &'a Desired, observed: &'a Observed) -> Vec<FoundMove<'
     let frozen = desired.frozen.objects_by_cluster();
     for ((cluster, digest), givers) in lost {
         let mut frozen = frozen.get(cluster).into_iter().flatten();
-        let may_have = |(_, objects): &&FrozenWork<'_>| objects.may_contain(digest);
+        // The policy is asked later: it needs the manifest, which the hub has.
+        let may_have = |(_, objects): &&FrozenWork<'_>| objects.may_contain(digest, None);
         let Some(&(key, _)) = frozen.find(may_have) else { continue };
         let givers = givers.into_iter().filter(|from| from.key != *key);
         let to = Receiver::Frozen(key);

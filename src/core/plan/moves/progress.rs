@@ -14,6 +14,7 @@ use crate::plan::moves::find::{FoundMove, Receiver};
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
 use crate::plan::observed::{ListedObject, ObservedWork};
 use crate::plan::work_spec::WorkSpec;
+use crate::render::desired::FrozenWork;
 
 /// Why a work must not be written until somebody acts; `None` if it may be.
 pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<String> + 'a;
@@ -25,13 +26,16 @@ pub(super) fn moves(
     stands_still: &StandsStill<'_>,
 ) -> Vec<ObjectMove> {
     let mut all = Vec::with_capacity(found.len());
+    let all_frozen = inputs.desired.frozen.objects_by_cluster();
     for cluster in found.chunk_by(|a, b| a.from.key.cluster == b.from.key.cluster) {
         let receivers = receivers(cluster, inputs);
         for moves in cluster.chunk_by(|a, b| a.from.key == b.from.key) {
             let Some(FoundMove { from, .. }) = moves.first() else { continue };
+            let frozen = all_frozen.get(&from.key.cluster).map_or(&[][..], Vec::as_slice);
             let content = inputs.observed.content(&from.key);
             let content = content.map(|content| Side::of(content.spec(), Some(from)));
-            let giver = Giver { from, content, receivers: &receivers, inputs, stands_still };
+            let giver =
+                Giver { from, content, receivers: &receivers, frozen, inputs, stands_still };
             all.extend(giver.moves(moves));
         }
     }
@@ -125,13 +129,15 @@ struct Giver<'a> {
     /// As the hub has it; `None` if it has not been read.
     content: Option<Side<'a>>,
     receivers: &'a BTreeMap<&'a WorkKey, Side<'a>>,
+    /// The frozen works of the cluster.
+    frozen: &'a [FrozenWork<'a>],
     inputs: PlanInputs<'a>,
     stands_still: &'a StandsStill<'a>,
 }
 
 impl Giver<'_> {
     fn moves(&self, found: &[FoundMove<'_>]) -> Vec<ObjectMove> {
-        let mut moves: Vec<ObjectMove> = found.iter().map(|one| self.judge(one)).collect();
+        let mut moves: Vec<ObjectMove> = found.iter().filter_map(|one| self.judge(one)).collect();
         if self.is_too_large(&moves) {
             // It would be too large with what it keeps, so it orphans that first.
             for one in &mut moves {
@@ -146,11 +152,25 @@ impl Giver<'_> {
         moves
     }
 
-    fn judge(&self, found: &FoundMove<'_>) -> ObjectMove {
-        let FoundMove { digest, from, to } = *found;
+    /// `None` if no work may have the object.
+    fn judge(&self, found: &FoundMove<'_>) -> Option<ObjectMove> {
+        let FoundMove { digest, from, .. } = *found;
+        let (from, to) = (from.key.clone(), self.receiver(found)?);
         let object = self.identity(found);
         let progress = self.progress(found, &object);
-        ObjectMove { digest, object, from: from.key.clone(), to: to.key().clone(), progress }
+        Some(ObjectMove { digest, object, from, to, progress })
+    }
+
+    /// The receiving work. Of frozen works, the first one that the policy lets have the object.
+    fn receiver(&self, found: &FoundMove<'_>) -> Option<WorkKey> {
+        let (Receiver::Frozen(_), Some(content)) = (found.to, &self.content) else {
+            return Some(found.to.key().clone());
+        };
+        let manifest = content.spec.manifest(found.digest);
+        let may_have = |(key, objects): &&FrozenWork<'_>| {
+            **key != self.from.key && objects.may_contain(found.digest, manifest)
+        };
+        self.frozen.iter().find(may_have).map(|(key, _)| (*key).clone())
     }
 
     /// The object, with the plural of its kind as in the receiving work, if that can be read.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::tenancy::{Tenancy, TenantRule};
 use crate::limits;
 use crate::model::name::{ClusterName, RepoPath, SourceId, WorkName};
 use crate::model::object_digest::ObjectDigest;
@@ -407,14 +408,52 @@ fn neither_work_changes_for_the_object_while_one_is_suspended() {
     assert!(world.reason("shop2").contains("shop: kept as it is"), "{}", world.reason("shop2"));
 }
 
+/// The objects of the folder of shop2, none of which can be read.
+fn unreadable(tenancy: Tenancy) -> FrozenObjects {
+    let path = RepoPath::parse("clusters/edge-1/shop2").unwrap();
+    let folder = tenancy.of_folder(&path, &ClusterName::parse("edge-1").unwrap());
+    FrozenObjects { unread: Some(Arc::new(folder)), ..FrozenObjects::default() }
+}
+
+/// A tenant who breaks a file of their own keeps no object that the policy does not let them have.
+#[test]
+fn object_that_the_policy_keeps_from_a_frozen_work_is_removed() {
+    for (rules, is_kept) in [
+        (json!([{"namespaces": ["shop"]}]), true),
+        (json!([{"namespaces": ["other"]}, {"kinds": ["ConfigMap"], "namespaces": ["sh*"]}]), true),
+        (json!([{"namespaces": ["other"]}]), false),
+        (json!([{"kinds": ["Deployment.apps"]}]), false),
+        (json!([{"kinds": ["Deployment.apps"]}, {"namespaces": ["other"]}]), false),
+        (json!([{"paths": ["clusters/*/other"]}]), false),
+    ] {
+        let tenancy: Vec<TenantRule> = serde_json::from_value(rules.clone()).unwrap();
+        let frozen = unreadable(tenancy.into());
+        let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
+        world.commit(&[plain("shop", &[("a", "2")])]);
+        world.desired.frozen.works.insert(key("shop2"));
+        world.desired.frozen.objects.insert(key("shop2"), frozen.clone());
+        assert_eq!(world.pass(), ["update shop"]);
+        let kept: &[&str] = if is_kept { &["a", "data"] } else { &["a"] };
+        assert_eq!(world.listed("shop"), kept, "{rules}");
+
+        let mut world =
+            World::settled(&[plain("shop", &[("data", "1")]), plain("b", &[("b", "1")])]);
+        world.commit(&[plain("b", &[("b", "1")])]);
+        world.desired.frozen.works.insert(key("shop2"));
+        world.desired.frozen.objects.insert(key("shop2"), frozen);
+        let expected: &[&str] = if is_kept { &[] } else { &["delete shop"] };
+        assert_eq!(world.pass(), expected, "{rules}");
+    }
+}
+
 /// A manifest that leaves a work and stands in a file that cannot be read is not removed.
 #[test]
 fn object_that_a_frozen_work_may_have_is_kept() {
     let objects = |name: &str| FrozenObjects {
         objects: NamedObject::all([(&manifest(name, "1"), "configmaps")].into_iter()),
-        may_hide_more: false,
+        unread: None,
     };
-    let unreadable = FrozenObjects { may_hide_more: true, ..FrozenObjects::default() };
+    let unreadable = unreadable(Tenancy::default());
     for (frozen, is_kept) in
         [(objects("data"), true), (objects("other"), false), (unreadable, true)]
     {

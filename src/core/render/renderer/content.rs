@@ -29,7 +29,12 @@ pub(super) struct SharedContent {
     placed: HashSet<Arc<[(Identity, Origin)]>>,
     /// What cluster.yaml says, by its blob.
     pub(super) configs: HashMap<ObjectId, Arc<ClusterConfig>>,
+    /// The last rendered folder of each content.
+    pub(super) folders: HashMap<FolderContent, Arc<Rendered>>,
 }
+
+/// The tree of a work folder, with the blobs of gitwork.yaml and cluster.yaml.
+pub(super) type FolderContent = (ObjectId, [Option<ObjectId>; 2]);
 
 impl Clone for SharedContent {
     /// An empty one: while two hold a content, neither would notice that no work has it.
@@ -65,6 +70,7 @@ impl SharedContent {
 
     /// Drops the contents that nobody else holds.
     pub(super) fn drop_unused(&mut self) {
+        self.folders.retain(|_, one| Arc::strong_count(one) > 1);
         self.specs.retain(|one| Arc::strong_count(one) > 1);
         self.texts.retain(CanonicalJson::is_shared);
         self.named.retain(|one| Arc::strong_count(one) > 1);

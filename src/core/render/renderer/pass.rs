@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::cluster::{RenderedCluster, RenderedFolder};
-use super::content::{ContentBudget, SharedContent, TooLarge};
+use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use crate::config::file;
 use crate::config::file_names::CLUSTER_FILE;
@@ -22,7 +22,7 @@ use crate::render::config_file::read_config;
 use crate::render::desired::FrozenObjects;
 use crate::render::layout;
 use crate::render::substitute::{CLUSTER_NAME, is_name};
-use crate::render::work_folder::{self, ConfigIndex, Inherited, Rendered};
+use crate::render::work_folder::{self, ConfigIndex, Inherited, Rendered, Reuse};
 
 /// Folders by cluster whose CRDs count for themselves only.
 pub(super) type FrozenCrds = BTreeMap<ClusterName, BTreeSet<String>>;
@@ -133,7 +133,8 @@ impl RenderPass<'_> {
     fn blocked(&self, path: &RepoPath, cluster: &ClusterName, problem: Diagnostic) -> Rendered {
         let is_allowed = self.tenancy.folder_breach(path, cluster).is_none();
         let key = is_allowed.then(|| layout::folder_key(path, cluster));
-        let frozen = FrozenObjects { may_hide_more: is_allowed, ..FrozenObjects::default() };
+        let unread = is_allowed.then(|| self.tenancy.of_folder(path, cluster).into());
+        let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
         Rendered { frozen, ..Rendered::without_work(path, key, vec![problem]) }
     }
 
@@ -156,11 +157,22 @@ impl RenderPass<'_> {
             secrets: inputs.source.file.secrets,
         };
         let path = layout::cluster_path(cluster).join(folder);
+        let content: FolderContent = (tree, [inputs.source.blob, inputs.cluster_blob]);
+        let known = self.content.borrow().folders.get(&content).cloned();
+        let known = known.filter(|known| !known.is_stale(kinds));
+        if let Some(mut rendered) = known.and_then(|known| known.elsewhere(&path, &inherited)) {
+            self.content.borrow_mut().share(&mut rendered);
+            return Ok(Arc::new(rendered));
+        }
         let ignore = &inputs.source.ignore;
         let mut rendered =
             work_folder::render(&path, tree, &inherited, ignore, kinds, self.objects)?;
         self.content.borrow_mut().share(&mut rendered);
-        Ok(Arc::new(rendered))
+        let rendered = Arc::new(rendered);
+        if rendered.reuse != Reuse::Never {
+            self.content.borrow_mut().folders.insert(content, rendered.clone());
+        }
+        Ok(rendered)
     }
 
     /// The kinds that the CRDs of all clusters define, and the folders whose CRDs define none: with

@@ -27,6 +27,8 @@ use crate::render::work_folder::{
 
 /// What stands in place of a value that a Secret uses.
 const HIDDEN: &str = "(hidden: a Secret uses it)";
+/// The same, of a value that the work does not use.
+const UNUSED: &str = "(hidden: the work does not use it)";
 
 /// One work as Git has it.
 #[derive(Debug)]
@@ -298,19 +300,28 @@ fn values(cluster: &ClusterName, file: Option<&Config<ClusterFile>>) -> BTreeMap
     values
 }
 
-/// Hides the values that Secrets use. `unchanged`: the objects before variables were replaced.
+/// Hides the values that Secrets use, and those that no other object of the work uses: a Secret of
+/// another work may use them. `unchanged`: the objects before variables were replaced.
 fn hide_values_of_secrets(settings: &mut [Setting], unchanged: &[Manifest], objects: &[Manifest]) {
-    let is_secret = |object: &&Manifest| object.kind == "Secret" || object.kind.contains("${");
-    let texts: Vec<String> =
-        unchanged.iter().filter(is_secret).map(|object| object.object.to_string()).collect();
+    let is_secret = |object: &Manifest| object.kind == "Secret" || object.kind.contains("${");
+    let (secrets, others): (Vec<&Manifest>, Vec<&Manifest>) =
+        unchanged.iter().partition(|object| is_secret(object));
+    let [secrets, others] = [secrets, others].map(|objects| {
+        objects.iter().map(|object| object.object.to_string()).collect::<Vec<String>>()
+    });
     // A Secret that is readable only with its variables replaced may use any of them.
-    let is_unknown = objects.iter().filter(is_secret).count() > texts.len();
+    let is_unknown = objects.iter().filter(|object| is_secret(object)).count() > secrets.len();
     for setting in settings {
         let Some(name) = setting.name.strip_prefix("values.") else { continue };
         let variable = format!("${{{name}}}");
-        if name != CLUSTER_NAME && (is_unknown || texts.iter().any(|text| text.contains(&variable)))
-        {
+        let is_in = |texts: &[String]| texts.iter().any(|text| text.contains(&variable));
+        if name == CLUSTER_NAME {
+            continue;
+        }
+        if is_unknown || is_in(&secrets) {
             setting.value = HIDDEN.into();
+        } else if !is_in(&others) {
+            setting.value = UNUSED.into();
         }
     }
 }

@@ -2,13 +2,13 @@
 //! with its own context. Each has its own schedule. Parts share a rate limit, and wait for the
 //! whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
 use super::response::Rejection;
 use super::schedule::{Next, Schedule};
-use super::{CommitStatus, OpenStatus, Part};
+use super::{CommitState, CommitStatus, OpenStatus, Part};
 
 /// GitHub accepts 500 requests that create content per hour and 80 per minute ("Rate limits for the
 /// REST API"). Parts get this burst and one more per interval. The rest is for the whole, and for
@@ -33,12 +33,16 @@ pub struct StatusQueue {
     not_before: Duration,
     /// A rejection was returned, and no write has succeeded since.
     is_failing: bool,
+    /// Statuses of the newest commit that are about to be pending on the forge.
+    intended: BTreeSet<OpenStatus>,
 }
 
 impl StatusQueue {
     /// Sets the wanted statuses of the newest commit. Drops parts that no longer exist.
     pub fn want(&mut self, statuses: Vec<CommitStatus>, now: Duration) {
         let mut parts = std::mem::take(&mut self.parts);
+        let newest = statuses.first().map(|status| status.commit);
+        self.intended.retain(|open| Some(open.commit) == newest);
         for status in statuses {
             match status.part.clone() {
                 None => self.whole.want(status, now),
@@ -63,7 +67,18 @@ impl StatusQueue {
         }
     }
 
-    /// The statuses that are pending on the forge, up to [`OPEN_MAX`].
+    /// Counts a status that is about to be written as open, if it will be pending; otherwise
+    /// `None`.
+    pub fn intend(&mut self, status: &CommitStatus) -> Option<OpenStatus> {
+        if status.state != CommitState::Pending {
+            return None;
+        }
+        let open = OpenStatus { commit: status.commit, part: status.part.clone() };
+        self.intended.insert(open.clone());
+        self.open().contains(&open).then_some(open)
+    }
+
+    /// The statuses that are pending on the forge or are about to be, up to [`OPEN_MAX`].
     pub fn open(&self) -> Vec<OpenStatus> {
         let of = |part: Option<&Part>, schedule: &Schedule| {
             let part = part.cloned();
@@ -71,7 +86,12 @@ impl StatusQueue {
             open.map(move |commit| OpenStatus { commit, part: part.clone() }).collect::<Vec<_>>()
         };
         let parts = self.parts.iter().flat_map(|(part, schedule)| of(Some(part), schedule));
-        of(None, &self.whole).into_iter().chain(parts).take(OPEN_MAX).collect()
+        let mut all = of(None, &self.whole);
+        all.extend(parts);
+        let known: BTreeSet<&OpenStatus> = all.iter().collect();
+        let intended = self.intended.iter().filter(|open| !known.contains(open));
+        let intended: Vec<OpenStatus> = intended.cloned().collect();
+        all.into_iter().chain(intended).take(OPEN_MAX).collect()
     }
 
     /// The next action at `now`. Call it only while no write is in flight.
@@ -132,6 +152,11 @@ impl StatusQueue {
         seed: u64,
     ) -> Option<Rejection> {
         let succeeded = result.is_ok();
+        // After another rejection, the status is written later.
+        if let Ok(()) | Err(Rejection::NoCommit { .. } | Rejection::Full { .. }) = &result {
+            let open = OpenStatus { commit: status.commit, part: status.part.clone() };
+            self.intended.remove(&open);
+        }
         if let Err(Rejection::Later { after: Some(after), .. }) = &result {
             self.not_before = now + *after;
         }
@@ -152,7 +177,6 @@ impl StatusQueue {
 mod tests {
     use super::*;
     use crate::model::name::CommitId;
-    use crate::report::forge::CommitState;
     use crate::report::forge::schedule::tests::{at, write_due};
 
     fn status(part: Option<&str>, number: u8, state: CommitState, words: &str) -> CommitStatus {
@@ -316,6 +340,37 @@ mod tests {
         let written = run(&mut same, 0, 1_000);
         assert!(written.iter().all(|(_, status)| status.state == CommitState::Success));
         assert_eq!((written.len(), same.open()), (2, Vec::new()));
+    }
+
+    #[test]
+    fn status_counts_as_open_from_before_its_write() {
+        let mut queue = StatusQueue::default();
+        let pending = status(None, 1, CommitState::Pending, "0");
+        let open = OpenStatus { commit: pending.commit, part: None };
+        queue.want(vec![pending.clone()], at(0));
+        assert_eq!(queue.intend(&pending), Some(open.clone()));
+        assert_eq!(queue.open(), [open.clone()]);
+        let later = Rejection::Later { after: None, message: "no answer".into() };
+        queue.answered(&pending, Err(later), at(1), 0);
+        assert_eq!(queue.open(), [open.clone()], "the forge may have it");
+        queue.answered(&pending, Ok(()), at(2), 0);
+        assert_eq!(queue.open(), [open.clone()]);
+        let done = status(None, 1, CommitState::Success, "1");
+        queue.want(vec![done.clone()], at(3));
+        assert_eq!((queue.intend(&done), queue.open()), (None, vec![open]));
+        queue.answered(&done, Ok(()), at(4), 0);
+        assert_eq!(queue.open(), []);
+
+        // A commit that the forge does not know, and one that a newer commit has replaced.
+        let mut queue = StatusQueue::default();
+        queue.intend(&pending);
+        let gone = Rejection::NoCommit { message: "unknown".into() };
+        queue.answered(&pending, Err(gone), at(0), 0);
+        assert_eq!(queue.open(), []);
+        queue.want(vec![pending.clone()], at(0));
+        queue.intend(&pending);
+        queue.want(vec![status(None, 2, CommitState::Pending, "0")], at(1));
+        assert_eq!(queue.open(), []);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::model::name::{ClusterName, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DesiredWork;
 use crate::plan::work_spec::WorkSpec;
-use crate::render::desired::Desired;
+use crate::render::desired::{Desired, FrozenWork};
 use crate::text::diff::{self, FieldDiff};
 
 /// How an object gets from one work to another.
@@ -88,15 +88,7 @@ impl<'a> FoundMoves<'a> {
                 works.extend(lost.remove(&key).map(|from| (key, (from, to))));
             }
         }
-        let by_cluster = head.frozen.objects_by_cluster();
-        let may_have = |(cluster, digest): Key<'a>, from: &WorkKey| {
-            let mut all = by_cluster.get(cluster)?.iter();
-            let (key, _) = all.find(|(_, objects)| objects.may_contain(digest))?;
-            Some(*key).filter(|key| *key != from)
-        };
-        let frozen =
-            lost.into_iter().filter_map(|(key, from)| Some((key, may_have(key, &from.key)?)));
-        Self { works, frozen: frozen.collect() }
+        Self { works, frozen: in_frozen(&lost, head) }
     }
 
     fn is_from(&self, work: &DesiredWork, digest: ObjectDigest) -> bool {
@@ -117,6 +109,31 @@ impl<'a> FoundMoves<'a> {
         !work.objects.is_empty()
             && work.objects.iter().all(|object| self.is_from(work, object.digest))
     }
+}
+
+/// The lost objects that the head may have in a frozen work, with that work.
+fn in_frozen<'a>(
+    lost: &BTreeMap<Key<'a>, &'a DesiredWork>,
+    head: &'a Desired,
+) -> BTreeMap<Key<'a>, &'a WorkKey> {
+    let by_cluster = head.frozen.objects_by_cluster();
+    let mut givers: BTreeMap<&WorkKey, (&DesiredWork, Vec<Key<'a>>)> = BTreeMap::new();
+    for (object, from) in lost.iter().filter(|((cluster, _), _)| by_cluster.contains_key(cluster)) {
+        givers.entry(&from.key).or_insert((from, Vec::new())).1.push(*object);
+    }
+    let mut found = BTreeMap::new();
+    for (from, objects) in givers.into_values() {
+        let spec = WorkSpec::of(from.body.spec.value());
+        for object in objects {
+            let (cluster, digest) = object;
+            let may_have = |(key, objects): &&FrozenWork<'_>| {
+                **key != from.key && objects.may_contain(digest, spec.manifest(digest))
+            };
+            let frozen = by_cluster.get(cluster).and_then(|all| all.iter().find(may_have));
+            found.extend(frozen.map(|(key, _)| (object, *key)));
+        }
+    }
+    found
 }
 
 /// One object that moves.

@@ -77,7 +77,7 @@ impl<'a> Entry<'a> {
             severity: diagnostic.severity,
             title: diagnostic.code.title(),
             message: &diagnostic.message,
-            help: diagnostic.hint.as_deref().unwrap_or(diagnostic.code.help()),
+            help: diagnostic.help(),
             place: Place::of(&diagnostic.location),
             field: diagnostic.field.as_deref(),
             cluster,

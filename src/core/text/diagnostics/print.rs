@@ -70,7 +70,7 @@ pub fn write_one(out: &mut String, diagnostic: &Diagnostic, style: ColorMode) {
     if let Some(field) = &diagnostic.field {
         remark("field", field);
     }
-    remark("help", diagnostic.hint.as_deref().unwrap_or(diagnostic.code.help()));
+    remark("help", diagnostic.help());
 }
 
 /// `file:line:column`, or the file alone.
