@@ -14,6 +14,7 @@ mod sidecar;
 
 pub use checks::wire_size;
 pub use diagnostics::WorkDiagnostics;
+pub use folder_config::Reuse;
 pub use manifest_configs::{InheritedRules, is_about};
 pub use rule_index::{ConfigIndex, RuleSteps};
 pub use sidecar::{Covering, Sidecar, name_resources, sidecar_fields};
@@ -96,17 +97,6 @@ pub struct Rendered {
     pub sizes: RenderedSizes,
 }
 
-/// What the outcome for a folder says of another folder with the same files and settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reuse {
-    /// Nothing: messages and variables are about this folder and cluster.
-    Never,
-    /// It has the same work, of this name.
-    SameName,
-    /// It has the same work, of the folder's name.
-    FolderName,
-}
-
 /// The bytes that a rendered folder holds in memory, besides the text of its work.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RenderedSizes {
@@ -183,11 +173,7 @@ pub fn render(
         }
     }
     let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty() && !substitutes;
-    rendered.reuse = match &work_file {
-        _ if !is_plain => Reuse::Never,
-        Some(file) if file.value.name.is_some() => Reuse::SameName,
-        _ => Reuse::FolderName,
-    };
+    rendered.reuse = if is_plain { folder.reuse() } else { Reuse::Never };
     let key = key.filter(|_| !failed);
     rendered.work = key.map(|key| parts.into_work(key, path, inherited.source));
     Ok(rendered)

@@ -113,7 +113,7 @@ async fn pending_status_is_noted_on_the_hub_before_the_forge_gets_it() {
     .await;
     // Dropping it kills it.
     drop(daemon);
-    assert_eq!(open(&sync).await, [one.clone()]);
+    assert_eq!(open(&sync).await, std::slice::from_ref(&one));
 
     forge.be_silent(false);
     let two = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]).to_string();

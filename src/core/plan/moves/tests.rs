@@ -409,7 +409,7 @@ fn neither_work_changes_for_the_object_while_one_is_suspended() {
 }
 
 /// The objects of the folder of shop2, none of which can be read.
-fn unreadable(tenancy: Tenancy) -> FrozenObjects {
+fn unreadable(tenancy: &Tenancy) -> FrozenObjects {
     let path = RepoPath::parse("clusters/edge-1/shop2").unwrap();
     let folder = tenancy.of_folder(&path, &ClusterName::parse("edge-1").unwrap());
     FrozenObjects { unread: Some(Arc::new(folder)), ..FrozenObjects::default() }
@@ -427,7 +427,7 @@ fn object_that_the_policy_keeps_from_a_frozen_work_is_removed() {
         (json!([{"paths": ["clusters/*/other"]}]), false),
     ] {
         let tenancy: Vec<TenantRule> = serde_json::from_value(rules.clone()).unwrap();
-        let frozen = unreadable(tenancy.into());
+        let frozen = unreadable(&tenancy.into());
         let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
         world.commit(&[plain("shop", &[("a", "2")])]);
         world.desired.frozen.works.insert(key("shop2"));
@@ -453,7 +453,7 @@ fn object_that_a_frozen_work_may_have_is_kept() {
         objects: NamedObject::all([(&manifest(name, "1"), "configmaps")].into_iter()),
         unread: None,
     };
-    let unreadable = unreadable(Tenancy::default());
+    let unreadable = unreadable(&Tenancy::default());
     for (frozen, is_kept) in
         [(objects("data"), true), (objects("other"), false), (unreadable, true)]
     {

@@ -7,6 +7,17 @@ use crate::config::file::Config;
 use crate::model::diagnostic::Location;
 use crate::model::name::RepoPath;
 
+/// What the outcome for a folder says of another folder with the same files and settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Nothing: messages and variables are about this folder and cluster.
+    Never,
+    /// It has the same work, of this name.
+    SameName,
+    /// It has the same work, of the folder's name.
+    FolderName,
+}
+
 /// A work folder with its work.yaml, for the places that messages point to.
 #[derive(Debug)]
 pub struct FolderConfig<'a> {
@@ -21,6 +32,14 @@ impl FolderConfig<'_> {
     pub fn work_name(&self) -> &str {
         let named = self.work_file.and_then(|config| config.value.name.as_deref());
         named.unwrap_or(self.path.name())
+    }
+
+    /// What a folder without problems and variables says of another one with the same files.
+    pub fn reuse(&self) -> Reuse {
+        match self.work_file.is_some_and(|config| config.value.name.is_some()) {
+            true => Reuse::SameName,
+            false => Reuse::FolderName,
+        }
     }
 
     /// The place of a field of work.yaml, by its JSON pointer; the folder where work.yaml does not

@@ -349,12 +349,12 @@ mod tests {
         let open = OpenStatus { commit: pending.commit, part: None };
         queue.want(vec![pending.clone()], at(0));
         assert_eq!(queue.intend(&pending), Some(open.clone()));
-        assert_eq!(queue.open(), [open.clone()]);
+        assert_eq!(queue.open(), std::slice::from_ref(&open));
         let later = Rejection::Later { after: None, message: "no answer".into() };
         queue.answered(&pending, Err(later), at(1), 0);
-        assert_eq!(queue.open(), [open.clone()], "the forge may have it");
+        assert_eq!(queue.open(), std::slice::from_ref(&open), "the forge may have it");
         queue.answered(&pending, Ok(()), at(2), 0);
-        assert_eq!(queue.open(), [open.clone()]);
+        assert_eq!(queue.open(), std::slice::from_ref(&open));
         let done = status(None, 1, CommitState::Success, "1");
         queue.want(vec![done.clone()], at(3));
         assert_eq!((queue.intend(&done), queue.open()), (None, vec![open]));
