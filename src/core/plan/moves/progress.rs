@@ -27,11 +27,14 @@ pub(super) fn moves(
     let mut all = Vec::with_capacity(found.len());
     for cluster in found.chunk_by(|a, b| a.from.key.cluster == b.from.key.cluster) {
         let receivers = receivers(cluster, inputs);
+        let mut givers: BTreeMap<ObjectDigest, Vec<&ObservedWork>> = BTreeMap::new();
+        cluster.iter().for_each(|one| givers.entry(one.digest).or_default().push(one.from));
         for moves in cluster.chunk_by(|a, b| a.from.key == b.from.key) {
             let Some(FoundMove { from, .. }) = moves.first() else { continue };
             let content = inputs.observed.content(&from.key);
             let content = content.map(|content| Side::of(content.spec(), Some(from)));
-            let giver = Giver { from, content, receivers: &receivers, inputs, stands_still };
+            let (receivers, givers) = (&receivers, &givers);
+            let giver = Giver { from, content, receivers, givers, inputs, stands_still };
             all.extend(giver.moves(moves));
         }
     }
@@ -125,6 +128,8 @@ struct Giver<'a> {
     /// As the hub has it; `None` if it has not been read.
     content: Option<Side<'a>>,
     receivers: &'a BTreeMap<&'a WorkKey, Side<'a>>,
+    /// The giving works of the cluster by object.
+    givers: &'a BTreeMap<ObjectDigest, Vec<&'a ObservedWork>>,
     inputs: PlanInputs<'a>,
     stands_still: &'a StandsStill<'a>,
 }
@@ -139,7 +144,7 @@ impl Giver<'_> {
                     one.progress,
                     MoveProgress::Applying { .. } | MoveProgress::AwaitingReport
                 ) {
-                    one.progress = self.orphaning(one.digest);
+                    one.progress = self.orphaning(one.digest, &one.object);
                 }
             }
         }
@@ -199,7 +204,7 @@ impl Giver<'_> {
         if let Some(why) = (self.stands_still)(&to.key) {
             return held(&to.key, &why);
         }
-        if orphans { self.orphaning(digest) } else { applying(&to.key, receiver, digest) }
+        if orphans { self.orphaning(digest, object) } else { applying(&to.key, receiver, digest) }
     }
 
     /// Whether Git orphans the object with the giving work, which it no longer has.
@@ -217,7 +222,41 @@ impl Giver<'_> {
         kept.peek().is_some() && WorkSpec::of(wanted.body.spec.value()).is_too_large_with(kept)
     }
 
-    fn orphaning(&self, digest: ObjectDigest) -> MoveProgress {
+    /// How the move goes on if several works own the object that this one is to orphan: the work
+    /// that got it last goes on owning it until the others have given it up. The hub may show
+    /// another giving work as it was before its deletion, and then its agent would delete the
+    /// orphaned object. The write with which it gives up the object finds that out.
+    fn shared(&self, digest: ObjectDigest, object: &Identity) -> Option<MoveProgress> {
+        let is_owner = |one: &&&ObservedWork| {
+            let listed = one.object(digest).filter(|_| one.agent.seen);
+            listed.is_some_and(|listed| !listed.orphaned && !listed.read_only)
+        };
+        let owners: Vec<&ObservedWork> =
+            self.givers.get(&digest)?.iter().filter(is_owner).copied().collect();
+        if owners.len() < 2 || !owners.iter().any(|one| one.key == self.from.key) {
+            return None;
+        }
+        let is_given_already = |one: &ObservedWork| {
+            let content = self.inputs.observed.content(&one.key);
+            content.is_none_or(|content| {
+                WorkSpec::of(content.spec()).update_strategy(object) == Some("CreateOnly")
+            })
+        };
+        let last = owners.into_iter().max_by_key(|one| (!is_given_already(one), &one.key))?;
+        if last.key == self.from.key {
+            return Some(MoveProgress::Shared);
+        }
+        let is_kept = last.object(digest).is_some_and(ListedObject::is_owned);
+        Some(match is_kept && self.from.agent.has_settled(self.from.generation) {
+            true => MoveProgress::Applied,
+            false => MoveProgress::AwaitingReport,
+        })
+    }
+
+    fn orphaning(&self, digest: ObjectDigest, object: &Identity) -> MoveProgress {
+        if let Some(progress) = self.shared(digest, object) {
+            return progress;
+        }
         if self.from.object(digest).is_some_and(|listed| listed.complete) {
             let why = "its manifest is Complete, so the agent never acts on it again; remove the \
                        object in one commit and add it in the next to create it again";

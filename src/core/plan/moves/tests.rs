@@ -483,9 +483,17 @@ fn removed_work_orphans_for_its_receiver_and_is_deleted() {
     assert_eq!(world.pass(), ["update shop", "create shop2"]);
     assert_eq!(world.listed("shop2"), ["b"]);
     world.agent_applies_all();
-    assert_eq!(world.pass(), ["delete shop"]);
+    // Nothing that may hold the deletion holds the move.
+    world.policy.allow_delete_all = false;
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["gone"]);
+    assert_eq!(world.spec("shop")["deleteOption"], json!({"propagationPolicy": "Foreground"}));
     assert_eq!(world.pass(), ["update shop2"]);
     assert_eq!(world.listed("shop2"), ["data", "b"]);
+    world.agent_applies_all();
+    assert!(world.reason("shop").starts_with("hold: "), "{}", world.reason("shop"));
+    world.policy.allow_delete_all = true;
+    assert_eq!(world.pass(), ["delete shop"]);
 }
 
 #[test]
