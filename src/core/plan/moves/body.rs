@@ -77,12 +77,8 @@ pub(super) fn transitional(
         }
         (Some(work), Some(_)) => of_desired(work, content, &giving, &withheld),
     };
-    let is_emptied = body.is_none()
-        && !waits
-        && !keeps
-        && !given.is_empty()
-        && on_hub.is_some()
-        && !lists_more;
+    let is_emptied =
+        body.is_none() && !waits && !keeps && !given.is_empty() && on_hub.is_some() && !lists_more;
     Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
 }
 

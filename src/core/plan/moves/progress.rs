@@ -144,7 +144,7 @@ impl Giver<'_> {
                     one.progress,
                     MoveProgress::Applying { .. } | MoveProgress::AwaitingReport
                 ) {
-                    one.progress = self.orphaning(one.digest, &one.object);
+                    one.progress = self.orphaning(one.digest, &one.object, &one.to);
                 }
             }
         }
@@ -204,7 +204,11 @@ impl Giver<'_> {
         if let Some(why) = (self.stands_still)(&to.key) {
             return held(&to.key, &why);
         }
-        if orphans { self.orphaning(digest, object) } else { applying(&to.key, receiver, digest) }
+        if orphans {
+            self.orphaning(digest, object, &to.key)
+        } else {
+            applying(&to.key, receiver, digest)
+        }
     }
 
     /// Whether Git orphans the object with the giving work, which it no longer has.
@@ -225,8 +229,17 @@ impl Giver<'_> {
     /// How the move goes on if several works own the object that this one is to orphan: the work
     /// that got it last goes on owning it until the others have given it up. The hub may show
     /// another giving work as it was before its deletion, and then its agent would delete the
-    /// orphaned object. The write with which it gives up the object finds that out.
-    fn shared(&self, digest: ObjectDigest, object: &Identity) -> Option<MoveProgress> {
+    /// orphaned object. The write with which it gives up the object finds that out. `None` if no
+    /// other work owns the object, or if the receiving work writes it already.
+    fn shared(
+        &self,
+        digest: ObjectDigest,
+        object: &Identity,
+        to: &WorkKey,
+    ) -> Option<MoveProgress> {
+        if self.inputs.observed.works.get(to).is_some_and(|to| to.object(digest).is_some()) {
+            return None;
+        }
         let is_owner = |one: &&&ObservedWork| {
             let listed = one.object(digest).filter(|_| one.agent.seen);
             listed.is_some_and(|listed| !listed.orphaned && !listed.read_only)
@@ -253,8 +266,8 @@ impl Giver<'_> {
         })
     }
 
-    fn orphaning(&self, digest: ObjectDigest, object: &Identity) -> MoveProgress {
-        if let Some(progress) = self.shared(digest, object) {
+    fn orphaning(&self, digest: ObjectDigest, object: &Identity, to: &WorkKey) -> MoveProgress {
+        if let Some(progress) = self.shared(digest, object, to) {
             return progress;
         }
         if self.from.object(digest).is_some_and(|listed| listed.complete) {
