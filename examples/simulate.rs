@@ -41,12 +41,18 @@ struct Args {
     /// Run all seeds, however many fail, and print one line for each that fails
     #[arg(long)]
     list: bool,
+    /// Run the random worlds of planner and agents, without the engine, and list those that fail
+    #[arg(long)]
+    worlds: bool,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(name) = &args.bug {
         return find_bugs(name, &args);
+    }
+    if args.worlds {
+        return run_worlds(&args);
     }
     if args.trace {
         let done = fleet::run(args.from, None, true);
@@ -73,6 +79,18 @@ fn main() -> ExitCode {
         began.elapsed().as_secs_f64()
     );
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs `tests/simulation/random.rs`. The panic of a world that fails is on stderr.
+fn run_worlds(args: &Args) -> ExitCode {
+    let is_wrong = |seed: &u64| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let run = || runtime.block_on(simulation::random::run(*seed));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
+    };
+    let wrong: Vec<u64> = (args.from..args.from + args.seeds).filter(is_wrong).collect();
+    println!("{} worlds from {}: these fail: {wrong:?}", args.seeds, args.from);
+    if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Prints a row of the table in `docs/simulation.md` for each bug. With `all` and

@@ -24,7 +24,7 @@ mod move_rule;
 mod moves;
 mod patch;
 mod properties;
-mod random;
+pub mod random;
 mod refactoring;
 mod stories;
 mod world;

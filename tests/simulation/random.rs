@@ -33,32 +33,34 @@ const ACTIONS: usize = 80;
 /// another one. No world needs more.
 const PASSES_TO_REST: usize = 14;
 
+/// Runs one random world. Panics if it breaks a rule.
+pub async fn run(seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut world = World::new(seed);
+    for cluster in CLUSTERS.into_iter().take(seed as usize % (CLUSTERS.len() + 1)) {
+        world.agents.use_ocm(&key(cluster, WORKS[0]).cluster);
+    }
+    let faults = Faults { unavailable: 5, answer_lost: 5, refused: 5, watches_cut: 5 };
+    world.hub.set_faults(if seed.is_multiple_of(2) { faults } else { Faults::default() });
+    for _ in 0..ACTIONS {
+        world.act(&mut random).await;
+    }
+    world.hub.set_faults(Faults::default());
+    world.frozen = Default::default();
+    world.release_guards();
+    world.agents.failing.clear();
+    world.git.values_mut().for_each(|work| work.suspend = false);
+    for _ in 0..PASSES_TO_REST {
+        world.observe();
+        world.pass().await;
+        world.agents.settle(&world.hub);
+        world.follow_objects();
+    }
+    world.observe();
+    world.check_rest().await;
+}
+
 #[tokio::test]
 async fn random_worlds_lose_nothing_and_converge() {
-    for_each_seed(100, async |seed| {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let mut world = World::new(seed);
-        for cluster in CLUSTERS.into_iter().take(seed as usize % (CLUSTERS.len() + 1)) {
-            world.agents.use_ocm(&key(cluster, WORKS[0]).cluster);
-        }
-        let faults = Faults { unavailable: 5, answer_lost: 5, refused: 5, watches_cut: 5 };
-        world.hub.set_faults(if seed.is_multiple_of(2) { faults } else { Faults::default() });
-        for _ in 0..ACTIONS {
-            world.act(&mut random).await;
-        }
-        world.hub.set_faults(Faults::default());
-        world.frozen = Default::default();
-        world.release_guards();
-        world.agents.failing.clear();
-        world.git.values_mut().for_each(|work| work.suspend = false);
-        for _ in 0..PASSES_TO_REST {
-            world.observe();
-            world.pass().await;
-            world.agents.settle(&world.hub);
-            world.follow_objects();
-        }
-        world.observe();
-        world.check_rest().await;
-    })
-    .await;
+    for_each_seed(100, run).await;
 }

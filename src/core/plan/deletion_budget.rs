@@ -21,10 +21,12 @@ use crate::plan::reason::Reason;
 use crate::render::desired::Desired;
 
 /// The deletions that are over the budget and not approved, each with the reason. All candidates
-/// count, whatever else holds them.
+/// count, whatever else holds them. An approval does not name those that are suspended: the plan
+/// says of them that they are, and their approval is asked for once they go on.
 pub(crate) fn over_budget(
     inputs: PlanInputs<'_>,
     candidates: &[CandidateChange],
+    is_suspended: impl Fn(&WorkKey) -> bool,
 ) -> BTreeMap<WorkKey, Reason> {
     let PlanInputs { desired, observed, last_known, policy } = inputs;
     if policy.allow_delete_all {
@@ -62,7 +64,9 @@ pub(crate) fn over_budget(
     let Some(excess) = excess(budget(inputs, &all), &of_clusters, &clusters) else {
         return BTreeMap::new();
     };
-    let (hash, works) = (plan_hash(&unapproved), unapproved.len());
+    let named = unapproved.iter().filter(|target| !is_suspended(&target.key));
+    let named: Approved = named.cloned().collect();
+    let (hash, works) = (plan_hash(&named), named.len());
     let held = unapproved.into_iter().map(|Target { key, uid }| {
         (key, Reason::HeldByBudget { uid, hash, works, excess: excess.clone() })
     });

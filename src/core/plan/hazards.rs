@@ -89,7 +89,8 @@ impl Hazards {
         inputs: PlanInputs<'_>,
         candidates: &[CandidateChange],
     ) -> Self {
-        self.over_budget = over_budget(inputs, candidates);
+        let is_suspended = |key: &WorkKey| self.suspension(key).is_some();
+        self.over_budget = over_budget(inputs, candidates, is_suspended);
         self.outside_window = self.outside_window(inputs, candidates);
         let mut deletions = candidates.iter().filter(|candidate| candidate.deletes());
         self.deletions_held = inputs.desired.frozen.deletes

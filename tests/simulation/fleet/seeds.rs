@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 34] = [
+pub const FOUND: [(u64, &str); 38] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -79,4 +79,12 @@ pub const FOUND: [(u64, &str); 34] = [
         "the checker expected that an object that an unreadable folder may have keeps a \
          deleteOption that Git changes",
     ),
+    (
+        10253,
+        "a work orphaned an object that another work owned, whose deletion the process had not \
+         seen, and so the agent deleted it",
+    ),
+    (10892, "the checker did not know that an approved change covers what its moves need before"),
+    (1198, "a work that shared an object with others went on writing what its new work wrote"),
+    (3022, "as seed 1198"),
 ];

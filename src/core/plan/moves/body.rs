@@ -15,7 +15,7 @@ use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
-use crate::plan::observed::{ObservedWork, WorkContent};
+use crate::plan::observed::WorkContent;
 
 /// What a work has on the hub while objects move from it or to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +46,14 @@ pub(super) fn transitional(
     let keeps = giving.iter().any(|one| !one.progress.is_complete());
     let wanted = inputs.desired.works.get(key);
     let given: BTreeSet<ObjectDigest> = giving.iter().map(|one| one.digest).collect();
-    let drops = wanted.is_none() && !keeps && must_leave_before_release(key, &given, inputs);
+    let on_hub = inputs.observed.works.get(key);
+    let lists_more =
+        on_hub.is_some_and(|work| work.objects.iter().any(|o| !given.contains(&o.digest)));
+    // Objects that have moved leave a removed work while it still has others: before its release,
+    // and if a receiving work waits for one of them, as the deletion may be held.
+    let is_released = on_hub.is_some_and(|work| !inputs.is_pruned(work));
+    let is_awaited = giving.iter().any(|one| one.progress == MoveProgress::Orphaned);
+    let drops = wanted.is_none() && !keeps && lists_more && (is_released || is_awaited);
     if !keeps && !drops && withheld.is_empty() {
         return None;
     }
@@ -63,19 +70,15 @@ pub(super) fn transitional(
             of_desired(work, None, &giving, &withheld).or_else(|| without_moved(content?, &given))
         }
         (_, None) => None,
-        (None, Some(content)) if drops => without_moved(content, &given),
+        (None, Some(content)) if drops && is_released => without_moved(content, &given),
         (None, Some(content)) => Some(removed(key, content, &giving, inputs)),
         (Some(_), Some(content)) if giving.iter().any(|one| is_orphaning(one)) => {
             Some(of_hub(content, &giving, None))
         }
         (Some(work), Some(_)) => of_desired(work, content, &giving, &withheld),
     };
-    let lists_more = |work: &ObservedWork| work.objects.iter().any(|o| !given.contains(&o.digest));
-    let is_emptied = body.is_none()
-        && !waits
-        && !keeps
-        && !given.is_empty()
-        && inputs.observed.works.get(key).is_some_and(|work| !lists_more(work));
+    let is_emptied =
+        body.is_none() && !waits && !keeps && !given.is_empty() && on_hub.is_some() && !lists_more;
     Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
 }
 
@@ -103,6 +106,7 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
         MoveProgress::Unread
         | MoveProgress::Held { .. }
         | MoveProgress::Unreadable
+        | MoveProgress::Shared
         // It gets the object once the giving work no longer lists it. What it lists already, as of
         // an earlier move, it does not lose.
         | MoveProgress::Orphaning { .. }
@@ -112,16 +116,6 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
         | MoveProgress::Unseen
         | MoveProgress::Applied => false,
     }
-}
-
-/// Whether objects that have moved leave a work before it is released, and others stay.
-fn must_leave_before_release(
-    key: &WorkKey,
-    given: &BTreeSet<ObjectDigest>,
-    inputs: PlanInputs<'_>,
-) -> bool {
-    let Some(work) = inputs.observed.works.get(key) else { return false };
-    !inputs.is_pruned(work) && work.objects.iter().any(|object| !given.contains(&object.digest))
 }
 
 /// Git's state, without the objects that the work does not get yet, and with those that it still

@@ -41,6 +41,9 @@ pub enum MoveProgress {
         /// Why the agent failed to apply it, if it did.
         failure: Option<String>,
     },
+    /// The giving work is to orphan the object, and other works own it, too. They give it up first:
+    /// an agent deletes what the last owner orphans as long as another work is to lose it.
+    Shared,
     /// Neither work changes for this object until somebody acts.
     Held {
         /// Why, as in `shop2 is suspended in Git`.
@@ -67,9 +70,12 @@ impl MoveProgress {
         match self {
             Self::Held { .. } | Self::Unreadable => true,
             Self::Applying { failure } | Self::Orphaning { failure } => failure.is_some(),
-            Self::Unread | Self::AwaitingReport | Self::Unseen | Self::Orphaned | Self::Applied => {
-                false
-            }
+            Self::Unread
+            | Self::AwaitingReport
+            | Self::Shared
+            | Self::Unseen
+            | Self::Orphaned
+            | Self::Applied => false,
         }
     }
 }
@@ -97,6 +103,9 @@ impl fmt::Display for ObjectMove {
             }
             MoveProgress::AwaitingReport => {
                 write!(f, "; {from} keeps it until the agent has reported {from}")
+            }
+            MoveProgress::Shared => {
+                write!(f, "; {from} keeps it until no other work has it")
             }
             MoveProgress::Orphaning { failure: None } => {
                 write!(f, "; {from} orphans it first, then {to} gets it")

@@ -29,13 +29,15 @@ pub(super) fn moves(
     let all_frozen = inputs.desired.frozen.objects_by_cluster();
     for cluster in found.chunk_by(|a, b| a.from.key.cluster == b.from.key.cluster) {
         let receivers = receivers(cluster, inputs);
+        let mut givers: BTreeMap<ObjectDigest, Vec<&ObservedWork>> = BTreeMap::new();
+        cluster.iter().for_each(|one| givers.entry(one.digest).or_default().push(one.from));
         for moves in cluster.chunk_by(|a, b| a.from.key == b.from.key) {
             let Some(FoundMove { from, .. }) = moves.first() else { continue };
             let frozen = all_frozen.get(&from.key.cluster).map_or(&[][..], Vec::as_slice);
             let content = inputs.observed.content(&from.key);
             let content = content.map(|content| Side::of(content.spec(), Some(from)));
-            let giver =
-                Giver { from, content, receivers: &receivers, frozen, inputs, stands_still };
+            let (receivers, givers) = (&receivers, &givers);
+            let giver = Giver { from, content, receivers, givers, frozen, inputs, stands_still };
             all.extend(giver.moves(moves));
         }
     }
@@ -131,6 +133,8 @@ struct Giver<'a> {
     receivers: &'a BTreeMap<&'a WorkKey, Side<'a>>,
     /// The frozen works of the cluster.
     frozen: &'a [FrozenWork<'a>],
+    /// The giving works of the cluster by object.
+    givers: &'a BTreeMap<ObjectDigest, Vec<&'a ObservedWork>>,
     inputs: PlanInputs<'a>,
     stands_still: &'a StandsStill<'a>,
 }
@@ -145,7 +149,7 @@ impl Giver<'_> {
                     one.progress,
                     MoveProgress::Applying { .. } | MoveProgress::AwaitingReport
                 ) {
-                    one.progress = self.orphaning(one.digest);
+                    one.progress = self.orphaning(one.digest, &one.object, &one.to);
                 }
             }
         }
@@ -219,7 +223,11 @@ impl Giver<'_> {
         if let Some(why) = (self.stands_still)(&to.key) {
             return held(&to.key, &why);
         }
-        if orphans { self.orphaning(digest) } else { applying(&to.key, receiver, digest) }
+        if orphans {
+            self.orphaning(digest, object, &to.key)
+        } else {
+            applying(&to.key, receiver, digest)
+        }
     }
 
     /// Whether Git orphans the object with the giving work, which it no longer has.
@@ -237,7 +245,50 @@ impl Giver<'_> {
         kept.peek().is_some() && WorkSpec::of(wanted.body.spec.value()).is_too_large_with(kept)
     }
 
-    fn orphaning(&self, digest: ObjectDigest) -> MoveProgress {
+    /// How the move goes on if several works own the object that this one is to orphan: the work
+    /// that got it last goes on owning it until the others have given it up. The hub may show
+    /// another giving work as it was before its deletion, and then its agent would delete the
+    /// orphaned object. The write with which it gives up the object finds that out. `None` if no
+    /// other work owns the object, or if the receiving work writes it already.
+    fn shared(
+        &self,
+        digest: ObjectDigest,
+        object: &Identity,
+        to: &WorkKey,
+    ) -> Option<MoveProgress> {
+        if self.inputs.observed.works.get(to).is_some_and(|to| to.object(digest).is_some()) {
+            return None;
+        }
+        let is_owner = |one: &&&ObservedWork| {
+            let listed = one.object(digest).filter(|_| one.agent.seen);
+            listed.is_some_and(|listed| !listed.orphaned && !listed.read_only)
+        };
+        let owners: Vec<&ObservedWork> =
+            self.givers.get(&digest)?.iter().filter(is_owner).copied().collect();
+        if owners.len() < 2 || !owners.iter().any(|one| one.key == self.from.key) {
+            return None;
+        }
+        let is_given_already = |one: &ObservedWork| {
+            let content = self.inputs.observed.content(&one.key);
+            content.is_none_or(|content| {
+                WorkSpec::of(content.spec()).update_strategy(object) == Some("CreateOnly")
+            })
+        };
+        let last = owners.into_iter().max_by_key(|one| (!is_given_already(one), &one.key))?;
+        if last.key == self.from.key {
+            return Some(MoveProgress::Shared);
+        }
+        let is_kept = last.object(digest).is_some_and(ListedObject::is_owned);
+        Some(match is_kept && self.from.agent.has_settled(self.from.generation) {
+            true => MoveProgress::Applied,
+            false => MoveProgress::AwaitingReport,
+        })
+    }
+
+    fn orphaning(&self, digest: ObjectDigest, object: &Identity, to: &WorkKey) -> MoveProgress {
+        if let Some(progress) = self.shared(digest, object, to) {
+            return progress;
+        }
         if self.from.object(digest).is_some_and(|listed| listed.complete) {
             let why = "its manifest is Complete, so the agent never acts on it again; remove the \
                        object in one commit and add it in the next to create it again";

@@ -522,9 +522,17 @@ fn removed_work_orphans_for_its_receiver_and_is_deleted() {
     assert_eq!(world.pass(), ["update shop", "create shop2"]);
     assert_eq!(world.listed("shop2"), ["b"]);
     world.agent_applies_all();
-    assert_eq!(world.pass(), ["delete shop"]);
+    // Nothing that may hold the deletion holds the move.
+    world.policy.allow_delete_all = false;
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["gone"]);
+    assert_eq!(world.spec("shop")["deleteOption"], json!({"propagationPolicy": "Foreground"}));
     assert_eq!(world.pass(), ["update shop2"]);
     assert_eq!(world.listed("shop2"), ["data", "b"]);
+    world.agent_applies_all();
+    assert!(world.reason("shop").starts_with("hold: "), "{}", world.reason("shop"));
+    world.policy.allow_delete_all = true;
+    assert_eq!(world.pass(), ["delete shop"]);
 }
 
 #[test]
@@ -764,4 +772,34 @@ fn object_of_a_held_move_stays_orphaned() {
         world.pass();
         assert_eq!(world.spec("shop")["deleteOption"], orphaned);
     }
+}
+
+#[test]
+fn works_that_share_an_object_give_it_up_before_the_last_one_orphans_it() {
+    let mut world = World::settled(&[
+        plain("a", &[("data", "1"), ("one", "1")]),
+        plain("b", &[("two", "1")]),
+        plain("c", &[("three", "1")]),
+    ]);
+    let moved = plain("b", &[("two", "1"), ("data", "1")]);
+    world.commit(&[plain("a", &[("one", "1")]), moved, plain("c", &[("three", "1")])]);
+    assert_eq!(world.pass(), ["update a", "update b"]);
+    world.agent_applies_all();
+    // It moves on before `a` has dropped it, to a work that orphans it.
+    let last = orphaning("c", &[("three", "1"), ("data", "1")]);
+    world.commit(&[plain("a", &[("one", "1")]), plain("b", &[("two", "1")]), last]);
+    assert!(world.reason("b").contains("b keeps it until no other work has it"));
+    let pass = world.pass();
+    assert!(pass.contains(&"update a".into()) && !pass.contains(&"update b".into()), "{pass:?}");
+    assert_eq!(
+        (world.listed("a"), world.listed("b")),
+        (vec!["one".into()], vec!["two".to_owned(), "data".into(),])
+    );
+    assert_eq!(world.pass(), [""; 0], "the agent has not removed it from `a`");
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update b"]);
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update b"]);
+    assert_eq!(world.pass(), ["update c"]);
+    assert_eq!(world.listed("c"), ["three", "data"]);
 }

@@ -9,6 +9,7 @@ use gitwork_core::config::Budgets;
 use gitwork_core::model::approval::{Approval, Approved, Target};
 use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
+use gitwork_core::model::work::WorkBody;
 use gitwork_core::plan::Effect;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_hub::HubError;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use super::git::{Git, ReadLog};
 use super::machine_clock::{DailyHours, MachineClock};
 use crate::simulation::agents::Agents;
+use crate::simulation::git_work::folder;
 use crate::simulation::hub::{SimulatedHub, is_deleting};
 use crate::simulation::moves::{describe, is_complete, listed};
 
@@ -296,6 +298,7 @@ impl Checker {
         let recent = recent_commits(write.reads, &self.operator.clock);
         let is_free = self.is_approved(key, effect, was)
             || self.is_removal_approved(key, was, &recent)
+            || self.is_content_approved(key, &recent)
             || is_drift_correction(was, is);
         let closed = |hours: DailyHours| {
             (!is_free && self.is_closed(hours)).then_some("the change window is closed")
@@ -389,6 +392,24 @@ impl Checker {
             recent.iter().any(|commit| !commits[*commit].content.works.contains_key(key))
         });
         is_removed && self.has_approval(key, uid(was).into())
+    }
+
+    /// Whether an operator approved what Git has in the work. This covers what its moves need
+    /// before.
+    fn is_content_approved(&self, key: &WorkKey, recent: &[usize]) -> bool {
+        if !self.lock().changes.iter().any(|target| target.key == *key) {
+            return false;
+        }
+        self.git.with(|commits, _| {
+            let works = recent.iter().filter_map(|at| commits[*at].content.works.get(key));
+            works.into_iter().any(|work| {
+                let (labels, annotations) = (work.labels.clone(), BTreeMap::new());
+                let (spec, path) = (work.spec(), folder(key));
+                let body =
+                    WorkBody::new(&self.source, &path, spec, labels, annotations, work.prune);
+                self.has_approval(key, body.digest.to_string())
+            })
+        })
     }
 
     fn has_approval(&self, key: &WorkKey, version: String) -> bool {
