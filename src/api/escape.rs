@@ -30,15 +30,7 @@ pub fn is_dangerous(character: char) -> bool {
 /// `text` with escapes such as `\u{1b}` in place of characters that control a terminal or hide
 /// content: control characters and marks of the writing direction.
 pub fn escape_untrusted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_dangerous(character) {
-            out.extend(character.escape_default());
-        } else {
-            out.push(character);
-        }
-    }
-    out
+    escape(text, is_dangerous)
 }
 
 /// JSON text with JSON escapes in place of the same characters. Its value is unchanged.
@@ -60,9 +52,13 @@ pub fn escape_untrusted_json(json: &str) -> String {
 /// As [`escape_untrusted`], but keeps control characters: line breaks, and the colours of a line
 /// that this program made.
 pub fn escape_invisible(text: &str) -> String {
+    escape(text, |character| !character.is_control() && is_dangerous(character))
+}
+
+fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
-        if !character.is_control() && is_dangerous(character) {
+        if is_escaped(character) {
             out.extend(character.escape_default());
         } else {
             out.push(character);

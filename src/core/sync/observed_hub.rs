@@ -216,4 +216,4 @@ fn plans_alike(a: &ObservedWork, b: &ObservedWork) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::sync) mod tests;

@@ -200,9 +200,18 @@ impl Evaluation {
                 out(Item::computed(JqValue::Boolean(!any)))
             }
             ("range", [from, to, by]) => self.range([from, to, by], (scope, item), out),
-            ("recurse" | "repeat", [f]) => self.repeat(None, Some(f), (scope, item), out),
-            ("while", [condition, f]) => self.repeat(Some(condition), Some(f), (scope, item), out),
-            ("until", [condition, f]) => self.until(condition, f, (scope, item), out),
+            ("recurse" | "repeat", [f]) => self.repeat(f, (scope, item), &mut |here| {
+                out(here.clone())?;
+                Ok(true)
+            }),
+            ("while" | "until", [condition, f]) => self.repeat(f, (scope, item), &mut |here| {
+                let holds = self.collect(condition, scope, here)?;
+                let holds = holds.first().is_some_and(JqValue::is_true);
+                if holds {
+                    out(here.clone())?;
+                }
+                Ok(holds == (name == "while"))
+            }),
             ("sort_by" | "group_by" | "unique_by" | "min_by" | "max_by", [f]) => {
                 let value = self.by(name, f, (scope, item))?;
                 out(Item::computed(value))
@@ -340,47 +349,17 @@ impl Evaluation {
         })
     }
 
-    /// The input and, again and again, what a filter makes of it, as long as a condition holds.
+    /// Visits the input and, again and again, what a filter makes of each visited value for which
+    /// `visit` says so.
     fn repeat<'a>(
         &self,
-        condition: Option<&'a Term<&'a str>>,
-        f: Option<&'a Term<&'a str>>,
-        (scope, item): (&NameScope<'a>, &Item),
-        out: Out<'_>,
-    ) -> Flow {
-        let mut stack = vec![item.clone()];
-        while let Some(here) = stack.pop() {
-            if let Some(condition) = condition {
-                let holds = self.collect(condition, scope, &here)?;
-                if !holds.first().is_some_and(JqValue::is_true) {
-                    continue;
-                }
-            }
-            out(here.clone())?;
-            let mut next = Vec::new();
-            if let Some(f) = f {
-                self.eval(f, scope, &here, &mut |found| {
-                    next.push(found);
-                    self.charge(1)
-                })?;
-            }
-            stack.extend(next.into_iter().rev());
-        }
-        Ok(())
-    }
-
-    fn until<'a>(
-        &self,
-        condition: &'a Term<&'a str>,
         f: &'a Term<&'a str>,
         (scope, item): (&NameScope<'a>, &Item),
-        out: Out<'_>,
+        visit: &mut dyn FnMut(&Item) -> Result<bool, Stop>,
     ) -> Flow {
         let mut stack = vec![item.clone()];
         while let Some(here) = stack.pop() {
-            let holds = self.collect(condition, scope, &here)?;
-            if holds.first().is_some_and(JqValue::is_true) {
-                out(here)?;
+            if !visit(&here)? {
                 continue;
             }
             let mut next = Vec::new();

@@ -1,5 +1,6 @@
 //! Commit statuses over a restart of the daemon: what it left pending does not stay pending.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -7,7 +8,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use super::daemon::Daemon;
-use super::server::{Forge, Seen};
+use super::server::Forge;
 use crate::harness::eventually;
 use crate::sync::fixture::{Sync, config_map};
 use crate::sync::program::rights;
@@ -46,83 +47,99 @@ async fn until_open(sync: &Sync, commits: &[String]) {
     .unwrap();
 }
 
-async fn until_seen(forge: &Forge, what: &str, is_it: impl Fn(&Seen) -> bool) -> Vec<Seen> {
-    eventually(what, Duration::from_secs(300), || async {
-        let seen = forge.seen();
-        if seen.iter().any(&is_it) { Ok(seen) } else { Err(format!("{seen:?}")) }
-    })
-    .await
-    .unwrap()
+/// A source whose commits get statuses.
+struct Reported {
+    sync: Sync,
+    forge: Forge,
+    config: Value,
+    rights: PathBuf,
+}
+
+impl Reported {
+    async fn new() -> Self {
+        let sync = Sync::new(1).await;
+        let forge = Forge::start().await;
+        let (config, rights) = (config(&sync, &forge), rights(&sync).await);
+        Self { sync, forge, config, rights }
+    }
+
+    fn commit(&self, value: &str) -> String {
+        let manifest = config_map("web", value);
+        self.sync.commit(&[(0, "web/cm.yaml", Some(&manifest))]).to_string()
+    }
+
+    /// A daemon with an empty cache.
+    fn start(&self, name: &str) -> Daemon {
+        Daemon::start_as(&self.sync, name, &self.rights, &self.config)
+    }
+
+    /// Waits until the forge has been sent this state of the commit.
+    async fn until_state(&self, commit: &str, state: &str) -> Value {
+        let what = format!("the status {state} of {commit}");
+        eventually(&what, Duration::from_secs(300), || async {
+            let of_commit = self.last_status(commit);
+            let is_it = of_commit.as_ref().is_some_and(|body| body["state"] == state);
+            of_commit.filter(|_| is_it).ok_or_else(|| format!("{:?}", self.forge.seen()))
+        })
+        .await
+        .unwrap()
+    }
+
+    /// What the forge was sent last of this commit.
+    fn last_status(&self, commit: &str) -> Option<Value> {
+        let seen = self.forge.seen();
+        seen.iter().rfind(|seen| seen.path.ends_with(commit)).map(|seen| seen.body.clone())
+    }
+
+    async fn until_superseded(&self, commit: &str, by: &str) {
+        let status = self.until_state(commit, "warning").await;
+        assert_eq!(status["description"], format!("superseded by {}", &by[..8]));
+        assert_eq!(status["context"], "gitwork");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_of_a_commit_overtaken_while_the_daemon_was_down_is_closed() {
-    let sync = Sync::new(1).await;
-    let forge = Forge::start().await;
-    let (config, rights) = (config(&sync, &forge), rights(&sync).await);
-    let one = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]).to_string();
-    let daemon = Daemon::start_as(&sync, "first", &rights, &config);
-    until_seen(&forge, "a pending status", |seen| {
-        seen.path.ends_with(&one) && seen.body["state"] == "pending"
-    })
-    .await;
-    until_open(&sync, std::slice::from_ref(&one)).await;
+    let reported = Reported::new().await;
+    let one = reported.commit("one");
+    let daemon = reported.start("first");
+    reported.until_state(&one, "pending").await;
+    until_open(&reported.sync, std::slice::from_ref(&one)).await;
     assert_eq!(daemon.terminate().await, Some(0));
 
     // On another machine, with an empty cache.
-    let two = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]).to_string();
-    let daemon = Daemon::start_as(&sync, "second", &rights, &config);
-    let seen = until_seen(&forge, "the end of the first commit's status", |seen| {
-        seen.path.ends_with(&one) && seen.body["state"] == "warning"
-    })
-    .await;
-    let last = seen.iter().rfind(|seen| seen.path.ends_with(&one)).unwrap();
-    assert_eq!(last.body["description"], format!("superseded by {}", &two[..8]));
-    assert_eq!(last.body["context"], "gitwork");
+    let two = reported.commit("two");
+    let daemon = reported.start("second");
+    reported.until_superseded(&one, &two).await;
 
     // A commit that is applied everywhere is not open: the next process leaves it as it is.
-    sync.agent_takes(0, "web").await;
-    sync.agent_applies(0, "web").await;
-    until_seen(&forge, "the second commit's success", |seen| {
-        seen.path.ends_with(&two) && seen.body["state"] == "success"
-    })
-    .await;
-    until_open(&sync, &[]).await;
+    reported.sync.agent_takes(0, "web").await;
+    reported.sync.agent_applies(0, "web").await;
+    reported.until_state(&two, "success").await;
+    until_open(&reported.sync, &[]).await;
     assert_eq!(daemon.terminate().await, Some(0));
-    let three = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "three")))]).to_string();
-    let daemon = Daemon::start_as(&sync, "third", &rights, &config);
-    until_open(&sync, std::slice::from_ref(&three)).await;
-    let seen = forge.seen();
-    let last = seen.iter().rfind(|seen| seen.path.ends_with(&two)).unwrap();
-    assert_eq!(last.body["state"], "success");
+    let three = reported.commit("three");
+    let daemon = reported.start("third");
+    until_open(&reported.sync, std::slice::from_ref(&three)).await;
+    assert_eq!(reported.last_status(&two).unwrap()["state"], "success");
     assert_eq!(daemon.terminate().await, Some(0));
 }
 
 /// The forge has the status, and the process that wrote it does not learn that.
 #[tokio::test(flavor = "multi_thread")]
 async fn pending_status_is_noted_on_the_hub_before_the_forge_gets_it() {
-    let sync = Sync::new(1).await;
-    let forge = Forge::start().await;
-    let (config, rights) = (config(&sync, &forge), rights(&sync).await);
-    let one = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "one")))]).to_string();
-    forge.be_silent(true);
-    let daemon = Daemon::start_as(&sync, "first", &rights, &config);
-    until_seen(&forge, "a pending status", |seen| {
-        seen.path.ends_with(&one) && seen.body["state"] == "pending"
-    })
-    .await;
+    let reported = Reported::new().await;
+    let one = reported.commit("one");
+    reported.forge.be_silent(true);
+    let daemon = reported.start("first");
+    reported.until_state(&one, "pending").await;
     // Dropping it kills it.
     drop(daemon);
-    assert_eq!(open(&sync).await, std::slice::from_ref(&one));
+    assert_eq!(open(&reported.sync).await, std::slice::from_ref(&one));
 
-    forge.be_silent(false);
-    let two = sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]).to_string();
-    let daemon = Daemon::start_as(&sync, "second", &rights, &config);
-    let seen = until_seen(&forge, "the end of the first commit's status", |seen| {
-        seen.path.ends_with(&one) && seen.body["state"] == "warning"
-    })
-    .await;
-    let last = seen.iter().rfind(|seen| seen.path.ends_with(&one)).unwrap();
-    assert_eq!(last.body["description"], format!("superseded by {}", &two[..8]));
+    reported.forge.be_silent(false);
+    let two = reported.commit("two");
+    let daemon = reported.start("second");
+    reported.until_superseded(&one, &two).await;
     assert_eq!(daemon.terminate().await, Some(0));
 }

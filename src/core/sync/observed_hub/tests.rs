@@ -14,15 +14,20 @@ enum Event {
     Deleted(WorkKey),
 }
 
-fn key(cluster: u8, work: u8) -> WorkKey {
+pub(in crate::sync) fn key(cluster: u8, work: u8) -> WorkKey {
     WorkKey {
         cluster: ClusterName::parse(&format!("edge-{cluster}")).unwrap(),
         work: WorkName::parse(&format!("work-{work}")).unwrap(),
     }
 }
 
+/// A work of one of this many clusters, with one of this many names.
+pub(in crate::sync) fn any_key(clusters: u8, works: u8) -> impl Strategy<Value = WorkKey> {
+    (0..clusters, 0..works).prop_map(|(cluster, work)| key(cluster, work))
+}
+
 fn a_key() -> impl Strategy<Value = WorkKey> {
-    (0..4u8, 0..3u8).prop_map(|(cluster, work)| key(cluster, work))
+    any_key(4, 3)
 }
 
 fn a_work() -> impl Strategy<Value = ObservedWork> {

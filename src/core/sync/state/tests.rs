@@ -7,18 +7,17 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::source_rules::SourceRules;
-use crate::model::approval::Approvals;
-use crate::model::name::{RepoPath, WorkName};
+use crate::model::name::RepoPath;
 use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
 use crate::plan::directives::{Directives, Suspension};
 use crate::plan::moves::MovingWorks;
 use crate::plan::observed::{AGENT_FINALIZER, WorkContent};
 use crate::plan::{LastKnownState, plan, removed_candidates};
-use crate::render::desired::{Desired, Frozen, Suspended};
-use crate::sync::facts::tests::{commit, test_now};
+use crate::render::desired::{Desired, Frozen};
+use crate::sync::facts::tests::{commit, desired, test_now};
 use crate::sync::git_history::AncestryLookup;
 use crate::sync::hub::{HubEvent, Task};
+use crate::sync::observed_hub::tests::{any_key, key};
 
 const CLUSTERS: u8 = 6;
 const WORKS: u8 = 3;
@@ -45,15 +44,8 @@ enum Event {
     Wait,
 }
 
-fn key(cluster: u8, work: u8) -> WorkKey {
-    WorkKey {
-        cluster: ClusterName::parse(&format!("edge-{cluster}")).unwrap(),
-        work: WorkName::parse(&format!("work-{work}")).unwrap(),
-    }
-}
-
 fn a_key() -> impl Strategy<Value = WorkKey> {
-    (0..CLUSTERS, 0..WORKS).prop_map(|(cluster, work)| key(cluster, work))
+    any_key(CLUSTERS, WORKS)
 }
 
 fn an_event() -> impl Strategy<Value = Event> {
@@ -114,20 +106,11 @@ struct World {
 impl World {
     fn new() -> Self {
         let (start, source) = (test_now(), SourceId::parse("fleet").unwrap());
-        let mut state = SyncState::new(source.clone(), GuardOptions::default(), 0, start);
+        let mut state = SyncState::new(source, GuardOptions::default(), 0, start);
         state.facts_mut().set_event(HubEvent::Listed(Vec::new()));
         state.facts_mut().directives.set(Some(Directives::default()), start);
         state.set_record(None);
-        let desired = Desired {
-            source,
-            commit: Some(commit(1)),
-            works: BTreeMap::new(),
-            frozen: Frozen::default(),
-            rules: SourceRules::default(),
-            approved: Approvals::default(),
-            suspended: Suspended::default(),
-            diagnostics: Vec::new(),
-        };
+        let desired = desired(1);
         let mut world = Self {
             state,
             desired,
