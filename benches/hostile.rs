@@ -9,10 +9,15 @@
     reason = "a benchmark fails by panicking and prints its results; it does not use every helper"
 )]
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::process::Command;
 
-use gitwork_core::model::snapshot::Snapshot;
+use gitwork_core::model::name::ObjectId;
+use gitwork_core::model::snapshot::{EntryKind, Objects as _, Snapshot};
 use gitwork_core::render::renderer::Renderer;
+
+use memory_repository::{File, MemoryObjects};
 
 #[path = "../tests/hostile/mod.rs"]
 mod hostile;
@@ -35,9 +40,9 @@ fn main() {
     for input in hostile::ALL {
         run(input.name);
         if hostile::VALID.contains(&input.name) {
-            let mut objects = memory_repository::MemoryObjects::default();
+            let mut objects = MemoryObjects::default();
             let root = (input.add)(&mut objects);
-            let bytes = hostile::checkout_bytes(&objects, root, ORDINARY_BYTES_MAX);
+            let bytes = checkout_bytes(&objects, root, ORDINARY_BYTES_MAX);
             run(&format!("{ORDINARY}{bytes}"));
         }
     }
@@ -60,9 +65,9 @@ fn run(name: &str) {
 
 /// Renders one input.
 fn measure(name: &str) {
-    let mut objects = memory_repository::MemoryObjects::default();
+    let mut objects = MemoryObjects::default();
     let root = match name.strip_prefix(ORDINARY) {
-        Some(bytes) => hostile::ordinary(&mut objects, bytes.parse().unwrap()),
+        Some(bytes) => ordinary(&mut objects, bytes.parse().unwrap()),
         None => {
             let input = hostile::ALL.iter().find(|input| input.name == name).unwrap();
             (input.add)(&mut objects)
@@ -78,6 +83,82 @@ fn measure(name: &str) {
     let mib = (most_kib() - before) as f64 / 1024.0;
     drop(desired);
     println!("| {name} | {seconds:.2} | {mib:.0} |");
+}
+
+/// Bytes of the files below a tree, as a checkout has them, up to `max`.
+fn checkout_bytes(objects: &MemoryObjects, tree: ObjectId, max: usize) -> usize {
+    let mut bytes = 0;
+    for entry in objects.tree(tree).unwrap().values() {
+        bytes += match entry.kind {
+            EntryKind::Tree => checkout_bytes(objects, entry.id, max),
+            _ => objects.blob(entry.id, usize::MAX).unwrap().len(),
+        };
+        if bytes >= max {
+            return max;
+        }
+    }
+    bytes
+}
+
+/// A repository of about so many bytes, as people write them: each work has a Deployment, a Service
+/// and a ConfigMap, and no two works are the same.
+fn ordinary(objects: &mut MemoryObjects, bytes: usize) -> ObjectId {
+    let mut all = BTreeMap::new();
+    let (mut added, mut number) = (0, 0);
+    while added < bytes {
+        let text = ordinary_work(number);
+        added += text.len();
+        let path = format!("clusters/edge-{}/shop-{number}/shop.yaml", number / 20);
+        all.insert(path, File::Bytes(text.into_bytes()));
+        number += 1;
+    }
+    objects.add(&all)
+}
+
+fn ordinary_work(number: usize) -> String {
+    let settings = (0..20).fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "  setting-{line}: value {line} of shop {number}");
+        text
+    });
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: shop-{number}
+  namespace: shop
+spec:
+  replicas: 3
+  selector:
+    matchLabels: {{app: shop-{number}}}
+  template:
+    metadata:
+      labels: {{app: shop-{number}}}
+    spec:
+      containers:
+      - name: shop
+        image: registry.example.com/shop:1.{number}.0
+        ports:
+        - containerPort: 8080
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: shop-{number}
+  namespace: shop
+spec:
+  selector: {{app: shop-{number}}}
+  ports:
+  - port: 80
+    targetPort: 8080
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: shop-{number}
+  namespace: shop
+data:
+{settings}"
+    )
 }
 
 /// The time that this process has run on a processor: other programs do not count.

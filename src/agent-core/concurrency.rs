@@ -7,7 +7,8 @@ const SAME_OVERLOAD: Duration = Duration::from_secs(1);
 /// The time without overload after which one more request is allowed.
 const RECOVERY: Duration = Duration::from_secs(2);
 
-/// The limit of requests under way. It halves after a 429 and rises by one every two seconds.
+/// The limit of requests under way. After a 429 it is half of those that were, and rises by one
+/// every two seconds.
 ///
 /// Times are since the agent's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,14 +39,14 @@ impl ConcurrencyLimit {
         self.allowed
     }
 
-    /// The API server answered with 429. Returns the new limit, unless the answer is one of many to
-    /// the same overload.
-    pub fn overloaded(&mut self, now: Duration) -> Option<usize> {
+    /// The API server answered with 429 while `under_way` requests were. Returns the new limit,
+    /// unless the answer is one of many to the same overload.
+    pub fn overloaded(&mut self, now: Duration, under_way: usize) -> Option<usize> {
         let last = self.overloaded.replace(now);
         if last.is_some_and(|last| now.saturating_sub(last) < SAME_OVERLOAD) {
             return None;
         }
-        self.allowed = (self.allowed(now) / 2).max(1);
+        self.allowed = (self.allowed(now).min(under_way) / 2).max(1);
         self.changed = now;
         Some(self.allowed)
     }
@@ -63,12 +64,12 @@ mod tests {
     fn limit_halves_once_for_each_overload_and_recovers_by_one_every_two_seconds() {
         let mut limit = ConcurrencyLimit::new(40);
         assert_eq!(limit.allowed(at(0)), 40);
-        assert_eq!(limit.overloaded(at(100)), Some(20));
+        assert_eq!(limit.overloaded(at(100), 40), Some(20));
         for answer in 1..20 {
-            assert_eq!(limit.overloaded(at(100 + answer)), None, "the same overload");
+            assert_eq!(limit.overloaded(at(100 + answer), 40), None, "the same overload");
         }
         assert_eq!(limit.allowed(at(200)), 20);
-        assert_eq!(limit.overloaded(at(1_300)), Some(10));
+        assert_eq!(limit.overloaded(at(1_300), 20), Some(10));
         assert_eq!(limit.allowed(at(3_299)), 10);
         assert_eq!(limit.allowed(at(3_300)), 11);
         assert_eq!(limit.allowed(at(5_299)), 11);
@@ -77,10 +78,16 @@ mod tests {
     }
 
     #[test]
+    fn first_overload_halves_what_was_sent_rather_than_what_was_allowed() {
+        let mut limit = ConcurrencyLimit::new(64);
+        assert_eq!(limit.overloaded(at(100), 10), Some(5));
+    }
+
+    #[test]
     fn one_request_is_always_allowed() {
         let mut limit = ConcurrencyLimit::new(0);
         for second in 0..20 {
-            limit.overloaded(Duration::from_secs(second));
+            limit.overloaded(Duration::from_secs(second), 1);
             assert_eq!(limit.allowed(Duration::from_secs(second)), 1);
         }
     }

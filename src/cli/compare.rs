@@ -32,6 +32,7 @@ use gitwork_core::signature::verification::VerificationFailure;
 use gitwork_core::sync::git_history::AncestryLookup;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::sync::state::SyncState;
+use gitwork_core::text::escape::json_text;
 use gitwork_core::text::style::ColorMode;
 use gitwork_hub::HubEvent;
 use gitwork_source::Source;
@@ -326,7 +327,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         for step in &mut summary.steps {
             step.changes = adoptions.get(&step.key).cloned();
         }
-        let text = format!("{:#}\n", serde_json::json!(summary));
+        let text = json_text(&summary);
         return Ok(PrintedPlan { text, has_changes, is_held, has_errors });
     }
     plan.steps.retain(|step| filter.matches(&step.key));

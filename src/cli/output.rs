@@ -13,7 +13,7 @@ use super::error::CommandError;
 use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::text::diagnostics::text;
-use gitwork_core::text::escape::{escape_invisible, escape_untrusted_json};
+use gitwork_core::text::escape::{escape_invisible, escape_untrusted_json, json_text};
 use gitwork_core::text::style::ColorMode;
 
 /// Why the output of a command was not written.
@@ -57,7 +57,7 @@ pub fn write(text: &str) -> Result<bool, CommandError> {
 
 /// Writes JSON to stdout. Control sequences for terminals are escaped.
 pub fn json(value: &Value) -> Result<(), CommandError> {
-    print(&format!("{}\n", escape_untrusted_json(&format!("{value:#}"))))
+    print(&json_text(value))
 }
 
 /// As [`json`], on one line.

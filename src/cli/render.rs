@@ -21,6 +21,7 @@ use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::text::diagnostics;
+use gitwork_core::text::escape::json_text;
 use gitwork_core::text::sarif;
 use gitwork_core::text::style::ColorMode;
 use gitwork_core::text::yaml;
@@ -107,7 +108,7 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
     let text = match args.output {
         ReportFormat::Text => diagnostics::text(&found, ColorMode::Colored),
         ReportFormat::Json => diagnostics::json(&found),
-        ReportFormat::Sarif => format!("{:#}\n", sarif::sarif(&found)),
+        ReportFormat::Sarif => json_text(&sarif::sarif(&found)),
     };
     output::print(&text)?;
     Ok(if is_complete { exit(&found) } else { Exit::Failed })
@@ -152,7 +153,7 @@ fn print_out(
     if format == RenderFormat::Json {
         let items: Vec<Value> = works.iter().map(|work| manifest_work(work, desired)).collect();
         let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
-        return output::print(&format!("{list:#}\n"));
+        return output::json(&list);
     }
     for work in works {
         output::print(&format!("---\n{}", yaml::write(&manifest_work(work, desired))))?;
@@ -173,7 +174,7 @@ fn write_out(
         let value = manifest_work(work, desired);
         let (ending, text) = match format {
             RenderFormat::Yaml => ("yaml", yaml::write(&value)),
-            RenderFormat::Json => ("json", format!("{value:#}\n")),
+            RenderFormat::Json => ("json", json_text(&value)),
         };
         let file = cluster.join(format!("{}.{ending}", work.key.work));
         std::fs::write(&file, text).map_err(|why| failed(&file, why))?;

@@ -280,6 +280,9 @@ pub enum RepositoryError {
     /// libgit2 failed.
     #[error("cannot read the repository {repository}")]
     Git { repository: PathBuf, source: git2::Error },
+    /// The commits since the last verified one change too much.
+    #[error("the unverified commits of {repository} change more than {limit} files and folders")]
+    TooManyEntries { repository: PathBuf, limit: usize },
     /// The caller cancelled the operation.
     #[error("reading {repository} was cancelled")]
     Cancelled { repository: PathBuf },
@@ -295,12 +298,14 @@ impl OperationError for RepositoryError {
             | Self::PathMissing { .. }
             | Self::NotAFolder { .. }
             | Self::NoRepository { .. }
+            | Self::TooManyEntries { .. }
             | Self::ForeignOwner { .. } => ErrorClass::NeedsAction,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
+            Self::TooManyEntries { .. } => "TooManyEntries",
             Self::CommitMissing { .. } => "CommitMissing",
             Self::RevisionMissing { .. } => "RevisionMissing",
             Self::PathMissing { .. } | Self::NotAFolder { .. } => "PathMissing",
@@ -322,6 +327,10 @@ impl OperationError for RepositoryError {
                 }
             }
             Self::ForeignOwner { .. } => OWNER_HINT,
+            Self::TooManyEntries { .. } => {
+                "look for folders that contain each other many times; if the commits are as they \
+                 should be, let the source follow an older commit first"
+            }
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]

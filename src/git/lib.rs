@@ -40,6 +40,7 @@
 
 mod address;
 mod canonical_url;
+pub mod changed_files;
 pub mod credential_file;
 pub mod directory;
 pub mod error;

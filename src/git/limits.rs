@@ -8,6 +8,14 @@ pub const TREE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Commits visited for one question about the history. Each visit opens the changed trees: measured
 /// at 6 ms a commit with 2,000 cluster folders in an unoptimised build, so two minutes at most.
 pub const HISTORY_COMMITS_MAX: usize = 20_000;
+/// Entries of folders that differ in one verification, counted for each pair of commits that it
+/// compares: five times all files of the largest source. They take some seconds.
+pub const COMPARED_ENTRIES_MAX: usize = 5_000_000;
+/// What a file that is kept costs of them: so at most 600,000 are kept, in some 100 MiB.
+pub const KEPT_FILE_COST: usize = 7;
+/// Equal entries beside them that cost as much as one that differs. With 5,000 clusters, each of
+/// the 10,000 commits of a verification costs some 160.
+pub const EQUAL_ENTRIES_PER_COMPARED: usize = 64;
 /// Files and folders of a local directory, enough for `WORKS_MAX` works of a few files each.
 pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
 /// Folder levels of a local directory. Deeper ones are mount loops, or an attack on the stack.

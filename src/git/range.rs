@@ -1,9 +1,9 @@
-//! New commits and changed files between commits, and the newest of several commits.
+//! New commits between commits, the state of their files, and the newest of several commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use git2::{Delta, DiffOptions, ErrorCode, ObjectType, Sort};
+use git2::{ErrorCode, ObjectType, Sort};
 
 use super::error::RepositoryError;
 use super::repository::{Repository, object_id, oid};
@@ -108,38 +108,6 @@ impl Repository {
         self.git().find_commit(oid(commit)).is_ok()
     }
 
-    /// The files below a path that differ between two commits, or all files of `to` without
-    /// `from`: each in the state that `to` has, with its path relative to `below`.
-    pub fn changed_files(
-        &self,
-        from: Option<CommitId>,
-        to: CommitId,
-        below: &RepoPath,
-    ) -> Result<BTreeMap<RepoPath, FileState>, RepositoryError> {
-        let from = from.map_or(Ok(None), |from| self.tree_below(from, below))?;
-        let to = self.tree_below(to, below)?;
-        let mut found = BTreeMap::new();
-        if from.as_ref().map(git2::Tree::id) == to.as_ref().map(git2::Tree::id) {
-            return Ok(found);
-        }
-        let mut options = DiffOptions::new();
-        options.skip_binary_check(true).ignore_submodules(false);
-        let diff = self.git().diff_tree_to_tree(from.as_ref(), to.as_ref(), Some(&mut options));
-        for delta in diff.map_err(|e| self.failed(e))?.deltas() {
-            let file = delta.new_file();
-            let path = file.path_bytes().or_else(|| delta.old_file().path_bytes());
-            let path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
-            let Some(path) = RepoPath::parse(&path) else { continue };
-            if delta.status() == Delta::Deleted {
-                // A file that becomes a link is both deleted and added.
-                found.entry(path).or_insert(None);
-            } else {
-                found.insert(path, Some((file.mode().into(), object_id(file.id()))));
-            }
-        }
-        Ok(found)
-    }
-
     /// The state of files below a path in a commit.
     pub fn files<'f>(
         &self,
@@ -165,7 +133,7 @@ impl Repository {
     }
 
     /// The tree at a path of a commit; `None` if there is no folder.
-    fn tree_below(
+    pub(crate) fn tree_below(
         &self,
         commit: CommitId,
         below: &RepoPath,

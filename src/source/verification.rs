@@ -20,6 +20,7 @@ use gitwork_core::report::review::Signatures;
 use gitwork_core::signature::policy::{CompiledPolicy, PolicyOrigin};
 use gitwork_core::signature::verification::VerificationFailure;
 use gitwork_core::sync::verification_base::VerificationBase;
+use gitwork_git::changed_files::ComparisonBudget;
 use gitwork_git::credential_file::read_credential;
 use gitwork_git::{AncestorCheck, FetchError, Repository};
 use gitwork_signatures::Keyring;
@@ -241,7 +242,8 @@ impl Verification {
         cancel: &'a AtomicBool,
     ) -> Result<Walk<'a>, FetchError> {
         let (keys, now) = (self.keyring()?, now.as_second());
-        Ok(Walk { repository, path, keys, now, cancel, checked: HashMap::new() })
+        let budget = ComparisonBudget::new(cancel);
+        Ok(Walk { repository, path, keys, now, budget, checked: HashMap::new() })
     }
 
     /// Keeps the last verified commit for the next verification.

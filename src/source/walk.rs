@@ -1,7 +1,6 @@
 //! The walk from the verified commits to the head: which new commits pass, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::AtomicBool;
 
 use gitwork_core::config::file_names::SOURCE_FILE;
 use gitwork_core::model::name::{CommitId, RepoPath};
@@ -10,6 +9,7 @@ use gitwork_core::signature::verification::{
     CheckedCommit, CommitRange, FileState, VerificationFailure, verify,
 };
 use gitwork_core::signature::{SignatureError, Signer, Timestamps};
+use gitwork_git::changed_files::ComparisonBudget;
 use gitwork_git::range::NewCommit;
 use gitwork_git::{AncestorCheck, Repository};
 use gitwork_signatures::Keyring;
@@ -38,7 +38,7 @@ pub(crate) struct Walk<'a> {
     pub keys: Keyring,
     /// In seconds since 1970.
     pub now: i64,
-    pub cancel: &'a AtomicBool,
+    pub budget: ComparisonBudget<'a>,
     /// Signatures that are already checked.
     pub checked: HashMap<CommitId, Result<Signer, SignatureError>>,
 }
@@ -63,14 +63,13 @@ impl Walk<'_> {
             changes: BTreeMap::new(),
         };
         verify(head, &[&operator.without_rules()], &range).map_err(VerifyError::Failed)?;
-        let mut files = self.repository.changed_files(None, head, self.path)?;
-        files.retain(|file, _| operator.covers(file));
+        let files = self.changed_files([None, Some(head)], &|file| operator.covers(file))?;
         if files.is_empty() {
             return Ok(());
         }
         // Files that only older commits cover need an empty commit on top, which signs all.
         let limit = limits::VERIFIED_COMMITS_MAX;
-        let new = self.repository.new_commits(head, &BTreeSet::new(), limit, self.cancel)?;
+        let new = self.repository.new_commits(head, &BTreeSet::new(), limit, self.budget.cancel)?;
         let mut commits = Vec::new();
         for commit in &new {
             let covered_files = self.covered_files(commit, &files)?;
@@ -104,7 +103,7 @@ impl Walk<'_> {
         mut verified: Option<CommitId>,
     ) -> Result<WalkResult, VerifyError> {
         let limit = limits::VERIFIED_COMMITS_MAX;
-        let new = self.repository.new_commits(head, &bases, limit + 1, self.cancel)?;
+        let new = self.repository.new_commits(head, &bases, limit + 1, self.budget.cancel)?;
         let mut policies = self.policies_of(&bases)?;
         let mut is_guarded = !operator.is_empty() || policies.iter().any(|p| !p.is_empty());
         if new.len() > limit {
@@ -225,14 +224,16 @@ impl Walk<'_> {
             return Ok(BTreeMap::new());
         }
         for base in bases.iter().take(limits::SIGNER_BASES_MAX) {
-            let mut found = self.repository.changed_files(Some(*base), step, self.path)?;
-            match &mut changes {
-                Some(changes) => changes.retain(|file, _| found.contains_key(file)),
-                None => {
-                    found.retain(|file, _| policies.iter().any(|policy| policy.covers(file)));
-                    changes = Some(found);
+            let found = self.changed_files([Some(*base), Some(step)], &|file| match &changes {
+                Some(changes) => changes.contains_key(file),
+                None => policies.iter().any(|policy| policy.covers(file)),
+            })?;
+            changes = Some(match changes {
+                Some(before) => {
+                    before.into_iter().filter(|(file, _)| found.contains_key(file)).collect()
                 }
-            }
+                None => found,
+            });
         }
         Ok(changes.unwrap_or_default())
     }
@@ -251,9 +252,15 @@ impl Walk<'_> {
             return Ok(self.repository.files(commit.id, self.path, changes.keys())?);
         }
         let first = commit.parents.first().copied();
-        let mut found = self.repository.changed_files(first, commit.id, self.path)?;
-        found.retain(|file, _| changes.contains_key(file));
-        Ok(found)
+        self.changed_files([first, Some(commit.id)], &|file| changes.contains_key(file))
+    }
+
+    fn changed_files(
+        &self,
+        commits: [Option<CommitId>; 2],
+        is_wanted: &dyn Fn(&RepoPath) -> bool,
+    ) -> Result<BTreeMap<RepoPath, FileState>, VerifyError> {
+        Ok(self.repository.changed_files(commits, self.path, &self.budget, is_wanted)?)
     }
 
     fn signer(

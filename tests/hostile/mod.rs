@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use gitwork_core::model::name::ObjectId;
-use gitwork_core::model::snapshot::{Entry, EntryKind, Objects as _, Tree};
+use gitwork_core::model::snapshot::{Entry, EntryKind, Tree};
 
 use crate::memory_repository::{File, MemoryObjects, files};
 
@@ -96,82 +96,6 @@ pub const VALID: &[&str] = &[
     "equal-folders-of-1-mb-2000",
     "equal-cluster-yaml-300",
 ];
-
-/// Bytes of the files below a tree, as a checkout has them, up to `max`.
-pub fn checkout_bytes(objects: &MemoryObjects, tree: ObjectId, max: usize) -> usize {
-    let mut bytes = 0;
-    for entry in objects.tree(tree).unwrap().values() {
-        bytes += match entry.kind {
-            EntryKind::Tree => checkout_bytes(objects, entry.id, max),
-            _ => objects.blob(entry.id, usize::MAX).unwrap().len(),
-        };
-        if bytes >= max {
-            return max;
-        }
-    }
-    bytes
-}
-
-/// A repository of about so many bytes, as people write them: each work has a Deployment, a Service
-/// and a ConfigMap, and no two works are the same.
-pub fn ordinary(objects: &mut MemoryObjects, bytes: usize) -> ObjectId {
-    let mut all = BTreeMap::new();
-    let (mut added, mut number) = (0, 0);
-    while added < bytes {
-        let text = ordinary_work(number);
-        added += text.len();
-        let path = format!("clusters/edge-{}/shop-{number}/shop.yaml", number / 20);
-        all.insert(path, File::Bytes(text.into_bytes()));
-        number += 1;
-    }
-    objects.add(&all)
-}
-
-fn ordinary_work(number: usize) -> String {
-    let settings = (0..20).fold(String::new(), |mut text, line| {
-        let _ = writeln!(text, "  setting-{line}: value {line} of shop {number}");
-        text
-    });
-    format!(
-        "apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: shop-{number}
-  namespace: shop
-spec:
-  replicas: 3
-  selector:
-    matchLabels: {{app: shop-{number}}}
-  template:
-    metadata:
-      labels: {{app: shop-{number}}}
-    spec:
-      containers:
-      - name: shop
-        image: registry.example.com/shop:1.{number}.0
-        ports:
-        - containerPort: 8080
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: shop-{number}
-  namespace: shop
-spec:
-  selector: {{app: shop-{number}}}
-  ports:
-  - port: 80
-    targetPort: 8080
----
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: shop-{number}
-  namespace: shop
-data:
-{settings}"
-    )
-}
 
 fn one_file(objects: &mut MemoryObjects, name: &str, text: String) -> ObjectId {
     work(objects, &[(name, text)])

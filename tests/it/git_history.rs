@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +12,7 @@ use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
 use gitwork_core::model::operation_error::describe;
 use gitwork_core::model::snapshot::{EntryKind, ObjectError, Objects as _};
 use gitwork_core::signature::SignatureError;
+use gitwork_git::changed_files::ComparisonBudget;
 use gitwork_git::directory::DirectoryError;
 use gitwork_git::history;
 use gitwork_git::history::PathRemoval;
@@ -391,4 +392,129 @@ fn malformed_tree_and_long_link_are_errors_of_their_work_alone() {
         "clusters/a/link/x.yaml: the target of the link has 5000 bytes; the limit is 4096"
     );
     assert!(malformed.starts_with("clusters/a/malformed: ") && malformed.contains("an id is cut"));
+}
+
+/// The states of the files that differ, as `git diff-tree` prints them.
+fn differences_by_git(repo: &Path, from: git2::Oid, to: git2::Oid) -> Vec<String> {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(repo)
+        .args(["diff-tree", "-r", "-z", "--no-renames", &from.to_string(), &to.to_string()])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let mut parts = printed.split('\0');
+    let mut found = Vec::new();
+    while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
+        let fields: Vec<&str> = head.split(' ').collect();
+        let state = if fields[4] == "D" { "gone".into() } else { [fields[1], fields[3]].join(" ") };
+        found.push(format!("{path} {state}"));
+    }
+    found
+}
+
+#[test]
+fn changed_files_are_those_of_git() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = git2::Repository::init_bare(folder.path()).unwrap();
+    let blob = |text: &str| git.blob(text.as_bytes()).unwrap();
+    let commit = |files: &[(&str, i32, &str)]| {
+        let mut index = git2::Index::new().unwrap();
+        for (path, mode, text) in files {
+            let entry = git2::IndexEntry {
+                ctime: git2::IndexTime::new(0, 0),
+                mtime: git2::IndexTime::new(0, 0),
+                dev: 0,
+                ino: 0,
+                mode: (*mode).try_into().unwrap(),
+                uid: 0,
+                gid: 0,
+                file_size: 0,
+                id: blob(text),
+                flags: 0,
+                flags_extended: 0,
+                path: path.as_bytes().to_vec(),
+            };
+            index.add(&entry).unwrap();
+        }
+        let tree = git.find_tree(index.write_tree_to(&git).unwrap()).unwrap();
+        let person = git2::Signature::now("a", "a@example.com").unwrap();
+        git.commit(None, &person, &person, "m", &tree, &[]).unwrap()
+    };
+    let (file, program, link, submodule) = (0o100_644, 0o100_755, 0o120_000, 0o160_000);
+    let from = commit(&[
+        ("same/a.yaml", file, "a"),
+        ("changed/deep/a.yaml", file, "a"),
+        ("mode.sh", file, "a"),
+        ("removed/a.yaml", file, "a"),
+        ("file-to-link", file, "a"),
+        ("file-to-folder", file, "a"),
+        ("folder-to-file/a.yaml", file, "a"),
+        ("folder-to-file/b/c.yaml", file, "a"),
+        ("module", submodule, "1"),
+    ]);
+    let to = commit(&[
+        ("same/a.yaml", file, "a"),
+        ("changed/deep/a.yaml", file, "b"),
+        ("mode.sh", program, "a"),
+        ("new/a.yaml", file, "a"),
+        ("file-to-link", link, "a"),
+        ("file-to-folder/a.yaml", file, "a"),
+        ("folder-to-file", file, "a"),
+        ("module", submodule, "2"),
+    ]);
+    let repository = Repository::open(folder.path()).unwrap();
+    let cancel = AtomicBool::new(false);
+    let id = |commit: git2::Oid| CommitId::parse(&commit.to_string());
+    for (from, to) in [(from, to), (to, from)] {
+        let budget = ComparisonBudget::new(&cancel);
+        let all = |_: &RepoPath| true;
+        let found = repository.changed_files([id(from), id(to)], &RepoPath::root(), &budget, &all);
+        let found: Vec<String> = found
+            .unwrap()
+            .into_iter()
+            .map(|(path, state)| match state {
+                Some((mode, id)) => format!("{path} {mode:06o} {id}"),
+                None => format!("{path} gone"),
+            })
+            .collect();
+        let mut expected = differences_by_git(folder.path(), from, to);
+        expected.sort();
+        assert_eq!(found, expected);
+        assert_eq!(found.len(), 11);
+    }
+}
+
+/// A few hundred bytes: 14 levels, each of ten equal folders.
+#[test]
+fn folders_that_contain_each_other_are_compared_up_to_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = git2::Repository::init_bare(folder.path()).unwrap();
+    let mut lowest = git.treebuilder(None).unwrap();
+    lowest.insert("x.yaml", git.blob(b"{}").unwrap(), 0o100_644).unwrap();
+    let mut tree = lowest.write().unwrap();
+    for _ in 0..14 {
+        let mut above = git.treebuilder(None).unwrap();
+        for name in 0..10 {
+            above.insert(name.to_string(), tree, 0o040_000).unwrap();
+        }
+        tree = above.write().unwrap();
+    }
+    let tree = git.find_tree(tree).unwrap();
+    let person = git2::Signature::now("a", "a@example.com").unwrap();
+    let commit = git.commit(None, &person, &person, "m", &tree, &[]).unwrap();
+    let commit = CommitId::parse(&commit.to_string());
+    let repository = Repository::open(folder.path()).unwrap();
+    let cancel = AtomicBool::new(false);
+    for is_wanted in [true, false] {
+        let budget = ComparisonBudget::new(&cancel);
+        let wanted = |_: &RepoPath| is_wanted;
+        let root = RepoPath::root();
+        let error = repository.changed_files([None, commit], &root, &budget, &wanted).unwrap_err();
+        assert!(matches!(error, RepositoryError::TooManyEntries { .. }), "{error}");
+    }
+    cancel.store(true, Ordering::Relaxed);
+    let budget = ComparisonBudget::new(&cancel);
+    let ended = repository.changed_files([None, commit], &RepoPath::root(), &budget, &|_| true);
+    assert!(matches!(ended, Err(RepositoryError::Cancelled { .. })));
 }

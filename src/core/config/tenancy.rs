@@ -181,6 +181,12 @@ impl Tenancy {
         self.0.iter().all(|rule| fits(rule, one) == fits(rule, other))
     }
 
+    /// Whether a rule lets a work folder have a work of this name.
+    pub fn may_be_named(&self, folder: &RepoPath, key: &WorkKey) -> bool {
+        let Ok(rules) = self.rules_for(folder, &key.cluster) else { return false };
+        rules.is_empty() || rules.iter().any(|rule| any(rule.works.as_ref(), key.work.as_str()))
+    }
+
     /// The breach of a folder as a whole, before anything in it is read.
     pub fn folder_breach(&self, path: &RepoPath, cluster: &ClusterName) -> Option<Breach> {
         self.rules_for(path, cluster).err()

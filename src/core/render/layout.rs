@@ -12,5 +12,5 @@ mod entries;
 mod source;
 mod work_files;
 
-pub use source::{cluster, cluster_path, folder_key, top};
+pub use source::{cluster, cluster_path, folder_key, top, work_folder_of};
 pub use work_files::{WorkFolder, WorkFolderFile, work_folder};

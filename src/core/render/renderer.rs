@@ -171,6 +171,15 @@ impl Renderer {
         let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
         let mut works: BTreeMap<WorkKey, DesiredWork> =
             works.map(|work| (work.key.clone(), work.clone())).collect();
+        // A folder does not freeze the work of another folder, by a name that it may not have.
+        let may_freeze = |key: &WorkKey, file: &RepoPath| {
+            let folder = layout::work_folder_of(file);
+            let is_of_other =
+                works.get(key).is_some_and(|work| Some(&work.path) != folder.as_ref());
+            let may_be_named = |folder: &RepoPath| self.tenancy.may_be_named(folder, key);
+            key.is_of_work()
+                && !(is_of_other && folder.is_some_and(|folder| !may_be_named(&folder)))
+        };
         let mut frozen = Frozen::default();
         for cluster in self.clusters.values() {
             diagnostics.extend(
@@ -180,7 +189,8 @@ impl Renderer {
                 diagnostics.extend(rendered.diagnostics.iter().cloned());
                 if rendered.work.is_none() {
                     frozen.folders.insert(rendered.path.clone());
-                    frozen.works.extend(rendered.key.clone().filter(WorkKey::is_of_work));
+                    let key = rendered.key.as_ref().filter(|key| may_freeze(key, &rendered.path));
+                    frozen.works.extend(key.cloned());
                     let objects = rendered.key.clone().map(|key| (key, rendered.frozen.clone()));
                     frozen.objects.extend(objects);
                 }
@@ -192,10 +202,8 @@ impl Renderer {
                 (Scope::Source, Code::NotSupported | Code::BadName) => frozen.deletes = true,
                 (Scope::Source, _) => frozen.source = true,
                 (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
-                // The name of a folder that may do nothing does not freeze the work of another
-                // folder that has it.
                 (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
-                (Scope::Work(key), _) if key.is_of_work() => {
+                (Scope::Work(key), _) if may_freeze(key, &diagnostic.location.file) => {
                     frozen.works.insert(key.clone());
                 }
                 // Its folder is frozen, which has no work of that name.

@@ -3,3 +3,11 @@
 pub use gitwork_api::escape::{
     escape_invisible, escape_untrusted, escape_untrusted_json, single_line,
 };
+use serde::Serialize;
+
+/// A value as indented JSON with a final line break. Characters that control a terminal or hide
+/// content are escaped.
+pub fn json_text(value: &impl Serialize) -> String {
+    // The values that gitwork prints have names as keys: their serialization cannot fail.
+    escape_untrusted_json(&serde_json::to_string_pretty(value).unwrap_or_default()) + "\n"
+}

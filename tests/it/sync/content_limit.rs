@@ -56,6 +56,9 @@ async fn source_over_its_memory_keeps_its_works_while_another_source_syncs() {
     sync.commit(&[(0, "web/cm.yaml", Some(&config_map("web", "two")))]);
     daemon.hang_up();
     sync.until_value(0, "web", "two").await;
+    let address = daemon.address("listening for probes").await;
+    let ready = crate::sync::program::get(address, "/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
     let api = sync.works(1);
     let there = api.list(&Default::default()).await.unwrap().items;
     let there: BTreeSet<String> = there.into_iter().filter_map(|work| work.metadata.name).collect();

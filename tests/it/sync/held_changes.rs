@@ -270,6 +270,12 @@ async fn unsigned_commit_is_shown_as_held_until_its_key_is_trusted() {
     until_refusal_is_shown(&sync, second, &bob.fingerprint()).await;
     let file = keys.display().to_string();
     assert_plan_keeps(&sync, &file, &bob.fingerprint());
+    let work = format!("{}/web", sync.clusters[0]);
+    let keys_of = ["--allowed-signers", &file, "--verify", "commits"];
+    let explained = text(&gitwork(&sync, &[&["explain", &work][..], &keys_of].concat()).stdout);
+    for part in [&second.to_string()[..8], &bob.fingerprint()] {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
 
     // A verified commit in between is what is planned for, whether or not it is applied by now.
     sync.repo.set_branch("main", first);

@@ -20,6 +20,7 @@ use super::fixture::{Sync, config_map, works};
 use super::guards::only_hold;
 use super::signatures::{DEADLINE, Guarded, names, ssh};
 use crate::harness::eventually;
+use crate::harness::requests::Request;
 
 /// Writes the id of a commit on a work, with exactly the rights of the cluster's agent.
 async fn agent_names_commit(sync: &Sync, cluster: usize, commit: &str) {
@@ -239,6 +240,26 @@ async fn operator_begins_with_a_trusted_commit_and_later_ones_are_verified() {
     guarded.has(0, "two").await;
 }
 
+/// Somebody damages the record: it is no proof, and it is not replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_signed_is_applied_while_the_record_cannot_be_understood() {
+    let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
+    let ann = ssh();
+    guarded.allow(&ann.line("ann", ""), "");
+    guarded.set_by(0, "one", &ann);
+    guarded.pass_elsewhere().await.unwrap();
+    let name = format!("gitwork-source-{}", guarded.sync.id);
+    let leases: Api<Lease> = Api::namespaced(guarded.sync.hub.client(), "gitwork");
+    let damaged = json!({ "metadata": { "annotations": { "gitwork.dev/record": "{" } } });
+    let patch = Patch::Merge(damaged);
+    leases.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    guarded.set_by(0, "two", &ann);
+    let _held = guarded.pass_elsewhere().await;
+    guarded.has(0, "one").await;
+    let record = leases.get(&name).await.unwrap();
+    assert_eq!(record.metadata.annotations.unwrap()["gitwork.dev/record"], "{");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_signed_is_applied_while_the_record_cannot_be_written() {
     let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
@@ -267,7 +288,14 @@ async fn commit_costs_one_write_after_one_of_the_record_and_no_commit_costs_none
     };
     let version = || async { guarded.sync.until_there(0, "web").await.metadata.resource_version };
     let (before, second) = (generation().await.0, guarded.set_by(0, "two", &ann));
+    let mut requests = guarded.sync.hub.requests();
     guarded.pass().await.unwrap();
+    let cluster = guarded.sync.clusters[0].as_str();
+    let is_write = |request: &Request| !["get", "list", "watch"].contains(&request.verb.as_str());
+    let is_of_work = |request: &Request| {
+        request.resource == "manifestworks" && request.namespace == cluster && is_write(request)
+    };
+    assert_eq!(requests.take().into_iter().filter(is_of_work).count(), 1);
     assert_eq!(generation().await, (before + 1, Some(second), Some(second)));
     let written = version().await;
     for _ in 0..2 {

@@ -37,6 +37,8 @@ pub struct Guarded {
 
 impl Guarded {
     pub async fn new(clusters: usize, policy: Value) -> Self {
+        // The namespace of the source's record.
+        crate::deploy::installed().await;
         let sync = Sync::new(clusters).await;
         let cache = sync.folder.path().join("kept");
         std::fs::create_dir(&cache).unwrap();

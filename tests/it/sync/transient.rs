@@ -48,6 +48,9 @@ async fn commands_retry_transient_answers_of_the_hub() {
         vec!["status"],
         vec!["tree"],
         [&["explain", &web][..], &git].concat(),
+        vec!["suspend", &web, "--reason", "a test"],
+        vec!["resume", &web],
+        vec!["reconcile"],
     ] {
         let output = run(&sync, &arguments).await;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -117,17 +117,14 @@ fn read_clusters(tree: &Tree, top: &mut Top) {
                 top.clusters.insert(cluster, entry.id);
                 continue;
             }
-            (EntryKind::Tree, Err(why)) => bad_name(&path, "a cluster", name, &why, Scope::Source),
             (EntryKind::Blob, _) if !is_manifest(name) => continue,
             (EntryKind::Blob, _) => {
                 stray(&path, Scope::Source, "it stands beside the clusters' folders")
             }
-            (EntryKind::Symlink, _) => {
-                link(&path, ClusterName::parse(name).map_or(Scope::Source, Scope::Cluster))
-            }
-            (EntryKind::Gitlink, _) => {
-                gitlink(&path, ClusterName::parse(name).map_or(Scope::Source, Scope::Cluster))
-            }
+            // It may be the renamed folder of any cluster: nothing is deleted, all else goes on.
+            (_, Err(why)) => bad_name(&path, "a cluster", name, &why, Scope::Source),
+            (EntryKind::Symlink, Ok(cluster)) => link(&path, Scope::Cluster(cluster)),
+            (EntryKind::Gitlink, Ok(cluster)) => gitlink(&path, Scope::Cluster(cluster)),
         };
         top.diagnostics.push(problem);
     }
@@ -208,6 +205,14 @@ pub fn folder_key(path: &RepoPath, cluster: &ClusterName) -> WorkKey {
     let name = path.name();
     let work = WorkName::parse(name).unwrap_or_else(|_| WorkName::of_unnamed_folder(name));
     WorkKey { cluster: cluster.clone(), work }
+}
+
+/// The work folder that a file is in, or that stands at its path: `clusters/<cluster>/<folder>`.
+pub fn work_folder_of(file: &RepoPath) -> Option<RepoPath> {
+    let mut parts = file.parts();
+    let parts = [parts.next()?, parts.next()?, parts.next()?];
+    (parts[0] == CLUSTERS)
+        .then(|| parts.iter().fold(RepoPath::root(), |path, part| path.join(part)))
 }
 
 /// `clusters/<cluster>`.

@@ -131,9 +131,9 @@ impl RenderPass<'_> {
     /// What a link or a submodule in the place of a work folder makes: a frozen work. Its objects
     /// are unknown.
     fn blocked(&self, path: &RepoPath, cluster: &ClusterName, problem: Diagnostic) -> Rendered {
-        let is_allowed = self.tenancy.folder_breach(path, cluster).is_none();
-        let key = is_allowed.then(|| layout::folder_key(path, cluster));
-        let unread = is_allowed.then(|| self.tenancy.of_folder(path, cluster).into());
+        let key = layout::folder_key(path, cluster);
+        let key = Some(key).filter(|key| self.tenancy.may_be_named(path, key));
+        let unread = key.as_ref().map(|_| self.tenancy.of_folder(path, cluster).into());
         let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
         Rendered { frozen, ..Rendered::without_work(path, key, vec![problem]) }
     }

@@ -11,6 +11,7 @@ use crate::model::name::{ClusterName, CommitId, RepoPath, WorkKey, WorkName};
 use crate::model::work::DeletionPolicy;
 use crate::text::diagnostics;
 use crate::text::diff::FieldDiff;
+use crate::text::escape::json_text;
 
 /// The whole comparison. Its JSON has these fields in camel case; enums are objects whose `change`
 /// or `fate` names the variant.
@@ -288,10 +289,7 @@ impl Review {
 
     /// The review as one JSON object, with the fields of `Review`.
     pub fn json(&self) -> String {
-        // Serialization of these types cannot fail.
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
-        text.push('\n');
-        text
+        json_text(self)
     }
 }
 

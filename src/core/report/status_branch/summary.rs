@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::report::status::State;
 use crate::report::status::source::SourceStatus;
 use crate::report::status::work_states::ClusterStates;
-use crate::text::escape::escape_untrusted;
+use crate::text::escape::{escape_untrusted, json_text};
 use crate::text::truncate::truncate_chars;
 
 /// Works listed as problems. The others are counted.
@@ -126,7 +126,6 @@ impl StatusSummary {
 
     /// The text of the file: indented JSON with a final line break.
     pub fn json(&self) -> String {
-        // Serialization of this type cannot fail.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        json_text(self)
     }
 }

@@ -6,6 +6,7 @@ use super::summary::DiagnosticSummary;
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Severity, Span};
 use crate::model::name::RepoPath;
+use crate::text::escape::json_text;
 
 /// The JSON form of a report. Fields are only ever added.
 #[derive(Debug, Serialize)]
@@ -108,8 +109,5 @@ pub fn json(diagnostics: &[Diagnostic]) -> String {
         omitted: diagnostics.len().saturating_sub(limits::DIAGNOSTICS_MAX),
         summary: DiagnosticSummary::of(diagnostics),
     };
-    // Names and texts only: nothing in here can fail to be JSON.
-    let mut text = serde_json::to_string_pretty(&report).unwrap_or_default();
-    text.push('\n');
-    text
+    json_text(&report)
 }
