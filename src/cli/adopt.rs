@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use futures::TryFutureExt as _;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -23,6 +24,7 @@ use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::work::{ANNOTATION_ADOPT, MANAGER};
 use gitwork_core::plan::Reason;
 use gitwork_core::text::style::ColorMode;
+use gitwork_hub::retry_transient;
 
 #[derive(Debug, Args)]
 pub struct AdoptArgs {
@@ -62,7 +64,13 @@ enum AdoptionError {
 
 impl OperationError for AdoptionError {
     fn class(&self) -> ErrorClass {
-        ErrorClass::NeedsAction
+        match self {
+            Self::Hub(kube::Error::Api(status)) if !matches!(status.code, 429 | 503) => {
+                ErrorClass::NeedsAction
+            }
+            Self::Hub(_) => ErrorClass::TRANSIENT,
+            _ => ErrorClass::NeedsAction,
+        }
     }
 
     fn reason(&self) -> &'static str {
@@ -103,7 +111,8 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, CommandError> {
     }
     runtime()?.block_on(async {
         let client = super::hub::connect(&args.hub).await?;
-        let (api, live_work) = live(client, key).await.map_err(AdoptionError::Hub)?;
+        let read = || live(client.clone(), key).map_err(AdoptionError::Hub);
+        let (api, live_work) = retry_transient(read).await?;
         output::print(&changes(&live_work, wanted, ColorMode::Colored))?;
         if !args.yes {
             output::note(&format!(
@@ -118,9 +127,9 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, CommandError> {
             "annotations": { ANNOTATION_ADOPT: source.as_str() },
         } });
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        api.patch(key.work.as_str(), &params, &Patch::Merge(consent))
-            .await
-            .map_err(AdoptionError::Hub)?;
+        let patch = Patch::Merge(consent);
+        let write = || api.patch(key.work.as_str(), &params, &patch).map_err(AdoptionError::Hub);
+        retry_transient(write).await?;
         output::note(&format!("the source {source} adopts {key} with its next sync"));
         Ok(Exit::Done)
     })

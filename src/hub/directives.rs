@@ -180,8 +180,7 @@ impl Operator<'_> {
     /// Ends a suspension. Gives whether there was one.
     pub async fn resume(&self, scope: &Scope) -> Result<bool, DirectiveError> {
         let key = suspension_key(scope);
-        let (api, name) = (self.api(), object_name(self.source));
-        let there = within(api.get_opt(&name)).await?.map_err(|error| self.failed(error))?;
+        let there = retry_transient(|| self.stored()).await?;
         if !there.and_then(|map| map.data).is_some_and(|data| data.contains_key(&key)) {
             return Ok(false);
         }
@@ -195,6 +194,12 @@ impl Operator<'_> {
         let text = format!("asked for by {who} at {}", self.at);
         let changes: Changes = [(RECONCILE.to_owned(), Some(text))].into();
         self.write_keys(|_| changes.clone()).await.map(|()| who)
+    }
+
+    /// The directives as they are stored; `None` without any.
+    async fn stored(&self) -> Result<Option<ConfigMap>, DirectiveError> {
+        let (api, name) = (self.api(), object_name(self.source));
+        within(api.get_opt(&name)).await?.map_err(|error| self.failed(error))
     }
 
     fn api(&self) -> Api<ConfigMap> {
@@ -233,7 +238,7 @@ impl Operator<'_> {
     ) -> Result<(), DirectiveError> {
         let (api, name) = (self.api(), object_name(self.source));
         let failed = |error| self.failed(error);
-        let before = within(api.get_opt(&name)).await?.map_err(failed)?;
+        let before = self.stored().await?;
         let mut data = before.as_ref().and_then(|map| map.data.clone()).unwrap_or_default();
         let changes = change(&data);
         for (key, text) in &changes {

@@ -30,7 +30,8 @@ async fn run(sync: &Sync, arguments: &[&str]) -> Output {
     let mut command: Command = cli::gitwork(arguments);
     command.args(["--source-id", sync.id.as_str(), "--kubeconfig"]).arg(kubeconfig);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    assert!(proxy.faults_left().is_empty(), "{arguments:?} makes fewer requests");
+    let left = proxy.faults_left();
+    assert!(left.is_empty(), "{arguments:?} makes fewer requests: {output:?}");
     output
 }
 
