@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use gitwork_core::model::name::ObjectId;
-use gitwork_core::model::snapshot::{EntryKind, Objects as _, Snapshot};
+use gitwork_core::model::snapshot::{Entry, EntryKind, Objects as _, Snapshot, Tree};
 use gitwork_core::render::renderer::Renderer;
 
 use memory_repository::{File, MemoryObjects};
@@ -103,16 +103,20 @@ fn checkout_bytes(objects: &MemoryObjects, tree: ObjectId, max: usize) -> usize 
 /// A repository of about so many bytes, as people write them: each work has a Deployment, a Service
 /// and a ConfigMap, and no two works are the same.
 fn ordinary(objects: &mut MemoryObjects, bytes: usize) -> ObjectId {
-    let mut all = BTreeMap::new();
-    let (mut added, mut number) = (0, 0);
+    let (mut clusters, mut added, mut number) = (Tree::new(), 0, 0);
     while added < bytes {
-        let text = ordinary_work(number);
-        added += text.len();
-        let path = format!("clusters/edge-{}/shop-{number}/shop.yaml", number / 20);
-        all.insert(path, File::Bytes(text.into_bytes()));
-        number += 1;
+        let mut works = BTreeMap::new();
+        while added < bytes && works.len() < 20 {
+            let text = ordinary_work(number);
+            added += text.len();
+            works.insert(format!("shop-{number}/shop.yaml"), File::Bytes(text.into_bytes()));
+            number += 1;
+        }
+        let folder = Entry { kind: EntryKind::Tree, id: objects.add(&works) };
+        clusters.insert(format!("edge-{}", clusters.len()), folder);
     }
-    objects.add(&all)
+    let clusters = Entry { kind: EntryKind::Tree, id: objects.add_tree(clusters) };
+    objects.add_tree([("clusters".to_owned(), clusters)].into())
 }
 
 fn ordinary_work(number: usize) -> String {

@@ -1,6 +1,7 @@
 //! One mirror and one fetch for all sources of a repository, in one process and in several.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -271,17 +272,22 @@ fn commands_wait_for_a_running_fetch_and_name_it() {
         world.command(&["plan", "--base", "main", "--head", "main"]),
         world.command(&["explain", "edge-1/web", "--branch", "main"]),
     ];
-    let waiting = commands.map(spawn);
+    let mut waiting = commands.map(spawn);
     // A commit that is on disk needs no fetch.
     let there = world.command(&["validate", "--commit", &main]).output().unwrap();
     assert_eq!((code(&there), err(&there)), (Some(0), String::new()));
-    thread::sleep(gitwork_git::limits::LOCK_WAIT_ANNOUNCED + Duration::from_secs(2));
-    drop(fetch);
     let named =
         format!("(pid {}), which is fetching into {}", std::process::id(), folder.display());
-    for output in waiting.map(|child| child.wait_with_output().unwrap()) {
-        assert_eq!(code(&output), Some(0), "{}", err(&output));
-        assert!(err(&output).contains(&named), "{}", err(&output));
+    let mut printed = waiting.each_mut().map(|child| BufReader::new(child.stderr.take().unwrap()));
+    for stderr in &mut printed {
+        let line = stderr.by_ref().lines().map(Result::unwrap).find(|line| line.contains(&named));
+        assert!(line.is_some(), "a command has ended without a word on {named}");
+    }
+    drop(fetch);
+    for (mut child, mut stderr) in waiting.into_iter().zip(printed) {
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
     }
 }
 

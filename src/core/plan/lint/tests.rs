@@ -248,6 +248,15 @@ fn a_change_that_a_guard_holds_is_found() {
 }
 
 #[test]
+fn a_write_of_a_work_without_objects_is_found() {
+    let mut world = World::new();
+    let (spec, none) = (json!({"workload": {"manifests": []}}), BTreeMap::new());
+    let empty = WorkBody::new(&source(), &path("edited"), spec, none.clone(), none, true);
+    world.desired.works.get_mut(&key("edited")).unwrap().body = Arc::new(empty);
+    assert_eq!(world.broken(&world.plan()), all(BrokenRule::EmptyWork, &["edited"]));
+}
+
+#[test]
 fn an_unapproved_deletion_of_everything_is_found() {
     let broken = World::broken_after(|world| {
         for work in ["edited", "stays"] {
