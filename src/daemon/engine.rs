@@ -166,12 +166,27 @@ impl Engine {
         if self.pass.is_none() && self.reconciler.ask_hub(now).await {
             self.schedule.hint(now);
         }
+        // A fetch takes the reader, which a plan may need. What the last fetch brought is planned
+        // before the next one begins, or a push during each fetch would postpone the plan for ever.
+        if !self.schedule.has_ended() {
+            self.begin_due_fetch(now);
+        }
+        self.begin_due_pass(now).await?;
+        self.begin_due_fetch(now);
+        Ok(())
+    }
+
+    fn begin_due_fetch(&mut self, now: Instant) {
         if self.schedule.is_due(now) && self.may_fetch() {
             self.schedule.begin();
             self.leadership.fetching();
             self.reconciler.begin_fetch();
         }
+    }
+
+    async fn begin_due_pass(&mut self, now: Instant) -> Result<(), EngineError> {
         if self.may_plan() && self.reconciler.state.wants_plan(now) {
+            self.schedule.planned();
             self.pass = self.reconciler.begin_pass(now).await?;
             // The branch may only seem rewound because it was read too early: read it again.
             if self.reconciler.state.guards().rewind().doubts_read() {

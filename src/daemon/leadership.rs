@@ -50,6 +50,13 @@ impl TermEnd {
 }
 
 impl Leadership {
+    /// The leadership that this channel decides alone. It does not expire, so the sender must say
+    /// at once when it ends. The engine waits for the first message: the first election attempt.
+    pub fn of(leads: watch::Receiver<bool>) -> Self {
+        let term_end = TermEnd { start: Instant::now(), until: AtomicU64::new(u64::MAX) };
+        Self::new(leads, Arc::new(term_end))
+    }
+
     /// The leadership of one election. `leads` has each change, `term_end` when it expires.
     pub(crate) fn new(leads: watch::Receiver<bool>, term_end: Arc<TermEnd>) -> Self {
         Self { leads, term_end }

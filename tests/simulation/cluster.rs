@@ -175,6 +175,21 @@ impl Cluster {
         garbage.map(|(id, _)| id.clone()).collect()
     }
 
+    /// Removes the references to owners that do not exist from objects that have other owners, as
+    /// Kubernetes' garbage collector does (`attemptToDeleteItem`).
+    pub fn remove_dangling_owners(&mut self, applied: &BTreeSet<&str>) {
+        let exists = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| applied.contains(uid));
+        let patches = self.objects.iter().filter_map(|(id, live)| {
+            let all = list(&live.object, &["metadata", "ownerReferences"]);
+            let left: Vec<&Value> = all.iter().filter(|owner| exists(owner)).collect();
+            let patch = json!({"metadata": {"ownerReferences": left}});
+            (!left.is_empty() && left.len() < all.len()).then(|| (id.clone(), patch))
+        });
+        for (id, patch) in patches.collect::<Vec<_>>() {
+            let _done = self.patch(&id, &patch);
+        }
+    }
+
     /// Runs Kubernetes' garbage collector: removes and returns the garbage.
     pub fn collect_garbage(&mut self, applied: &BTreeSet<&str>) -> Vec<(Identity, Live)> {
         let garbage = self.garbage(applied);

@@ -13,12 +13,14 @@ pub(super) struct FetchSchedule {
     failures: u32,
     /// A hint came during the running fetch, which may have missed its cause: fetch again.
     hinted: bool,
+    /// A fetch has ended since the last plan.
+    ended: bool,
 }
 
 impl FetchSchedule {
     /// The first fetch is due at `now`. `interval` is the time between two fetches.
     pub fn new(interval: Duration, now: Instant) -> Self {
-        Self { interval, next: now, failures: 0, hinted: false }
+        Self { interval, next: now, failures: 0, hinted: false, ended: false }
     }
 
     /// Whether a fetch is due.
@@ -44,6 +46,16 @@ impl FetchSchedule {
         }
     }
 
+    /// Whether a fetch has ended since the last plan began.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// A plan begins, with what the last fetch brought.
+    pub fn planned(&mut self) {
+        self.ended = false;
+    }
+
     /// A fetch begins: it serves all hints up to now.
     pub fn begin(&mut self) {
         self.hinted = false;
@@ -51,6 +63,7 @@ impl FetchSchedule {
 
     /// A fetch has ended. `seed` spreads the time of the next one.
     pub fn end(&mut self, succeeded: bool, now: Instant, seed: u64) {
+        self.ended = true;
         self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
         let wait = backoff::next_fetch(self.interval, self.failures, seed);
         self.next = now + if self.hinted { Duration::ZERO } else { wait };

@@ -345,6 +345,12 @@ impl Agents {
                 Err(why) => ApplyOutcome::Failed(why),
             }
         };
+        let cluster = self.clusters.entry(key.cluster.clone()).or_default();
+        if let Some(live) = cluster.get_mut(&object.1).filter(|it| it.is_owned_by(&owner.uid)) {
+            // The agent takes an object that it only reads for its own if a user has created it
+            // again, with its owners.
+            live.applied_by.entry(owner.uid.clone()).or_insert(true);
+        }
         let live = self.get(&object);
         let uid = live.map_or_else(String::new, |live| live.uid().to_owned());
         Outcome { applied, uid, seen: seen(live, &options), meta }

@@ -47,6 +47,10 @@ pub struct CrashPoint {
 pub struct Network {
     pub fault_rates: FaultRates,
     pub crash: Option<CrashPoint>,
+    /// The process has reached its crash point.
+    pub has_crashed: bool,
+    /// The number of writes before the one at which the process loses its leadership.
+    pub loss: Option<u32>,
     random: fastrand::Rng,
     /// The last list, and its time.
     listed: Option<(Instant, Vec<ObservedWork>)>,
@@ -63,6 +67,8 @@ pub struct Connection {
     pub network: Arc<Mutex<Network>>,
     /// True while the connection is cut.
     pub cut: watch::Receiver<bool>,
+    /// Whether the process is the leader.
+    pub leads: watch::Sender<bool>,
     /// Notified when the process is to be killed.
     pub crashed: Arc<Notify>,
     pub bug: Option<Bug>,
@@ -78,13 +84,23 @@ fn unavailable(message: &str, retry_after_seconds: Option<u64>) -> HubError {
 
 /// The largest lag of a list. Kubernetes promises no lag for the lists that gitwork requests.
 const LAG: Duration = Duration::from_secs(120);
+/// A request in flight when its process loses its leadership arrives within so many milliseconds.
+const LATE: u64 = 20_000;
 /// How long a client waits for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Network {
     pub fn new(seed: u64, fault_rates: FaultRates) -> Arc<Mutex<Self>> {
         let random = fastrand::Rng::with_seed(seed);
-        Arc::new(Mutex::new(Self { fault_rates, crash: None, random, listed: None, restores: 0 }))
+        Arc::new(Mutex::new(Self {
+            fault_rates,
+            crash: None,
+            has_crashed: false,
+            loss: None,
+            random,
+            listed: None,
+            restores: 0,
+        }))
     }
 
     /// Closes the connections, as a restore of the hub does.
@@ -112,8 +128,15 @@ impl Network {
             crash.writes -= 1;
             return false;
         }
-        self.crash = None;
+        (self.crash, self.has_crashed) = (None, true);
         true
+    }
+
+    /// How late this write arrives because the process loses its leadership while it is in flight.
+    fn delay_at_loss(&mut self) -> Option<Duration> {
+        let writes = self.loss?;
+        self.loss = writes.checked_sub(1);
+        (writes == 0).then(|| Duration::from_millis(self.random.u64(..LATE)))
     }
 }
 
@@ -236,6 +259,12 @@ impl Connection {
     }
 
     async fn executed(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Response {
+        let delay = self.network().delay_at_loss();
+        if let Some(delay) = delay {
+            self.checker.trace(|| format!("the leader loses the Lease at a write of {key}"));
+            self.leads.send_replace(false);
+            sleep(delay).await;
+        }
         if let Err(error) = self.request().await {
             if self.bug == Some(Bug::LostWriteCountedAsDone) {
                 let gone = matches!(effect, Effect::Delete { .. });
@@ -252,6 +281,16 @@ impl Connection {
         let response = response.map(|work| work.map(|work| self.spoiled(work)));
         self.respond(response).await
     }
+}
+
+/// A write that goes on if the process abandons it: the request may have been sent.
+fn sent<T: Send + 'static>(
+    write: impl Future<Output = Result<T, HubError>> + Send + 'static,
+) -> BoxFuture<'static, Result<T, HubError>> {
+    Box::pin(async move {
+        let ended = tokio::spawn(write).await;
+        ended.unwrap_or_else(|error| Err(unavailable(&error.to_string(), None)))
+    })
 }
 
 /// The state of a watch.
@@ -416,11 +455,13 @@ impl Hub for Connection {
         record: &'a Record,
         before: Option<&'a StoredRecord>,
     ) -> BoxFuture<'a, Result<StoredRecord, HubError>> {
-        Box::pin(async move {
-            self.request().await?;
-            let written = self.hub.set_record(source, record, before).await;
-            self.checker.trace(|| format!("record: {record:?}: {}", written.is_ok()));
-            self.respond(written).await
+        let (connection, source) = (self.clone(), source.clone());
+        let (record, before) = (record.clone(), before.cloned());
+        sent(async move {
+            connection.request().await?;
+            let written = connection.hub.set_record(&source, &record, before.as_ref()).await;
+            connection.checker.trace(|| format!("record: {record:?}: {}", written.is_ok()));
+            connection.respond(written).await
         })
     }
 
@@ -430,10 +471,11 @@ impl Hub for Connection {
         effect: &'a Effect,
         commit: Option<CommitId>,
     ) -> BoxFuture<'a, Response> {
-        Box::pin(async move {
+        let (connection, key, effect) = (self.clone(), key.clone(), effect.clone());
+        sent(async move {
             let began = Instant::now();
-            let response = self.executed(key, effect, commit).await;
-            self.checker.trace_response(key, effect, began, &response);
+            let response = connection.executed(&key, &effect, commit).await;
+            connection.checker.trace_response(&key, &effect, began, &response);
             response
         })
     }

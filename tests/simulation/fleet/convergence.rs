@@ -57,19 +57,24 @@ impl World {
         }
         self.check_converged();
         // A new process finds nothing to do.
-        self.processes.drain(..).for_each(Process::kill);
-        self.start();
+        self.replace_processes();
         self.wait(Duration::from_secs(30)).await;
         if self.hub.writes() != writes && self.a_receiver_is_foreign() {
             // It has begun the move before it found that the name is taken. The works say so.
             writes = self.hub.writes();
-            self.processes.drain(..).for_each(Process::kill);
-            self.start();
+            self.replace_processes();
             self.wait(Duration::from_secs(30)).await;
         }
         if self.hub.writes() != writes {
             self.checker.fail(|| "a restart costs writes".into());
         }
+    }
+
+    /// Starts a new process in place of all others. It leads at once.
+    fn replace_processes(&mut self) {
+        self.processes.drain(..).for_each(Process::kill);
+        self.start();
+        self.election.free();
     }
 
     /// Whether an object is to move to a work whose name another owner has on the hub.
@@ -90,6 +95,7 @@ impl World {
         self.machine_clock.set_to_noon();
         self.git.drop_unsigned();
         self.fault_rates = FaultRates::default();
+        self.election.stop_faults();
         self.git.set_away(false);
         self.git.set_damaged(false);
         let mut agents = self.checker.agents.lock().unwrap();
@@ -201,7 +207,11 @@ impl World {
             other != key && other.cluster == key.cluster && source_of(there) == source
         });
         let kept: BTreeSet<Identity> = objects.flat_map(|(_, there)| listed(&there)).collect();
-        let has_arrived = |manifest: &Value| !kept.contains(&identity(manifest));
+        let listed = listed(work);
+        let has_arrived = |manifest: &Value| {
+            let id = identity(manifest);
+            listed.contains(&id) || !kept.contains(&id)
+        };
         let wanted: Vec<Value> = in_git.manifests().into_iter().filter(has_arrived).collect();
         is_complete(work) && wanted == manifests(work)
     }

@@ -12,6 +12,7 @@ pub mod bugs;
 mod check;
 mod connection;
 mod convergence;
+mod election;
 mod git;
 mod machine_clock;
 mod process;

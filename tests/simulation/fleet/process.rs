@@ -11,6 +11,7 @@ use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_daemon::engine::{Engine, EngineError, EngineOptions};
+use gitwork_daemon::leadership::Leadership;
 use gitwork_daemon::metrics::Metrics;
 use gitwork_hub::execute::ExecuteOptions;
 use gitwork_runtime::clock::WallClock;
@@ -33,7 +34,11 @@ pub struct Process {
     task: JoinHandle<Result<(), EngineError>>,
     hint: mpsc::Sender<()>,
     stop: watch::Sender<bool>,
+    /// True while this process is the leader.
+    leads: watch::Sender<bool>,
     cut: watch::Sender<bool>,
+    /// When the connection was cut last.
+    cut_at: Instant,
     network: Arc<Mutex<Network>>,
 }
 
@@ -94,12 +99,14 @@ impl Process {
         setting.checker.follow_reads(&source.reads);
         let network = Network::new(setting.seed, setting.fault_rates);
         let (cut, is_cut) = watch::channel(false);
+        let leads = watch::Sender::new(false);
         let connection = Connection {
             hub: setting.hub.clone(),
             checker: setting.checker.clone(),
             reads: source.reads.clone(),
             network: network.clone(),
             cut: is_cut,
+            leads: leads.clone(),
             crashed: setting.crashed.clone(),
             bug: setting.bug,
             is_restarted: setting.is_restarted,
@@ -120,10 +127,13 @@ impl Process {
         let mut engine =
             Engine::new(Arc::new(connection), source, options, Arc::new(Metrics::default()));
         engine.set_wall_clock(clock(setting));
+        engine.set_leadership(Leadership::of(leads.subscribe()));
+        // The first attempt has ended.
+        leads.send_replace(false);
         let (hint, hints) = mpsc::channel(1);
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(counted(engine.run(hints, stopped), setting.checker.clone()));
-        Self { task, hint, stop, cut, network }
+        Self { task, hint, stop, leads, cut, cut_at: Instant::now(), network }
     }
 
     /// Sends a hint that Git has changed.
@@ -132,13 +142,38 @@ impl Process {
     }
 
     /// Cuts the connection to the hub for this time.
-    pub fn cut(&self, time: Duration) {
+    pub fn cut(&mut self, time: Duration) {
+        self.cut_at = Instant::now();
         let cut = self.cut.clone();
         cut.send_replace(true);
         tokio::spawn(async move {
             tokio::time::sleep(time).await;
             cut.send_replace(false);
         });
+    }
+
+    /// Since when the connection is cut; `None` if it is not.
+    pub fn cut_since(&self) -> Option<Instant> {
+        self.cut.borrow().then_some(self.cut_at)
+    }
+
+    /// Whether this process is the leader.
+    pub fn leads(&self) -> bool {
+        *self.leads.borrow()
+    }
+
+    pub fn set_leading(&self, leads: bool) {
+        self.leads.send_replace(leads);
+    }
+
+    /// Lets the process lose its leadership at a write, after this number of other writes.
+    pub fn lose_at(&self, writes: u32) {
+        self.network.lock().unwrap().loss = Some(writes);
+    }
+
+    /// Whether the process has reached its crash point.
+    pub fn has_crashed(&self) -> bool {
+        self.network.lock().unwrap().has_crashed
     }
 
     pub fn crash_at(&self, crash: CrashPoint) {
@@ -148,7 +183,7 @@ impl Process {
     pub fn set_fault_rates(&self, fault_rates: FaultRates) {
         let mut network = self.network.lock().unwrap();
         network.fault_rates = fault_rates;
-        network.crash = None;
+        (network.crash, network.loss) = (None, None);
     }
 
     /// Closes the connections and drops the lists that are older than now.
@@ -160,8 +195,11 @@ impl Process {
         self.cut.send_replace(false);
     }
 
-    /// Ends the process at once, as SIGKILL does.
+    /// Ends the process at once, as SIGKILL does. Its requests in flight may still arrive.
     pub fn kill(self) {
+        let mut network = self.network.lock().unwrap();
+        (network.crash, network.loss) = (None, None);
+        drop(network);
         self.task.abort();
     }
 

@@ -8,12 +8,13 @@ use gitwork_core::config::Budgets;
 use gitwork_core::model::name::{SourceId, WorkKey};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use super::Totals;
 use super::bugs::Bug;
 use super::check::{Checker, OperatorPolicy};
 use super::connection::FaultRates;
+use super::election::Election;
 use super::git::{Git, SimulatedSource};
 use super::machine_clock::{DailyHours, MachineClock};
 use super::process::{Process, ProcessOptions};
@@ -32,8 +33,9 @@ pub struct World {
     pub(super) git: Git,
     pub(super) hub: SimulatedHub,
     pub(super) checker: Checker,
-    /// The leader, and at times a process that believes it is the leader.
+    /// The leader, and at times a standby.
     pub(super) processes: Vec<Process>,
+    pub(super) election: Election,
     pub(super) fault_rates: FaultRates,
     pub(super) backup: Option<Backup>,
     /// The clock of gitwork's machine, and the operator's hours for changes.
@@ -123,6 +125,7 @@ impl World {
             hub,
             checker,
             processes: Vec::new(),
+            election: Election::new(seed),
             fault_rates,
             backup: None,
             machine_clock,
@@ -231,22 +234,29 @@ impl World {
     pub(super) async fn wait(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
-            let crashed = tokio::select! {
+            self.elect();
+            tokio::select! {
                 biased;
-                () = self.crashed.notified() => true,
-                () = sleep(end - Instant::now()) => false,
-            };
-            if !crashed {
-                break;
+                () = self.crashed.notified() => self.kill_crashed(),
+                () = sleep_until(end) => break,
+                () = sleep_until(self.election.next) => {}
             }
-            self.checker.trace(|| "killed at a write".into());
-            self.processes.drain(..).for_each(Process::kill);
-            self.start();
         }
         let second_source =
             self.second_source.as_ref().and_then(|second_source| second_source.process.as_ref());
         if self.processes.iter().chain(second_source).any(Process::has_ended) {
             self.checker.fail(|| "an engine ended by itself".into());
+        }
+    }
+
+    /// Kills the processes that have reached their crash point. A standby goes on, or a new process.
+    fn kill_crashed(&mut self) {
+        for process in self.processes.extract_if(.., |process| process.has_crashed()) {
+            self.checker.trace(|| "killed at a write".into());
+            process.kill();
+        }
+        if self.processes.is_empty() {
+            self.start();
         }
     }
 }

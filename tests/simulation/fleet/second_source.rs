@@ -78,7 +78,10 @@ impl World {
             is_restarted: false,
             seed: self.seed,
         };
-        second_source.process = Some(Process::start(&setting));
+        let process = Process::start(&setting);
+        // It has no other process.
+        process.set_leading(true);
+        second_source.process = Some(process);
     }
 
     /// The operator of the second source approves the removal of the shared work: it may be the

@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 38] = [
+pub const FOUND: [(u64, &str); 43] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -87,4 +87,16 @@ pub const FOUND: [(u64, &str); 38] = [
     (10892, "the checker did not know that an approved change covers what its moves need before"),
     (1198, "a work that shared an object with others went on writing what its new work wrote"),
     (3022, "as seed 1198"),
+    (8905, "two works that shared two objects waited for each other to give one up first"),
+    (11722, "the last owner of a shared object got a deleteOption that orphaned it too early"),
+    (3311, "the checker did not know that a Complete work may list an object before it owns it"),
+    (
+        15055,
+        "the checker took an object that an agent only read, and a user created again with its \
+         owners, for one of another client",
+    ),
+    (
+        3247,
+        "the simulated cluster kept references to owners that were gone, which Kubernetes removes",
+    ),
 ];

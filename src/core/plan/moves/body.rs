@@ -98,6 +98,10 @@ fn is_orphaning(one: &ObjectMove) -> bool {
     matches!(one.progress, MoveProgress::Orphaning { .. })
 }
 
+fn is_shared(one: &ObjectMove) -> bool {
+    one.progress == MoveProgress::Shared
+}
+
 /// Whether the receiving work must not list the object yet.
 fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
     let there = inputs.observed.works.get(&one.to);
@@ -144,8 +148,11 @@ fn of_desired(
         let option = |spec: &Value| {
             DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null))
         };
-        let orphaned = held_orphans(&kept, &option(&hub));
-        let (before, after) = (option(&spec), option(&spec).orphaning(orphaned));
+        let (before, on_hub) = (option(&spec), option(&hub));
+        let orphaned = held_orphans(&kept, &on_hub);
+        // Other works give up a shared object first: the deleteOption on the hub stays until then.
+        let is_early = kept.iter().any(|one| is_shared(one) && before.orphans(&one.object));
+        let after = if is_early { &on_hub } else { &before }.orphaning(orphaned);
         if let (Value::Object(fields), true) = (&mut spec, after != before) {
             let in_git = fields.get("deleteOption").cloned();
             fields.insert("deleteOption".into(), after.to_value(in_git.as_ref()));
@@ -194,8 +201,11 @@ fn removed(
     inputs: PlanInputs<'_>,
 ) -> WorkBody {
     let last = inputs.last_known.get(key);
-    // A work that is released keeps its deleteOption.
-    let option = last.filter(|last| last.prune).map(|last| &last.delete_option);
+    // A work that is released keeps its deleteOption. Git's one can orphan an object that other
+    // works are to give up first.
+    let is_shared = giving.iter().any(|one| is_shared(one));
+    let last = last.filter(|last| last.prune && !is_shared);
+    let option = last.map(|last| &last.delete_option);
     of_hub(content, giving, option)
 }
 

@@ -149,7 +149,7 @@ impl Giver<'_> {
                     one.progress,
                     MoveProgress::Applying { .. } | MoveProgress::AwaitingReport
                 ) {
-                    one.progress = self.orphaning(one.digest, &one.object, &one.to);
+                    one.progress = self.orphaning(one.digest, &one.to);
                 }
             }
         }
@@ -223,11 +223,7 @@ impl Giver<'_> {
         if let Some(why) = (self.stands_still)(&to.key) {
             return held(&to.key, &why);
         }
-        if orphans {
-            self.orphaning(digest, object, &to.key)
-        } else {
-            applying(&to.key, receiver, digest)
-        }
+        if orphans { self.orphaning(digest, &to.key) } else { applying(&to.key, receiver, digest) }
     }
 
     /// Whether Git orphans the object with the giving work, which it no longer has.
@@ -245,17 +241,12 @@ impl Giver<'_> {
         kept.peek().is_some() && WorkSpec::of(wanted.body.spec.value()).is_too_large_with(kept)
     }
 
-    /// How the move goes on if several works own the object that this one is to orphan: the work
-    /// that got it last goes on owning it until the others have given it up. The hub may show
+    /// How the move goes on if several works own the object that this one is to orphan: the last
+    /// work by name goes on owning it until the others have given it up. The hub may show
     /// another giving work as it was before its deletion, and then its agent would delete the
     /// orphaned object. The write with which it gives up the object finds that out. `None` if no
     /// other work owns the object, or if the receiving work writes it already.
-    fn shared(
-        &self,
-        digest: ObjectDigest,
-        object: &Identity,
-        to: &WorkKey,
-    ) -> Option<MoveProgress> {
+    fn shared(&self, digest: ObjectDigest, to: &WorkKey) -> Option<MoveProgress> {
         if self.inputs.observed.works.get(to).is_some_and(|to| to.object(digest).is_some()) {
             return None;
         }
@@ -268,13 +259,8 @@ impl Giver<'_> {
         if owners.len() < 2 || !owners.iter().any(|one| one.key == self.from.key) {
             return None;
         }
-        let is_given_already = |one: &ObservedWork| {
-            let content = self.inputs.observed.content(&one.key);
-            content.is_none_or(|content| {
-                WorkSpec::of(content.spec()).update_strategy(object) == Some("CreateOnly")
-            })
-        };
-        let last = owners.into_iter().max_by_key(|one| (!is_given_already(one), &one.key))?;
+        // The same order for all objects, or two works could wait for each other.
+        let last = owners.into_iter().max_by_key(|one| &one.key)?;
         if last.key == self.from.key {
             return Some(MoveProgress::Shared);
         }
@@ -285,8 +271,8 @@ impl Giver<'_> {
         })
     }
 
-    fn orphaning(&self, digest: ObjectDigest, object: &Identity, to: &WorkKey) -> MoveProgress {
-        if let Some(progress) = self.shared(digest, object, to) {
+    fn orphaning(&self, digest: ObjectDigest, to: &WorkKey) -> MoveProgress {
+        if let Some(progress) = self.shared(digest, to) {
             return progress;
         }
         if self.from.object(digest).is_some_and(|listed| listed.complete) {

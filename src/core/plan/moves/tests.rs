@@ -803,3 +803,38 @@ fn works_that_share_an_object_give_it_up_before_the_last_one_orphans_it() {
     assert_eq!(world.pass(), ["update c"]);
     assert_eq!(world.listed("c"), ["three", "data"]);
 }
+
+#[test]
+fn last_owner_of_a_shared_object_gets_no_delete_option_that_orphans_it() {
+    let mut world = World::settled(&[
+        plain("a", &[("data", "1"), ("one", "1")]),
+        plain("c", &[("three", "1")]),
+    ]);
+    let (a, c) = (plain("a", &[("one", "1")]), plain("c", &[("three", "1")]));
+    world.commit(&[a.clone(), plain("b", &[("data", "1")]), c]);
+    assert_eq!(world.pass(), ["update a", "create b"]);
+    world.agent_applies_all();
+    // `b` is removed before `a` has dropped the object, with a last deleteOption that orphans it.
+    world.commit(&[a, orphaning("c", &[("three", "1"), ("data", "1")])]);
+    world.last_known.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
+    world.pass();
+    assert_eq!(world.listed("a"), ["one"]);
+    assert_eq!(world.spec("b")["deleteOption"], Value::Null);
+}
+
+#[test]
+fn works_that_share_several_objects_do_not_wait_for_each_other() {
+    let objects: &[(&str, &str)] = &[("x", "1"), ("y", "1")];
+    let mut world = World::settled(&[plain("a", objects)]);
+    let create_only =
+        json!({"resourceIdentifier": identifier("y"), "updateStrategy": {"type": "CreateOnly"}});
+    world.commit(&[("b", objects, json!({"manifestConfigs": [create_only]}))]);
+    world.pass();
+    world.agent_applies_all();
+    world.commit(&[orphaning("c", objects)]);
+    for _ in 0..8 {
+        world.pass();
+        world.agent_applies_all();
+    }
+    assert!(world.hub.keys().eq([&key("c")]), "{:?}", world.hub.keys());
+}

@@ -70,12 +70,12 @@ impl Agents {
     pub(super) fn finalize_applied(&mut self, key: &WorkKey) {
         let Some(agent) = self.ocm.get_mut(&key.cluster) else { return };
         let Some(applied) = agent.applied.get(key).cloned() else { return };
-        let begun = agent.cleanups.remove(key);
+        let begun = agent.cleanups.remove(&applied.uid);
         let mut cleanup = begun.unwrap_or_else(|| Cleanup::of(&applied.resources));
         match self.clean_next(key, &mut cleanup, &owner(key, &applied)) {
             Ok(true) => {
                 let Some(agent) = self.ocm.get_mut(&key.cluster) else { return };
-                agent.cleanups.insert(key.clone(), cleanup);
+                agent.cleanups.insert(applied.uid.clone(), cleanup);
             }
             // It begins again.
             Err(Conflict) => {}

@@ -47,8 +47,9 @@ pub(super) struct OcmAgent {
     syncs: BTreeMap<WorkKey, WorkSync>,
     /// The queue of AvailableStatusController.
     status_queue: BTreeSet<WorkKey>,
-    /// The syncs of AppliedManifestWorkFinalizer that have begun.
-    cleanups: BTreeMap<WorkKey, Cleanup>,
+    /// The syncs of AppliedManifestWorkFinalizer that have begun, by the uid of the
+    /// AppliedManifestWork: a work that is created again has another one.
+    cleanups: BTreeMap<String, Cleanup>,
 }
 
 /// What one of the controllers can do next.
@@ -127,9 +128,14 @@ impl Agents {
         random: &mut fastrand::Rng,
     ) -> BTreeSet<WorkKey> {
         let mut acted_on = BTreeSet::new();
+        let agent = self.ocm.entry(cluster.clone()).or_default();
+        // AppliedManifestWorks are on the cluster itself. Their events come later than the next
+        // requests of the agent, but before gitwork has answered what the agent reported.
+        while !agent.applied_changes.is_empty() {
+            agent.deliver_applied();
+        }
         if random.u8(..16) == 0 {
             // The controllers come back to each work after some minutes.
-            let agent = self.ocm.entry(cluster.clone()).or_default();
             agent.queue.extend(agent.works.keys().cloned());
             agent.status_queue.extend(agent.works.keys().cloned());
         }
@@ -140,6 +146,7 @@ impl Agents {
             }
             let task = tasks.swap_remove(random.usize(..tasks.len()));
             acted_on.extend(self.run(hub, cluster, task));
+            self.remove_dangling_owners(cluster);
         }
         acted_on
     }
@@ -152,6 +159,7 @@ impl Agents {
         for _ in 0..TASKS_MAX {
             let Some(task) = self.tasks(hub, &key.cluster).into_iter().next() else { return };
             self.run(hub, &key.cluster, task);
+            self.remove_dangling_owners(&key.cluster);
         }
         let tasks = self.tasks(hub, &key.cluster);
         panic!("the agent of {} does not become idle: {tasks:?}", key.cluster);
@@ -201,6 +209,15 @@ impl Agents {
     fn has_garbage(&self, cluster: &ClusterName) -> bool {
         let left = self.applied.values().map(|applied| applied.uid.as_str()).collect();
         self.clusters.get(cluster).is_some_and(|cluster| !cluster.garbage(&left).is_empty())
+    }
+
+    /// A request of ManifestWorkController that was late can add an owner that is gone. Kubernetes
+    /// removes it within a moment, before an agent has applied another write of gitwork.
+    fn remove_dangling_owners(&mut self, cluster: &ClusterName) {
+        let left = self.applied.values().map(|applied| applied.uid.as_str()).collect();
+        if let Some(cluster) = self.clusters.get_mut(cluster) {
+            cluster.remove_dangling_owners(&left);
+        }
     }
 
     /// Does one task. Returns the work that it may have changed on the hub.

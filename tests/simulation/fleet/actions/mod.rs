@@ -80,7 +80,7 @@ impl World {
         self.checker.trace(|| format!("a user acts on {key}"));
     }
 
-    /// Kills all processes at once, or one at a later write.
+    /// Kills all processes at once, or the leader at a later write.
     fn crash(&mut self) {
         if self.chance(30) {
             self.checker.trace(|| "all processes are killed".into());
@@ -93,16 +93,20 @@ impl World {
         self.processes.iter().for_each(|process| process.crash_at(crash));
     }
 
-    /// Starts a second process that believes it is the leader, or stops one.
+    /// Starts a standby, or stops one of two processes.
     async fn stop_or_start(&mut self) {
         if self.processes.len() < 2 {
             self.start();
             return;
         }
         let process = self.processes.remove(self.random.usize(..2));
+        let leads = process.leads();
         self.checker.trace(|| "a process shuts down".into());
         if let Err(why) = process.stop().await {
             self.checker.fail(|| why);
+        }
+        if leads {
+            self.election.released();
         }
     }
 
