@@ -413,35 +413,37 @@ fn differences_by_git(repo: &Path, from: git2::Oid, to: git2::Oid) -> Vec<String
     found
 }
 
+/// A commit without parents of files with these modes and contents.
+fn commit_of_modes(git: &git2::Repository, files: &[(&str, u32, &str)]) -> git2::Oid {
+    let mut index = git2::Index::new().unwrap();
+    for (path, mode, text) in files {
+        let entry = git2::IndexEntry {
+            ctime: git2::IndexTime::new(0, 0),
+            mtime: git2::IndexTime::new(0, 0),
+            dev: 0,
+            ino: 0,
+            mode: *mode,
+            uid: 0,
+            gid: 0,
+            file_size: 0,
+            id: git.blob(text.as_bytes()).unwrap(),
+            flags: 0,
+            flags_extended: 0,
+            path: path.as_bytes().to_vec(),
+        };
+        index.add(&entry).unwrap();
+    }
+    let tree = git.find_tree(index.write_tree_to(git).unwrap()).unwrap();
+    let person = git2::Signature::now("a", "a@example.com").unwrap();
+    git.commit(None, &person, &person, "m", &tree, &[]).unwrap()
+}
+
 #[test]
 fn changed_files_are_those_of_git() {
     let folder = tempfile::tempdir().unwrap();
     let git = git2::Repository::init_bare(folder.path()).unwrap();
-    let blob = |text: &str| git.blob(text.as_bytes()).unwrap();
-    let commit = |files: &[(&str, i32, &str)]| {
-        let mut index = git2::Index::new().unwrap();
-        for (path, mode, text) in files {
-            let entry = git2::IndexEntry {
-                ctime: git2::IndexTime::new(0, 0),
-                mtime: git2::IndexTime::new(0, 0),
-                dev: 0,
-                ino: 0,
-                mode: (*mode).try_into().unwrap(),
-                uid: 0,
-                gid: 0,
-                file_size: 0,
-                id: blob(text),
-                flags: 0,
-                flags_extended: 0,
-                path: path.as_bytes().to_vec(),
-            };
-            index.add(&entry).unwrap();
-        }
-        let tree = git.find_tree(index.write_tree_to(&git).unwrap()).unwrap();
-        let person = git2::Signature::now("a", "a@example.com").unwrap();
-        git.commit(None, &person, &person, "m", &tree, &[]).unwrap()
-    };
     let (file, program, link, submodule) = (0o100_644, 0o100_755, 0o120_000, 0o160_000);
+    let commit = |files: &[_]| commit_of_modes(&git, files);
     let from = commit(&[
         ("same/a.yaml", file, "a"),
         ("changed/deep/a.yaml", file, "a"),

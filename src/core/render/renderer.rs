@@ -171,14 +171,8 @@ impl Renderer {
         let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
         let mut works: BTreeMap<WorkKey, DesiredWork> =
             works.map(|work| (work.key.clone(), work.clone())).collect();
-        // A folder does not freeze the work of another folder, by a name that it may not have.
         let may_freeze = |key: &WorkKey, file: &RepoPath| {
-            let folder = layout::work_folder_of(file);
-            let is_of_other =
-                works.get(key).is_some_and(|work| Some(&work.path) != folder.as_ref());
-            let may_be_named = |folder: &RepoPath| self.tenancy.may_be_named(folder, key);
-            key.is_of_work()
-                && !(is_of_other && folder.is_some_and(|folder| !may_be_named(&folder)))
+            key.is_of_work() && works.get(key).is_none_or(|work| self.may_freeze(work, file))
         };
         let mut frozen = Frozen::default();
         for cluster in self.clusters.values() {
@@ -233,6 +227,13 @@ impl Renderer {
             suspended: Suspended { source: self.suspended, clusters },
             diagnostics,
         }
+    }
+
+    /// Whether a problem of a file may freeze this work. A folder does not freeze the work of
+    /// another folder by a name that it may not have.
+    fn may_freeze(&self, work: &DesiredWork, file: &RepoPath) -> bool {
+        let other = layout::work_folder_of(file).filter(|folder| *folder != work.path);
+        other.is_none_or(|folder| self.tenancy.may_be_named(&folder, &work.key))
     }
 
     /// Reads the files of `approvals`. One that cannot be used approves nothing, and stops nothing.
