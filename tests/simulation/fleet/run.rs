@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// Kills the processes that have reached their crash point. A standby goes on, or a new process.
+    /// Kills the processes that have reached their crash point. A standby or a new process goes on.
     fn kill_crashed(&mut self) {
         for process in self.processes.extract_if(.., |process| process.has_crashed()) {
             self.checker.trace(|| "killed at a write".into());
