@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 43] = [
+pub const FOUND: [(u64, &str); 45] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -99,4 +99,10 @@ pub const FOUND: [(u64, &str); 43] = [
         3247,
         "the simulated cluster kept references to owners that were gone, which Kubernetes removes",
     ),
+    (
+        7043,
+        "a work waited for a receiver that another work withheld the shared object from, until the \
+         first one had given it up",
+    ),
+    (8081, "as seed 7043"),
 ];

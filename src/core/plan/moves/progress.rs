@@ -223,7 +223,28 @@ impl Giver<'_> {
         if let Some(why) = (self.stands_still)(&to.key) {
             return held(&to.key, &why);
         }
-        if orphans { self.orphaning(digest, &to.key) } else { applying(&to.key, receiver, digest) }
+        if orphans {
+            return self.orphaning(digest, &to.key);
+        }
+        // The receiving work does not get what another work is to orphan: waiting for it would
+        // never end.
+        let early = self.others_orphan(digest, object).then(|| self.shared(digest, &to.key));
+        match early.flatten() {
+            Some(progress) if progress != MoveProgress::Shared => progress,
+            _ => applying(&to.key, receiver, digest),
+        }
+    }
+
+    /// Whether another giving work orphans the object on the hub, or did so last in Git.
+    fn others_orphan(&self, digest: ObjectDigest, object: &Identity) -> bool {
+        let others = self.givers.get(&digest).into_iter().flatten();
+        others.filter(|other| other.key != self.from.key).any(|other| {
+            let content = self.inputs.observed.content(&other.key);
+            let on_hub = content.map(|content| WorkSpec::of(content.spec()));
+            let last = self.inputs.last_known.get(&other.key);
+            on_hub.is_some_and(|spec| spec.disowns(object))
+                || last.is_some_and(|last| last.delete_option.orphans(object))
+        })
     }
 
     /// Whether Git orphans the object with the giving work, which it no longer has.

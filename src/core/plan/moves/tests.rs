@@ -823,6 +823,30 @@ fn last_owner_of_a_shared_object_gets_no_delete_option_that_orphans_it() {
 }
 
 #[test]
+fn work_that_shares_an_object_does_not_wait_for_a_receiver_that_gets_it_later() {
+    let mut world = World::settled(&[
+        plain("a", &[("data", "1"), ("one", "1")]),
+        plain("c", &[("three", "1")]),
+    ]);
+    let (a, c) = (plain("a", &[("one", "1")]), plain("c", &[("three", "1")]));
+    world.commit(&[a.clone(), plain("b", &[("data", "1")]), c]);
+    world.pass();
+    world.agent_applies_all();
+    // Before `a` has dropped the object, it moves on from `b`, which orphaned it last.
+    world.commit(&[a, plain("c", &[("three", "1"), ("data", "1")])]);
+    world.last_known.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
+    for _ in 0..8 {
+        world.pass();
+        world.agent_applies_all();
+    }
+    assert_eq!(
+        (world.listed("a"), world.listed("c")),
+        (vec!["one".into()], vec!["three".to_owned(), "data".into()])
+    );
+    assert!(!world.hub.contains_key(&key("b")));
+}
+
+#[test]
 fn works_that_share_several_objects_do_not_wait_for_each_other() {
     let objects: &[(&str, &str)] = &[("x", "1"), ("y", "1")];
     let mut world = World::settled(&[plain("a", objects)]);
