@@ -196,6 +196,7 @@ impl Renderer {
                 (Scope::Source, Code::NotSupported | Code::BadName) => frozen.deletes = true,
                 (Scope::Source, _) => frozen.source = true,
                 (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
+                // What the policy refuses of one folder does not freeze the work of another folder.
                 (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
                 (Scope::Work(key), _) if may_freeze(key, &diagnostic.location.file) => {
                     frozen.works.insert(key.clone());

@@ -31,13 +31,12 @@ pub(super) fn moves(
         let receivers = receivers(cluster, inputs);
         let mut givers: BTreeMap<ObjectDigest, Vec<&ObservedWork>> = BTreeMap::new();
         cluster.iter().for_each(|one| givers.entry(one.digest).or_default().push(one.from));
+        let contents = contents(cluster, inputs);
         for moves in cluster.chunk_by(|a, b| a.from.key == b.from.key) {
             let Some(FoundMove { from, .. }) = moves.first() else { continue };
             let frozen = all_frozen.get(&from.key.cluster).map_or(&[][..], Vec::as_slice);
-            let content = inputs.observed.content(&from.key);
-            let content = content.map(|content| Side::of(content.spec(), Some(from)));
-            let (receivers, givers) = (&receivers, &givers);
-            let giver = Giver { from, content, receivers, givers, frozen, inputs, stands_still };
+            let (receivers, givers, contents) = (&receivers, &givers, &contents);
+            let giver = Giver { from, contents, receivers, givers, frozen, inputs, stands_still };
             all.extend(giver.moves(moves));
         }
     }
@@ -58,6 +57,19 @@ struct Messages {
     /// By object, as in `ConfigMap shop/data`.
     of_objects: BTreeMap<String, String>,
     of_work: Option<String>,
+}
+
+/// The giving works of these moves as the hub has them, without those that have not been read.
+fn contents<'a>(
+    found: &[FoundMove<'a>],
+    inputs: PlanInputs<'a>,
+) -> BTreeMap<&'a WorkKey, Side<'a>> {
+    let moves = found.chunk_by(|a, b| a.from.key == b.from.key).filter_map(<[_]>::first);
+    let read = moves.filter_map(|FoundMove { from, .. }| {
+        let content = inputs.observed.content(&from.key)?;
+        Some((&from.key, Side::of(content.spec(), Some(from))))
+    });
+    read.collect()
 }
 
 /// The receiving works of these moves.
@@ -128,8 +140,8 @@ fn object_name(manifest: &Value) -> String {
 /// Judges the moves from one work.
 struct Giver<'a> {
     from: &'a ObservedWork,
-    /// As the hub has it; `None` if it has not been read.
-    content: Option<Side<'a>>,
+    /// The giving works of the cluster as the hub has them, as far as they have been read.
+    contents: &'a BTreeMap<&'a WorkKey, Side<'a>>,
     receivers: &'a BTreeMap<&'a WorkKey, Side<'a>>,
     /// The frozen works of the cluster.
     frozen: &'a [FrozenWork<'a>],
@@ -140,6 +152,11 @@ struct Giver<'a> {
 }
 
 impl Giver<'_> {
+    /// As the hub has it; `None` if it has not been read.
+    fn content(&self) -> Option<&Side<'_>> {
+        self.contents.get(&self.from.key)
+    }
+
     fn moves(&self, found: &[FoundMove<'_>]) -> Vec<ObjectMove> {
         let mut moves: Vec<ObjectMove> = found.iter().filter_map(|one| self.judge(one)).collect();
         if self.is_too_large(&moves) {
@@ -167,7 +184,7 @@ impl Giver<'_> {
 
     /// The receiving work. Of frozen works, the first one that the policy lets have the object.
     fn receiver(&self, found: &FoundMove<'_>) -> Option<WorkKey> {
-        let (Receiver::Frozen(_), Some(content)) = (found.to, &self.content) else {
+        let (Receiver::Frozen(_), Some(content)) = (found.to, self.content()) else {
             return Some(found.to.key().clone());
         };
         let manifest = content.spec.manifest(found.digest);
@@ -184,7 +201,7 @@ impl Giver<'_> {
             let manifest = receiver.and_then(|receiver| receiver.spec.manifest(found.digest));
             return Identity::of_manifest(manifest.unwrap_or(&Value::Null), &object.resource);
         }
-        let content = self.content.as_ref();
+        let content = self.content();
         let manifest = content.and_then(|content| content.spec.manifest(found.digest));
         let manifest = manifest.unwrap_or(&Value::Null);
         let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -202,7 +219,7 @@ impl Giver<'_> {
         if !from.agent.seen {
             return MoveProgress::Unseen;
         }
-        let Some(content) = &self.content else { return MoveProgress::Unread };
+        let Some(content) = self.content() else { return MoveProgress::Unread };
         let Receiver::Work(to, _) = found.to else { return MoveProgress::Unreadable };
         let Some(receiver) = self.receivers.get(&to.key) else { return MoveProgress::Unreadable };
         // If a work does not own the object, its owner reference would not keep the object when
@@ -239,10 +256,9 @@ impl Giver<'_> {
     fn others_orphan(&self, digest: ObjectDigest, object: &Identity) -> bool {
         let others = self.givers.get(&digest).into_iter().flatten();
         others.filter(|other| other.key != self.from.key).any(|other| {
-            let content = self.inputs.observed.content(&other.key);
-            let on_hub = content.map(|content| WorkSpec::of(content.spec()));
+            let on_hub = self.contents.get(&other.key);
             let last = self.inputs.last_known.get(&other.key);
-            on_hub.is_some_and(|spec| spec.disowns(object))
+            on_hub.is_some_and(|content| content.spec.disowns(object))
                 || last.is_some_and(|last| last.delete_option.orphans(object))
         })
     }
@@ -256,7 +272,7 @@ impl Giver<'_> {
     /// Whether the giving work would be too large for the hub with all that it keeps.
     fn is_too_large(&self, moves: &[ObjectMove]) -> bool {
         let wanted = self.inputs.desired.works.get(&self.from.key);
-        let (Some(wanted), Some(content)) = (wanted, &self.content) else { return false };
+        let (Some(wanted), Some(content)) = (wanted, self.content()) else { return false };
         let kept = moves.iter().filter(|one| !one.progress.is_complete());
         let mut kept = kept.filter_map(|one| content.spec.manifest(one.digest)).peekable();
         kept.peek().is_some() && WorkSpec::of(wanted.body.spec.value()).is_too_large_with(kept)
@@ -301,7 +317,7 @@ impl Giver<'_> {
                        object in one commit and add it in the next to create it again";
             return MoveProgress::Held { why: why.into() };
         }
-        let failure = self.content.as_ref().and_then(|content| content.failure(digest));
+        let failure = self.content().and_then(|content| content.failure(digest));
         MoveProgress::Orphaning { failure }
     }
 }
