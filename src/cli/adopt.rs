@@ -90,7 +90,9 @@ pub fn adopt(args: &AdoptArgs) -> Result<Exit, CommandError> {
     let configured = args.source.with_signers(&args.signers)?;
     let planned = plan_against_hub(configured, &args.hub, Timestamp::now(), &cancel)?;
     let (key, source) = (&args.work, &planned.desired.source);
-    planned.id_from.check_write(source)?;
+    if args.yes {
+        planned.id_from.check_write(source)?;
+    }
     let wanted = planned.desired.works.get(key);
     let wanted = wanted.ok_or_else(|| AdoptionError::NotInGit { key: key.clone() })?;
     let step = planned.plan.steps.get(key);

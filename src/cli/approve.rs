@@ -66,7 +66,9 @@ pub fn approve(args: &ApproveArgs) -> Result<Exit, CommandError> {
     let origin = configured.guards.origin.clone();
     let HubPlan { plan, desired, id_from, mut state, .. } =
         plan_against_hub(configured, &args.hub, now, &cancel)?;
-    id_from.check_write(&desired.source)?;
+    if !args.print {
+        id_from.check_write(&desired.source)?;
+    }
     let mut holds: Vec<Hold> = plan.holds(&desired.source);
     for options in strictest_options(origin) {
         state.set_options(options);

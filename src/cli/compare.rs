@@ -24,7 +24,7 @@ use gitwork_core::config::window;
 use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan;
-use gitwork_core::plan::{Action, ForeignObject, Guard, Plan, PlanStep, Reason, Remarks};
+use gitwork_core::plan::{Action, ForeignObject, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
@@ -187,6 +187,7 @@ fn located(mut desired: Desired, path: &RepoPath) -> Desired {
 pub(super) struct HubPlan {
     pub plan: Plan,
     pub desired: Arc<Desired>,
+    /// Where the arguments have the id from, even if the hub has named another one.
     pub id_from: IdFrom,
     pub state: SyncState,
     /// Why the plan is for the last verified commit instead of the newest one.
@@ -205,7 +206,7 @@ pub(super) fn plan_against_hub(
     // Verification starts from the recorded commit, so it needs the hub first, as an id from the
     // hub does. Without them Git comes first, to report its errors even without a hub.
     let is_verified = configured.verification.is_some();
-    let mut on_hub = None;
+    let (id_from, mut on_hub) = (configured.id_from, None);
     if is_verified || configured.id_from != IdFrom::Name {
         match HubState::ask(hub, &mut configured) {
             Ok(there) => on_hub = Some(there),
@@ -234,7 +235,7 @@ pub(super) fn plan_against_hub(
         );
     }
     let on_hub = on_hub.map_or_else(|| HubState::ask(hub, &mut configured), Ok)?;
-    let ConfiguredSource { guards, id_from, .. } = configured;
+    let guards = configured.guards;
     let foreign_objects = plan::foreign_objects(&desired, &on_hub.works);
     let planned = plan_of(&source, (&desired, read.is_signed), on_hub, guards, at, cancel);
     let (plan, state) = runtime()?.block_on(planned)?;
@@ -299,8 +300,8 @@ pub(super) fn plan_at(state: &mut SyncState, at: Timestamp) -> Plan {
 /// Whether a step waits for a person or for a window. Suspended works do not count, because they
 /// are left alone on purpose; neither do frozen ones, because their errors are reported.
 fn is_waiting(step: &PlanStep) -> bool {
-    let on_purpose = step.reason.guard() == Some(Guard::Suspension);
-    step.action() == Action::Hold && !on_purpose && step.reason != Reason::Frozen
+    let is_held = step.action() == Action::Hold && step.reason != Reason::Frozen;
+    is_held && !step.reason.is_suspension()
 }
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandError> {

@@ -118,7 +118,8 @@ impl Running {
             self.watches.push(watch_folder(&folder.join(config.path.as_str()), hint.clone())?);
         }
         let identity = source.state_files().holder(&instance());
-        let candidate = SourceLease::new(self.kube.leases(), &config.id);
+        let origin = options.guards.origin.clone();
+        let candidate = SourceLease::new(self.kube.leases(), &config.id, origin);
         let (led_sources, metrics) = (self.led_sources.clone(), self.metrics.clone());
         let clock = WallClock::system();
         let elector = LeaderElector::new(

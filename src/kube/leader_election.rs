@@ -43,6 +43,10 @@ pub trait LeaseStore: Send + Sync {
         &self,
         lease: &Lease,
     ) -> impl Future<Output = Result<Option<Lease>, Self::Error>> + Send;
+    /// Whether this process may take the Lease from its holder before it expires.
+    fn may_take(&self, _lease: &Lease) -> impl Future<Output = Result<bool, Self::Error>> + Send {
+        async { Ok(false) }
+    }
 }
 
 /// The result of one attempt to hold the Lease.
@@ -92,7 +96,7 @@ impl<S: LeaseStore> ElectionCandidate<S> {
 
     /// An annotation of the Lease, while this process holds it.
     pub fn annotation(&self, name: &str) -> Option<&str> {
-        self.ours.as_ref()?.get("metadata")?.get("annotations")?.get(name)?.as_str()
+        lease::annotation(self.ours.as_ref()?, name)
     }
 
     /// Renews the Lease, or acquires it once it has had no holder for `acquire_delay`. If the
@@ -122,8 +126,15 @@ impl<S: LeaseStore> ElectionCandidate<S> {
         let valid_for = found.as_ref().map_or(default, |one| lease::duration(one, default));
         let action =
             lease::next_action(&holder, &self.election.identity, valid_for, since.elapsed());
-        if action == LeaseAction::Wait {
-            return Ok(ElectionResult::Standby { holder });
+        if let (LeaseAction::Wait, Some(lease)) = (action, &found) {
+            if !self.store.may_take(lease).await? {
+                return Ok(ElectionResult::Standby { holder });
+            }
+            self.ours = self.store.replace(&self.with_holder(lease.clone(), now, true)).await?;
+            return Ok(match self.ours {
+                Some(_) => ElectionResult::Leader,
+                None => ElectionResult::Standby { holder },
+            });
         }
         let expired_after = if holder.is_empty() { Duration::ZERO } else { valid_for };
         let free_for = since.elapsed().saturating_sub(expired_after);
@@ -193,7 +204,8 @@ mod tests {
         Timestamp::now()
     }
 
-    /// One Lease in memory, with versions as an API server has them.
+    /// One Lease in memory, with versions as an API server has them. A holder named `guest` gives
+    /// way to others.
     #[derive(Clone, Default)]
     struct Memory(Arc<Mutex<(u64, Option<Lease>)>>);
 
@@ -229,6 +241,9 @@ mod tests {
             let version = |lease: &Lease| lease["metadata"]["resourceVersion"].clone();
             let there = self.0.lock().unwrap().1.as_ref().map(version);
             Ok((there == Some(version(lease))).then(|| self.write(lease)))
+        }
+        async fn may_take(&self, lease: &Lease) -> Result<bool, Self::Error> {
+            Ok(lease::holder(lease) == "guest")
         }
     }
 
@@ -283,6 +298,16 @@ mod tests {
         assert!(leads(&mut second).await);
         first.release(now()).await.unwrap();
         assert_eq!(store.holder(), "b", "a release leaves the Lease of another holder alone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_may_be_taken_is_taken_at_once() {
+        let store = Memory::default();
+        let (mut guest, mut owner) = (candidate(&store, "guest"), candidate(&store, "owner"));
+        assert!(leads(&mut guest).await);
+        assert!(leads(&mut owner).await);
+        assert!(!leads(&mut guest).await && leads(&mut owner).await);
+        assert_eq!(store.holder(), "owner");
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,6 +11,11 @@ use serde_json::{Map, Value, json};
 /// A Lease as JSON: fields and annotations of other writers stay.
 pub type Lease = Map<String, Value>;
 
+/// An annotation of a Lease.
+pub fn annotation<'a>(lease: &'a Lease, name: &str) -> Option<&'a str> {
+    lease.get("metadata")?.get("annotations")?.get(name)?.as_str()
+}
+
 /// The next action of a candidate for a Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseAction {

@@ -266,6 +266,36 @@ async fn restarted_daemon_with_the_same_mirror_leads_again_at_once() {
     assert_eq!(again.logged("another daemon is the leader"), [] as [Value; 0]);
 }
 
+/// A daemon that reads another repository under the same source id writes nothing. It does not keep
+/// the right one from leading either.
+#[tokio::test(flavor = "multi_thread")]
+async fn daemon_of_the_recorded_repository_takes_the_lead_from_another() {
+    let sync = Sync::new(1).await;
+    let [first_account, second_account] = accounts(&sync).await;
+    commit(&sync, "one");
+    let right = Daemon::start_as(&sync, "first", &first_account, &config(&sync));
+    sync.until_value(0, "web", "one").await;
+    drop(right);
+
+    let mut elsewhere = config(&sync);
+    let repository = sync.folder.path().join("fleet.git");
+    elsewhere["sources"][0]["repo"] = format!("file://{}", repository.display()).into();
+    let wrong = Daemon::start_as(&sync, "second", &second_account, &elsewhere);
+    until_leads(&wrong, &sync, true).await;
+    let held = format!("gitwork_held_works{{source=\"{}\",guard=\"origin\"}}", sync.id);
+    commit(&sync, "two");
+    wrong.hang_up();
+    wrong.until_metric(&held, |works| works > 0.0).await;
+
+    let mut requests = sync.hub.requests();
+    let right = Daemon::start_as(&sync, "first", &first_account, &config(&sync));
+    until_leads(&right, &sync, true).await;
+    sync.until_value(0, "web", "two").await;
+    until_leads(&wrong, &sync, false).await;
+    let users = writers!(requests, sync);
+    assert_eq!(users, [FIRST]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_source_has_one_leader_and_fails_over() {
     let mut syncs = Vec::new();

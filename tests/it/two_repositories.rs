@@ -17,7 +17,7 @@ use crate::deploy;
 use crate::harness::{self, Cluster, ClusterOptions, ControlPlane, crds};
 use crate::sync::fixture::config_map;
 
-fn git(folder: &Path, arguments: &[&str]) {
+pub fn git(folder: &Path, arguments: &[&str]) {
     let done = Command::new("git")
         .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"])
         .args(arguments)
@@ -42,7 +42,7 @@ fn repository(works: &[&str]) -> TempDir {
 }
 
 /// Runs the program in a folder, against a hub.
-fn run(hub: &Cluster, folder: &TempDir, arguments: &[&str]) -> Output {
+pub fn run(hub: &Cluster, folder: &TempDir, arguments: &[&str]) -> Output {
     let mut command = gitwork(arguments);
     command.current_dir(folder.path()).arg("--kubeconfig").arg(hub.kubeconfig_path());
     command.env_remove("GITWORK_LOG").output().unwrap()
@@ -125,12 +125,18 @@ async fn second_repository_changes_nothing_until_an_operator_approves() {
     let text = format!("origin fleet\nfrom {}\nto {}\n", origin(&a), origin(&b));
     write(b.path(), &format!("approvals/{hash}"), &text);
     assert_eq!(assert_held(&hub, &a, &b), hash);
-    let adopted = run(&hub, &b, &["adopt", "edge-1/shop", "--yes"]);
+    // Without an id, nothing is written, whatever the hub has.
+    for write in [&["adopt", "edge-1/shop", "--yes"][..], &["approve", &hash]] {
+        let refused = run(&hub, &b, write);
+        let text = err(&refused);
+        assert!(code(&refused) == Some(2) && text.contains("--source-id fleet"), "{text}");
+    }
+    let adopted = run(&hub, &b, &["adopt", "edge-1/shop", "--yes", "--source-id", "fleet"]);
     assert!(code(&adopted) == Some(1) && err(&adopted).contains(&hash), "{}", err(&adopted));
     assert_eq!(of_hub().await, works);
     assert_eq!(recorded_origin(hub.client(), "fleet").await, origin(&a));
 
-    let approved = run(&hub, &b, &["approve", &hash]);
+    let approved = run(&hub, &b, &["approve", &hash, "--source-id", "fleet"]);
     assert_eq!((code(&approved), out(&approved)), (Some(0), text), "{}", err(&approved));
     assert_eq!(code(&run(&hub, &b, &ONCE)), Some(1), "the budget holds the deletions");
     assert_eq!(recorded_origin(hub.client(), "fleet").await, origin(&b));
@@ -140,7 +146,8 @@ async fn second_repository_changes_nothing_until_an_operator_approves() {
 
     // The way back needs another approval, and ends the first one.
     let hash = assert_held(&hub, &b, &a);
-    assert_eq!(code(&run(&hub, &a, &["approve", &hash])), Some(0));
+    let approved = run(&hub, &a, &["approve", &hash, "--source-id", "fleet"]);
+    assert_eq!(code(&approved), Some(0), "{}", err(&approved));
     run(&hub, &a, &ONCE);
     assert_eq!(recorded_origin(hub.client(), "fleet").await, origin(&a));
     assert_held(&hub, &a, &b);

@@ -64,6 +64,11 @@ impl Live {
         is_owned_by(&self.object, applied)
     }
 
+    /// Whether all its owners are works that it was never applied for: a user gave them to it.
+    pub fn has_owners_of_user(&self) -> bool {
+        self.owners().all(|owner| !self.applied_by.contains_key(owner))
+    }
+
     fn owners(&self) -> impl Iterator<Item = &str> {
         let all = list(&self.object, &["metadata", "ownerReferences"]);
         all.iter().filter_map(|one| one["uid"].as_str())

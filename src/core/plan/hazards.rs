@@ -157,12 +157,12 @@ impl Hazards {
 
     /// Why the work must not be written whatever its candidate is, and will not be until somebody
     /// acts: no object moves from it or to it meanwhile.
-    pub(crate) fn stands_still(&self, key: &WorkKey) -> Option<String> {
+    pub(crate) fn stands_still(&self, key: &WorkKey) -> Option<Reason> {
         let blocked = || {
             let reason = self.blocked.get(key).cloned();
             reason.filter(|reason| !matches!(reason, Reason::BeingDeleted { .. }))
         };
-        self.suspension(key).or_else(blocked).map(|reason| reason.to_string())
+        self.suspension(key).or_else(blocked)
     }
 
     /// Why a candidate must not be carried out now; `None` if nothing forbids it.

@@ -14,7 +14,7 @@ use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::directives::Suspension;
 use crate::plan::drift_backoff::Contention;
 use crate::plan::guard::Guard;
-use crate::plan::moves::ObjectMove;
+use crate::plan::moves::{MoveProgress, ObjectMove};
 
 /// Why a step is in the plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -204,6 +204,16 @@ impl Reason {
             Self::SuspendedOnHub { .. } | Self::Suspended => Some(Guard::Suspension),
             _ => None,
         }
+    }
+
+    /// Whether somebody wants it so: only a suspension holds the work, or objects that move between
+    /// it and another work.
+    pub fn is_suspension(&self) -> bool {
+        let Self::MovesObjects { moves } = self else {
+            return self.guard() == Some(Guard::Suspension);
+        };
+        let mut held = moves.iter().map(|one| &one.progress).filter(|one| one.is_held()).peekable();
+        held.peek().is_some() && held.all(|one| matches!(one, MoveProgress::Suspended { .. }))
     }
 
     /// Why a guard holds, without the remedy.

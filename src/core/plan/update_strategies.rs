@@ -12,7 +12,11 @@ use crate::model::manifest::Identity;
 /// many, and without a bound a single one could cost seconds.
 const WILDCARDS_MAX: usize = 100;
 
-const READ_ONLY: &str = "ReadOnly";
+/// The agent only reads the object.
+pub(crate) const READ_ONLY: &str = "ReadOnly";
+
+/// The agent writes the object only if it does not exist.
+pub(crate) const CREATE_ONLY: &str = "CreateOnly";
 
 /// The entries of `manifestConfigs` that have an update strategy.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,7 @@ use crate::metrics::{Metrics, Stage};
 use crate::status_publisher::{Reachability, SourceError, StatusPublisher};
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::operation_error::{OperationError, describe};
-use gitwork_core::plan::{Guard, Plan, PlanStep};
+use gitwork_core::plan::{Plan, PlanStep};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::signature::verification::VerificationFailure;
 use gitwork_core::sync::state::SyncState;
@@ -212,7 +212,7 @@ impl Reports {
 /// Whether the hub has the planned commit completely. Suspended works may differ, whether Git or an
 /// operator on the hub suspends them.
 fn is_synced(plan: &Plan) -> bool {
-    let is_suspended = |step: &PlanStep| step.reason.guard() == Some(Guard::Suspension);
+    let is_suspended = |step: &PlanStep| step.effect.is_none() && step.reason.is_suspension();
     plan.steps.of_unsettled_clusters().all(|step| step.is_settled() || is_suspended(step))
 }
 

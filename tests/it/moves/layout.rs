@@ -67,13 +67,15 @@ impl Form {
             Self::Merge => merge(&mut after, random),
             Self::Swap => swap(&mut after, random),
             Self::Chain | Self::Revert => {
-                rename(&mut after, random);
                 move_one(&mut after, random);
+                rename(&mut after, random);
                 let middle = after.clone();
                 if self == Self::Revert {
                     return vec![middle, before.clone()];
                 }
-                rename(&mut after, random);
+                let received = middle.keys().find(|work| !before.contains_key(*work));
+                let received = received.cloned().unwrap_or_else(|| any(&after, random));
+                rename_work(&mut after, &received, random);
                 return vec![middle, after];
             }
             Self::Scatter => {

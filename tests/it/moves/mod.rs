@@ -1,17 +1,22 @@
 //! Objects that move between works keep their identity, on real API servers: with this project's
 //! agent, and with the double of OCM's.
 //!
-//! Each round commits a move of another form, and changes content, restarts a daemon or changes the
-//! leader in the middle of it. Meanwhile the cluster is watched: no object is absent, is being
-//! deleted or has another uid at any time.
+//! Each round commits a move of another form. In the middle of it, while the giving works still keep
+//! the objects, content changes, a daemon is restarted, the leader changes or the agent is killed.
+//! Meanwhile the cluster is watched: no object is absent, is being deleted or has another uid at any
+//! time.
 
+mod in_progress;
 mod layout;
 mod objects;
+mod sources;
 mod stage;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 
 use crate::agent::fixture::Fixture;
@@ -25,44 +30,37 @@ const ROUNDS: u64 = 50;
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_keep_their_identity_with_gitwork_agent() {
     let mut agent = Fixture::start().await;
-    let mut stage = Stage::start(&agent.cluster_name, &agent.namespace, agent.managed).await;
-    for round in 0..ROUNDS {
-        play(&mut stage, round, async || {
-            agent.kill().await;
-            agent.run();
-        })
-        .await;
-    }
-    stage.end().await;
+    let stage = Stage::start(&agent.cluster_name, &agent.namespace, agent.managed).await;
+    play_all(stage, &mut agent).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_keep_their_identity_with_the_double_of_ocms_agent() {
-    // It is not killed: killed between its two writes of a status, OCM's agent leaves an owner
-    // behind. Its own tests kill it.
     let mut world = World::start(OrderChooser::seeded(0)).await;
     let managed = crate::harness::managed().await;
     let (cluster, namespace) = (world.cluster_name.clone(), world.namespace.clone());
+    let step = Mutex::new(());
     let rounds = async {
-        let mut stage = Stage::start(&cluster, &namespace, managed).await;
-        for round in 0..ROUNDS {
-            play(&mut stage, round, async || ()).await;
-        }
-        stage.end().await;
+        let stage = Stage::start(&cluster, &namespace, managed).await;
+        play_all(stage, &mut PausableDouble { step: &step, pause: None }).await;
     };
     tokio::select! {
         () = rounds => {}
-        () = act(&mut world.agent, &mut world.order) => {}
+        () = act(&mut world.agent, &mut world.order, &step) => {}
     }
 }
 
-/// Lets the double act for ever. Its regular passes come when it has had nothing to do for a while.
-async fn act(agent: &mut OcmAgent, order: &mut OrderChooser) {
+/// Lets the double act for ever, while `step` is free. Its regular passes come when it has had
+/// nothing to do for a while.
+async fn act(agent: &mut OcmAgent, order: &mut OrderChooser, step: &Mutex<()>) {
     const PAUSE: Duration = Duration::from_millis(10);
     const IDLE_MAX: u32 = 200;
     let mut idle = 0;
     loop {
-        if agent.step(order).await {
+        let acting = step.lock().await;
+        let has_acted = agent.step(order).await;
+        drop(acting);
+        if has_acted {
             idle = 0;
             continue;
         }
@@ -75,10 +73,49 @@ async fn act(agent: &mut OcmAgent, order: &mut OrderChooser) {
     }
 }
 
+/// The agent of the cluster.
+trait Agent {
+    /// Ends what it does: it does nothing more until it is resumed.
+    async fn pause(&mut self);
+    fn resume(&mut self);
+    /// Kills it wherever it is, and starts another one.
+    async fn kill(&mut self);
+}
+
+impl Agent for Fixture<'static> {
+    async fn pause(&mut self) {
+        Fixture::kill(self).await;
+    }
+    fn resume(&mut self) {
+        self.run();
+    }
+    async fn kill(&mut self) {
+        Fixture::kill(self).await;
+        self.run();
+    }
+}
+
+/// The double of OCM's agent. It makes no step while `step` is locked.
+struct PausableDouble<'a> {
+    step: &'a Mutex<()>,
+    pause: Option<MutexGuard<'a, ()>>,
+}
+
+impl Agent for PausableDouble<'_> {
+    async fn pause(&mut self) {
+        self.pause = Some(self.step.lock().await);
+    }
+    fn resume(&mut self) {
+        self.pause = None;
+    }
+    /// Not killed: killed between its two writes of a status, OCM's agent leaves an owner behind.
+    /// Its own tests kill it.
+    async fn kill(&mut self) {}
+}
+
 /// What happens in the middle of a move.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Disturbance {
-    Nothing,
     /// Another commit changes the content of every object.
     ContentChange,
     DaemonIsKilled,
@@ -86,40 +123,63 @@ enum Disturbance {
     AgentIsKilled,
 }
 
-const DISTURBANCES: [Disturbance; 5] = [
+const DISTURBANCES: [Disturbance; 4] = [
     Disturbance::ContentChange,
     Disturbance::DaemonIsKilled,
-    Disturbance::Nothing,
     Disturbance::LeaderChange,
     Disturbance::AgentIsKilled,
 ];
 
+/// Every form meets every disturbance: their numbers have no common divisor.
+async fn play_all(mut stage: Stage, agent: &mut impl Agent) {
+    let mut in_the_middle: BTreeMap<Disturbance, u64> = BTreeMap::new();
+    for round in 0..ROUNDS {
+        let disturbance = DISTURBANCES[usize::try_from(round % 4).unwrap()];
+        let is_in_the_middle = play(&mut stage, round, disturbance, agent).await;
+        *in_the_middle.entry(disturbance).or_default() += u64::from(is_in_the_middle);
+    }
+    for disturbance in DISTURBANCES {
+        let rounds = in_the_middle[&disturbance];
+        assert!(rounds >= 8, "{disturbance:?} came in the middle of {rounds} moves only");
+    }
+    stage.end().await;
+}
+
 /// One move, from its commit to the state in which every work and every object is as Git has it.
-async fn play(stage: &mut Stage, round: u64, kill_agent: impl AsyncFnOnce()) {
+/// Gives whether giving works still kept objects when the disturbance came.
+async fn play(
+    stage: &mut Stage,
+    round: u64,
+    disturbance: Disturbance,
+    agent: &mut impl Agent,
+) -> bool {
     let forms = Form::ALL.len() as u64;
     let form = Form::ALL[usize::try_from(round % forms).unwrap()];
-    // Every form meets every disturbance: their numbers have no common divisor.
-    let disturbance = DISTURBANCES[usize::try_from(round % 5).unwrap()];
     let mut random = fastrand::Rng::with_seed(round);
-    let before = stage.layout().clone();
-    let mut steps = form.steps(&before, &mut random);
+    let mut steps = form.steps(&stage.layout().clone(), &mut random);
     let last: Layout = steps.pop().unwrap();
     for (number, layout) in steps.into_iter().enumerate() {
         let commit = stage.commit(layout, &format!("{round}-{number}"));
         stage.until_written(commit).await;
     }
-    let commit = stage.commit(last.clone(), &format!("{round}-moved"));
-    if random.bool() {
-        stage.until_written(commit).await;
-    }
+    agent.pause().await;
+    stage.commit(last.clone(), &format!("{round}-moved"));
+    let is_moving = stage.until_moving().await;
+    let may_be_done = matches!(form, Form::Revert | Form::Split | Form::Swap);
+    assert!(is_moving || may_be_done, "round {round}: {form:?} moves nothing");
     match disturbance {
-        Disturbance::Nothing => {}
         Disturbance::ContentChange => {
-            stage.commit(last, &format!("{round}-changed"));
+            let commit = stage.commit(last, &format!("{round}-changed"));
+            stage.until_written(commit).await;
         }
         Disturbance::DaemonIsKilled => stage.restart_leader().await,
         Disturbance::LeaderChange => stage.change_leader().await,
-        Disturbance::AgentIsKilled => kill_agent().await,
+        Disturbance::AgentIsKilled => {}
+    }
+    agent.resume();
+    if disturbance == Disturbance::AgentIsKilled {
+        agent.kill().await;
     }
     stage.until_as_in_git(&format!("round {round}, {form:?}, {disturbance:?}")).await;
+    is_moving
 }

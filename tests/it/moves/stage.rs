@@ -1,6 +1,7 @@
 //! One source with one cluster, two daemons of it, and the watched objects on the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ impl Stage {
         }
         stage.until_as_in_git("start").await;
         stage.inside = Some(stage.create_inside().await);
-        stage.watch = Some(Watch::start(&stage.cluster, &stage.place).await);
+        stage.watch = Some(Watch::start(&stage.cluster, &stage.place, &Object::ALL).await);
         stage
     }
 
@@ -75,8 +76,9 @@ impl Stage {
 
     fn start_daemon(&mut self, index: usize) {
         let (name, account) = (NAMES[index], &self.accounts[index]);
-        self.daemons[index] =
-            Some(Daemon::start_as(&self.sync, name, account, &config(&self.sync)));
+        let mut config = config(&self.sync);
+        config["page"] = json!({"bind": "127.0.0.1:0"});
+        self.daemons[index] = Some(Daemon::start_as(&self.sync, name, account, &config));
     }
 
     /// Commits these works and has the daemons fetch them.
@@ -117,6 +119,36 @@ impl Stage {
         })
         .await
         .unwrap();
+    }
+
+    /// Waits until a work on the hub keeps an object for another work or is being deleted, and
+    /// gives true; or until every work has the content of Git.
+    pub async fn until_moving(&self) -> bool {
+        eventually("a move on the hub", DEADLINE, || async {
+            let works = self.works_on_hub().await?;
+            let is_giving = |work: &Value| {
+                !work["spec"]["manifestConfigs"].is_null()
+                    || !work["metadata"]["deletionTimestamp"].is_null()
+            };
+            if works.values().any(is_giving) {
+                return Ok(true);
+            }
+            let is_done = works.keys().eq(self.layout.keys())
+                && works.iter().all(|(name, work)| self.has_content_of_git(name, work));
+            if is_done { Ok(false) } else { Err(format!("{works:?}")) }
+        })
+        .await
+        .unwrap()
+    }
+
+    pub fn sync(&self) -> &Sync {
+        &self.sync
+    }
+
+    /// The status page of the leader.
+    pub async fn page(&self) -> SocketAddr {
+        let leader = self.daemons[self.leader().await].as_ref().unwrap();
+        leader.address("listening for browsers").await
     }
 
     async fn leader(&self) -> usize {
@@ -170,30 +202,33 @@ impl Stage {
         }
     }
 
-    async fn compare_hub(&self) -> Result<(), String> {
+    async fn works_on_hub(&self) -> Result<BTreeMap<String, Value>, String> {
         let works = self.sync.works(0).list(&ListParams::default()).await;
-        let works = works.map_err(|error| error.to_string())?.items;
-        let works: BTreeMap<String, Value> = works
-            .into_iter()
-            .map(|work| (work.name_any(), serde_json::to_value(work).unwrap()))
-            .collect();
+        let works = works.map_err(|error| error.to_string())?.items.into_iter();
+        Ok(works.map(|work| (work.name_any(), serde_json::to_value(work).unwrap())).collect())
+    }
+
+    /// Whether a work of Git has exactly its objects, with their content.
+    fn has_content_of_git(&self, name: &str, work: &Value) -> bool {
+        let manifests = work["spec"]["workload"]["manifests"].as_array().unwrap();
+        let objects = self.layout[name].objects.iter();
+        let wanted: Vec<Value> =
+            objects.map(|one| self.place.manifest(*one, &self.content)).collect();
+        manifests.len() == wanted.len()
+            && wanted.iter().all(|manifest| manifests.contains(manifest))
+    }
+
+    async fn compare_hub(&self) -> Result<(), String> {
+        let works = self.works_on_hub().await?;
         if !works.keys().eq(self.layout.keys()) {
             return Err(format!("{:?}, not {:?}", works.keys(), self.layout.keys()));
         }
         for (name, work) in &works {
-            let expected = &self.layout[name];
-            let manifests = work["spec"]["workload"]["manifests"].as_array().unwrap();
-            let wanted =
-                expected.objects.iter().map(|one| self.place.manifest(*one, &self.content));
-            let wanted: Vec<Value> = wanted.collect();
-            let is_same = manifests.len() == wanted.len()
-                && wanted.iter().all(|manifest| manifests.contains(manifest));
-            let conditions = &work["status"]["conditions"];
-            let applied = condition_of(conditions, "Applied");
+            let applied = condition_of(&work["status"]["conditions"], "Applied");
             let is_applied = applied["status"] == "True"
                 && applied["observedGeneration"] == work["metadata"]["generation"];
             let is_plain = work["spec"].get("manifestConfigs").is_none();
-            if !is_same || !is_applied || !is_plain {
+            if !self.has_content_of_git(name, work) || !is_applied || !is_plain {
                 return Err(format!("{name} is not done: {work}"));
             }
         }

@@ -14,7 +14,7 @@ use super::objects::{CONTENT, Object, Place};
 use super::stage::DEADLINE;
 use crate::harness::eventually;
 
-/// Watches all objects of a place until it is dropped.
+/// Watches objects of a place until it is dropped.
 pub struct Watch {
     seen: Arc<Mutex<Seen>>,
     _tasks: JoinSet<()>,
@@ -30,10 +30,10 @@ struct Seen {
 
 impl Watch {
     /// Watches objects that are there.
-    pub async fn start(client: &Client, place: &Place) -> Self {
+    pub async fn start(client: &Client, place: &Place, objects: &[Object]) -> Self {
         let seen: Arc<Mutex<Seen>> = Arc::default();
         let mut tasks = JoinSet::new();
-        for object in Object::ALL {
+        for &object in objects {
             let api = place.api(client, object);
             let name = place.name(object);
             let uid = api.get(&name).await.unwrap().uid().unwrap();

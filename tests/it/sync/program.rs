@@ -238,7 +238,8 @@ async fn watched_folder_is_synced_on_save() {
 }
 
 /// One plain HTTP request; the answer as it comes.
-pub async fn get(address: std::net::SocketAddr, path: &'static str) -> String {
+pub async fn get(address: std::net::SocketAddr, path: &str) -> String {
+    let path = path.to_owned();
     let ask = move || {
         let mut stream = std::net::TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;

@@ -453,7 +453,9 @@ impl Agents {
         let left = self.applied.values().map(|applied| applied.uid.as_str()).collect();
         let Some(cluster) = self.clusters.get_mut(name) else { return };
         for (id, live) in cluster.collect_garbage(&left) {
-            self.note(name, &id, is_wrong(&live, None));
+            // An object that a user created again with its owners goes with them.
+            let wrong = is_wrong(&live, None).filter(|_| !live.has_owners_of_user());
+            self.note(name, &id, wrong);
         }
     }
 

@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 45] = [
+pub const FOUND: [(u64, &str); 46] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -105,4 +105,9 @@ pub const FOUND: [(u64, &str); 45] = [
          first one had given it up",
     ),
     (8081, "as seed 7043"),
+    (
+        12767,
+        "the checker did not know that an object that a user created again with its owners is \
+         deleted with them",
+    ),
 ];

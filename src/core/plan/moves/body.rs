@@ -16,6 +16,7 @@ use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
 use crate::plan::observed::WorkContent;
+use crate::plan::update_strategies::CREATE_ONLY;
 
 /// What a work has on the hub while objects move from it or to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,6 +110,7 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
     match &one.progress {
         MoveProgress::Unread
         | MoveProgress::Held { .. }
+        | MoveProgress::Suspended { .. }
         | MoveProgress::Unreadable
         | MoveProgress::Shared
         // It gets the object once the giving work no longer lists it. What it lists already, as of
@@ -247,7 +249,7 @@ fn is_in_progress(one: &ObjectMove) -> bool {
 fn create_only(one: &ObjectMove) -> Value {
     json!({
         "resourceIdentifier": one.object.to_value(),
-        "updateStrategy": {"type": "CreateOnly"},
+        "updateStrategy": {"type": CREATE_ONLY},
     })
 }
 
@@ -269,7 +271,7 @@ fn config_entries(kept: &[&ObjectMove], hub: &Value) -> Vec<Value> {
 }
 
 fn is_create_only(entry: &Value) -> bool {
-    entry.pointer("/updateStrategy/type").and_then(Value::as_str) == Some("CreateOnly")
+    entry.pointer("/updateStrategy/type").and_then(Value::as_str) == Some(CREATE_ONLY)
 }
 
 /// Puts entries first: for each field, an agent takes the first entry that has it (OCM work agent,

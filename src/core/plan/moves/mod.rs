@@ -6,6 +6,7 @@
 //! - [`find`]: the moves, from the objects that works list on the hub and in Git.
 //! - `progress`: how far each move has come.
 //! - `body`: what the works of a move have on the hub meanwhile.
+//! - `immutable`: fields that no move can change.
 //! - `leaving`: objects that have moved, and that the agent has not removed from the giving work.
 //!
 //! In general the giving work keeps the manifest, with the update strategy `CreateOnly`, until the
@@ -15,6 +16,7 @@
 
 mod body;
 mod find;
+pub(crate) mod immutable;
 mod leaving;
 mod object_move;
 mod progress;
@@ -26,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use body::TransitionalWork;
 pub use find::MovingWorks;
 pub use leaving::LeavingObjects;
+pub(crate) use object_move::CREATE_AGAIN;
 pub use object_move::{MoveProgress, ObjectMove};
 pub use progress::StandsStill;
 

@@ -6,6 +6,10 @@ use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
 
+/// How a user gets what no move does.
+pub(crate) const CREATE_AGAIN: &str =
+    "remove the object in one commit and add it in the next to create it again";
+
 /// One object that moves from one work of a cluster to another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObjectMove {
@@ -49,6 +53,11 @@ pub enum MoveProgress {
         /// Why, as in `shop2 is suspended in Git`.
         why: String,
     },
+    /// As `Held`, while one of both works is suspended: somebody wants it so.
+    Suspended {
+        /// Which work, and by whom.
+        why: String,
+    },
     /// Git no longer has the object in the giving work, and may have it in a frozen one.
     Unreadable,
     /// No agent has seen the giving work, so it does not own the object.
@@ -68,7 +77,7 @@ impl MoveProgress {
     /// Whether somebody has to act before the move goes on.
     pub fn is_held(&self) -> bool {
         match self {
-            Self::Held { .. } | Self::Unreadable => true,
+            Self::Held { .. } | Self::Suspended { .. } | Self::Unreadable => true,
             Self::Applying { failure } | Self::Orphaning { failure } => failure.is_some(),
             Self::Unread
             | Self::AwaitingReport
@@ -113,7 +122,7 @@ impl fmt::Display for ObjectMove {
             MoveProgress::Orphaning { failure: Some(failure) } => {
                 write!(f, "; {from} has not orphaned it: {failure}")
             }
-            MoveProgress::Held { why } => write!(f, ": {why}"),
+            MoveProgress::Held { why } | MoveProgress::Suspended { why } => write!(f, ": {why}"),
             MoveProgress::Unreadable
             | MoveProgress::Unseen
             | MoveProgress::Orphaned

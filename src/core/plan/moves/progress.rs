@@ -11,13 +11,16 @@ use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::find::{FoundMove, Receiver};
-use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
+use crate::plan::moves::immutable;
+use crate::plan::moves::object_move::{CREATE_AGAIN, MoveProgress, ObjectMove};
 use crate::plan::observed::{ListedObject, ObservedWork};
+use crate::plan::reason::Reason;
+use crate::plan::update_strategies::CREATE_ONLY;
 use crate::plan::work_spec::WorkSpec;
 use crate::render::desired::FrozenWork;
 
 /// Why a work must not be written until somebody acts; `None` if it may be.
-pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<String> + 'a;
+pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<Reason> + 'a;
 
 /// All found moves with their progress, in the same order: sorted by giving work.
 pub(super) fn moves(
@@ -94,11 +97,34 @@ impl<'a> Side<'a> {
         Self { spec: WorkSpec::of(spec), on_hub, messages: OnceCell::new() }
     }
 
-    /// Whether the hub shows the object applied at the work's generation, and owned.
-    fn owns(&self, object: ObjectDigest) -> bool {
-        self.on_hub.is_some_and(|there| {
-            !there.deleting && there.object(object).is_some_and(ListedObject::is_owned)
-        })
+    /// Whether the hub shows the object applied at the receiving work's generation, and owned.
+    ///
+    /// A work that was to give the object away, and now gets it, has it as `CreateOnly` until it is
+    /// written. A former leader may still delete that state of it, so it does not count, unless no
+    /// agent would act on the write.
+    fn owns(&self, digest: ObjectDigest, object: &Identity) -> bool {
+        let Some(there) = self.on_hub.filter(|there| !there.deleting) else { return false };
+        let Some(listed) = there.object(digest) else { return false };
+        let is_create_only = || self.spec.update_strategy(object) == Some(CREATE_ONLY);
+        let is_giving = listed.create_only && !there.agent.complete && !is_create_only();
+        listed.is_owned() && !is_giving
+    }
+
+    /// The field that differs in the receiving work and that no agent can change in place. `None`
+    /// if the receiving work lists the object on the hub: then it is no longer the move that
+    /// changes it. Agents do not write an object with other update strategies.
+    fn immutable_field(
+        &self,
+        receiver: &Side<'_>,
+        object: &Identity,
+        digest: ObjectDigest,
+    ) -> Option<String> {
+        let is_listed = receiver.on_hub.is_some_and(|there| there.object(digest).is_some());
+        let strategy = receiver.spec.update_strategy(object);
+        if is_listed || !matches!(strategy, None | Some("Update" | "ServerSideApply")) {
+            return None;
+        }
+        immutable::changed_field(self.spec.manifest(digest)?, receiver.spec.manifest(digest)?)
     }
 
     /// Why the agent failed to apply the object, if it did.
@@ -214,7 +240,7 @@ impl Giver<'_> {
     fn progress(&self, found: &FoundMove<'_>, object: &Identity) -> MoveProgress {
         let (from, digest) = (self.from, found.digest);
         if let Some(why) = (self.stands_still)(&from.key) {
-            return held(&from.key, &why);
+            return stopped(&from.key, &why);
         }
         if !from.agent.seen {
             return MoveProgress::Unseen;
@@ -227,18 +253,20 @@ impl Giver<'_> {
         let orphans = content.spec.disowns(object)
             || self.finally_orphans(object)
             || receiver.spec.disowns(object);
-        let is_orphaned = || from.object(digest).is_some_and(ListedObject::is_orphaned);
-        if orphans && is_orphaned() {
-            return MoveProgress::Orphaned;
-        }
-        if !orphans && receiver.owns(digest) {
+        if !orphans && receiver.owns(digest, object) {
             return match from.agent.has_settled(from.generation) {
                 true => MoveProgress::Applied,
                 false => MoveProgress::AwaitingReport,
             };
         }
+        if let Some(field) = content.immutable_field(receiver, object, digest) {
+            return MoveProgress::Held { why: format!("{field} cannot change; {CREATE_AGAIN}") };
+        }
+        if orphans && from.object(digest).is_some_and(ListedObject::is_orphaned) {
+            return MoveProgress::Orphaned;
+        }
         if let Some(why) = (self.stands_still)(&to.key) {
-            return held(&to.key, &why);
+            return stopped(&to.key, &why);
         }
         if orphans {
             return self.orphaning(digest, &to.key);
@@ -313,9 +341,8 @@ impl Giver<'_> {
             return progress;
         }
         if self.from.object(digest).is_some_and(|listed| listed.complete) {
-            let why = "its manifest is Complete, so the agent never acts on it again; remove the \
-                       object in one commit and add it in the next to create it again";
-            return MoveProgress::Held { why: why.into() };
+            let why = "its manifest is Complete, so the agent never acts on it again";
+            return MoveProgress::Held { why: format!("{why}; {CREATE_AGAIN}") };
         }
         let failure = self.content().and_then(|content| content.failure(digest));
         MoveProgress::Orphaning { failure }
@@ -325,11 +352,17 @@ impl Giver<'_> {
 fn applying(to: &WorkKey, receiver: &Side<'_>, digest: ObjectDigest) -> MoveProgress {
     // OCM's agent does nothing more for such a work (OCM work agent, ManifestWorkController).
     if receiver.on_hub.is_some_and(|there| there.agent.complete) {
-        return held(to, "the work is Complete, so its agent applies nothing more");
+        let why = "the work is Complete, so its agent applies nothing more";
+        return MoveProgress::Held { why: format!("{}: {why}", to.work) };
     }
     MoveProgress::Applying { failure: receiver.failure(digest) }
 }
 
-fn held(key: &WorkKey, why: &str) -> MoveProgress {
-    MoveProgress::Held { why: format!("{}: {why}", key.work) }
+/// The move of an object from a work or to a work that stands still.
+fn stopped(key: &WorkKey, reason: &Reason) -> MoveProgress {
+    let why = format!("{}: {reason}", key.work);
+    match reason.is_suspension() {
+        true => MoveProgress::Suspended { why },
+        false => MoveProgress::Held { why },
+    }
 }

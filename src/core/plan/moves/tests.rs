@@ -18,6 +18,8 @@ use crate::render::desired::{Desired, FrozenObjects};
 use request::Request;
 
 mod dropped_objects;
+mod held_moves;
+mod transitional_body;
 
 /// Works of one cluster in Git, on the hub, and as their agent has applied them.
 struct World {
@@ -35,12 +37,17 @@ fn key(work: &str) -> WorkKey {
     WorkKey { cluster: ClusterName::parse("edge-1").unwrap(), work: WorkName::parse(work).unwrap() }
 }
 
+/// A ConfigMap, immutable if its content begins with `fixed`.
 fn manifest(name: &str, content: &str) -> Value {
-    json!({
+    let mut manifest = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": "shop", "name": name},
         "data": {"content": content},
-    })
+    });
+    if content.starts_with("fixed") {
+        manifest["immutable"] = true.into();
+    }
+    manifest
 }
 
 fn identifier(name: &str) -> Value {

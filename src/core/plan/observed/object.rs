@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
-use crate::plan::update_strategies::UpdateStrategies;
+use crate::plan::update_strategies::{self, UpdateStrategies};
 
 /// One object that a work on the hub lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct ListedObject {
     pub orphaned: bool,
     /// Its update strategy on the hub is `ReadOnly`: the agent does not own it.
     pub read_only: bool,
+    /// Its update strategy on the hub is `CreateOnly`, as in a work that gives it to another.
+    pub create_only: bool,
 }
 
 impl ListedObject {
@@ -61,6 +63,7 @@ pub(super) fn objects(
                 complete: false,
                 orphaned: *delete_option == DeletionPolicy::Orphan,
                 read_only: false,
+                create_only: false,
             },
         })
         .collect();
@@ -108,12 +111,14 @@ impl ManifestReport<'_> {
             // A report about another generation is about other content.
             condition.get("observedGeneration").and_then(Value::as_i64) == Some(generation)
         });
+        let strategy = strategies.of_object(&identity);
         ListedObject {
             digest,
             applied: applied.map(is_true),
             complete: self.condition("Complete").is_some_and(is_true),
             orphaned: delete_option.orphans(&identity),
-            read_only: strategies.is_read_only(&identity),
+            read_only: strategy == Some(update_strategies::READ_ONLY),
+            create_only: strategy == Some(update_strategies::CREATE_ONLY),
         }
     }
 

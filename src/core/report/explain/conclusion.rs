@@ -179,7 +179,7 @@ impl ExplainInputs<'_> {
             | MoveProgress::AwaitingReport
             | MoveProgress::Shared
             | MoveProgress::Orphaning { failure: None } => answer.advising(self.next_of_move()),
-            MoveProgress::Held { .. } => {
+            MoveProgress::Held { .. } | MoveProgress::Suspended { .. } => {
                 answer.advising("neither work changes for this object until that ends")
             }
             MoveProgress::Unreadable => {

@@ -236,7 +236,7 @@ fn object_that_moves_is_explained_from_both_works() {
     };
     let waits = moving(MoveProgress::Applying { failure: None });
     let failed = moving(MoveProgress::Applying { failure: Some("field is immutable".into()) });
-    let held = moving(MoveProgress::Held { why: "web2: suspended in Git".into() });
+    let held = moving(MoveProgress::Suspended { why: "web2: suspended in Git".into() });
     let waits_in_plan = step(None, Reason::MovesObjects { moves: [waits.clone()].into() });
     let not_in_folder = GitSide { place: None, ..git() };
     let removed = GitSide { folder: None, place: None, ..git() };

@@ -13,7 +13,6 @@
 mod compare;
 mod difference;
 mod guards;
-mod immutable;
 mod markdown;
 mod moves;
 mod object_name;

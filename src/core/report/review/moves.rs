@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::immutable;
 use super::object_name::ObjectName;
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DesiredWork;
+use crate::plan::moves::immutable;
 use crate::plan::work_spec::WorkSpec;
 use crate::render::desired::{Desired, FrozenWork};
 use crate::text::diff::{self, FieldDiff};
@@ -29,11 +29,6 @@ pub enum MoveForecast {
     /// Held: this field differs, and Kubernetes never lets it change.
     ImmutableField {
         /// As in `spec.selector`.
-        field: String,
-    },
-    /// The agent deletes it and creates it again: this field differs, and cannot change in place.
-    Recreated {
-        /// As in `type`.
         field: String,
     },
     /// Held while one of both works is suspended in the head.
@@ -252,23 +247,17 @@ impl Giver<'_> {
             return MoveForecast::Suspended { by: work.key.work.clone() };
         }
         let Some(object) = receiver.identity(digest) else { return MoveForecast::Kept };
-        let sides = [&self.side, receiver];
-        if is_too_large || sides.iter().any(|side| side.spec.disowns(&object)) {
-            return MoveForecast::OrphanedFirst;
-        }
-        let strategy = receiver.spec.update_strategy(&object);
         let manifests = self.side.spec.manifest(digest).zip(receiver.spec.manifest(digest));
-        let changed = manifests.filter(|_| strategy != Some("CreateOnly")).and_then(|(was, is)| {
-            let ObjectName { group, kind, .. } = ObjectName::of(is);
-            let field = immutable::changed_field(&group, &kind, was, is)?;
-            Some((field, immutable::is_recreated(&group, &kind)))
-        });
-        match changed {
-            Some((field, true)) if strategy != Some("ServerSideApply") => {
-                MoveForecast::Recreated { field }
-            }
-            Some((field, _)) => MoveForecast::ImmutableField { field },
-            None => MoveForecast::Kept,
+        if let (None | Some("Update" | "ServerSideApply"), Some((was, is))) =
+            (receiver.spec.update_strategy(&object), manifests)
+            && let Some(field) = immutable::changed_field(was, is)
+        {
+            return MoveForecast::ImmutableField { field };
+        }
+        let sides = [&self.side, receiver];
+        match is_too_large || sides.iter().any(|side| side.spec.disowns(&object)) {
+            true => MoveForecast::OrphanedFirst,
+            false => MoveForecast::Kept,
         }
     }
 

@@ -9,6 +9,7 @@ use super::moves::{MoveForecast, MovedFrom};
 use super::object_name::ObjectName;
 use crate::model::name::{ClusterName, WorkName};
 use crate::model::work::DeletionPolicy;
+use crate::plan::moves::CREATE_AGAIN;
 use crate::text::style::{TextStyle, count};
 
 /// Names in one line. The others are counted.
@@ -190,7 +191,7 @@ fn is_held(forecast: &MoveForecast) -> bool {
         MoveForecast::ImmutableField { .. }
         | MoveForecast::Suspended { .. }
         | MoveForecast::Unreadable => true,
-        MoveForecast::Kept | MoveForecast::OrphanedFirst | MoveForecast::Recreated { .. } => false,
+        MoveForecast::Kept | MoveForecast::OrphanedFirst => false,
     }
 }
 
@@ -200,11 +201,10 @@ fn moved_words(
     renamed_to: Option<&WorkName>,
     write: WriteName,
 ) -> String {
-    let (mut held, mut recreated, mut to) = (0, 0, BTreeSet::new());
+    let (mut held, mut to) = (0, BTreeSet::new());
     for object in removed {
         if let RemovalOutcome::MovedTo { work, forecast } = &object.outcome {
             held += usize::from(is_held(forecast));
-            recreated += usize::from(matches!(forecast, MoveForecast::Recreated { .. }));
             to.insert(work);
         }
     }
@@ -213,13 +213,8 @@ fn moved_words(
         _ if to.len() == 1 => "merged into",
         _ => "split into",
     };
-    let lost = match recreated {
-        0 => "none is deleted".to_owned(),
-        1 => "1 is deleted and created again".to_owned(),
-        more => format!("{more} are deleted and created again"),
-    };
     let moves = objects(removed.len(), "moves", "move");
-    format!("{what} {}: {moves}, {lost}{}", works(to, write), held_words(held))
+    format!("{what} {}: {moves}, none is deleted{}", works(to, write), held_words(held))
 }
 
 /// The effect of a work's deletion on its cluster.
@@ -285,12 +280,7 @@ pub(super) fn outcome_words(
             format!(": moves to {to}; {from} orphans it first, then {to} gets it")
         }
         MoveForecast::ImmutableField { field } => format!(
-            ": moves to {to}; the move is held: {field} of {object} cannot change; remove the \
-             object in one commit and add it in the next to create it again"
-        ),
-        MoveForecast::Recreated { field } => format!(
-            ": moves to {to}, for which the agent deletes it and creates it again: {field} of \
-             {object} cannot change"
+            ": moves to {to}; the move is held: {field} of {object} cannot change; {CREATE_AGAIN}"
         ),
         MoveForecast::Suspended { by } => {
             format!(": moves to {to} when {by} is resumed; {from} keeps it until then")
@@ -307,10 +297,6 @@ pub(super) fn origin_words(object: &ObjectName, moved: &MovedFrom) -> String {
         MoveForecast::ImmutableField { field } => {
             format!(": moves here from {from}; the move is held: {field} of {object} cannot change")
         }
-        MoveForecast::Recreated { field } => format!(
-            ": moves here from {from}; the agent deletes it and creates it again: {field} of \
-             {object} cannot change"
-        ),
         MoveForecast::Suspended { by } => {
             format!(": moves here from {from} when {by} is resumed")
         }

@@ -184,6 +184,7 @@ impl StatusInputs<'_> {
             | Reason::DeleteOptionFirst { .. }
             | Reason::PruneOff { .. }
             | Reason::DeletesNoLongerHeld => State::Pending,
+            reason @ Reason::MovesObjects { .. } if reason.is_suspension() => State::Suspended,
             Reason::MovesObjects { moves } if is_held(moves) => State::Held,
             // What the agent reports about the content on the hub is more urgent.
             Reason::MovesObjects { .. } | Reason::SharesObjects { .. }

@@ -195,11 +195,13 @@ fn work_with_moving_objects_is_pending_or_held_unless_its_agent_fails() {
     };
     let applying =
         |failure: Option<&str>| MoveProgress::Applying { failure: failure.map(str::to_owned) };
-    let suspended = MoveProgress::Held { why: "shop2: suspended in Git".into() };
+    let suspended = MoveProgress::Suspended { why: "shop2: suspended in Git".into() };
+    let complete = MoveProgress::Held { why: "shop2: the work is Complete".into() };
     for (progress, applied, expected) in [
         (applying(None), "True", State::Pending),
         (applying(Some("field is immutable")), "True", State::Held),
-        (suspended, "True", State::Held),
+        (suspended, "True", State::Suspended),
+        (complete, "True", State::Held),
         (MoveProgress::Unreadable, "True", State::Held),
         (MoveProgress::Orphaning { failure: None }, "False", State::Failed),
     ] {

@@ -1,17 +1,20 @@
 //! Fields that Kubernetes never lets change, of built-in kinds.
 //!
+//! A change of such a field is refused by the API server, or the agent deletes the object and
+//! creates it again (OCM work agent, `Update`: Secret, StorageClass, CSIDriver). A move does
+//! neither.
+//!
 //! Two manifests are compared, not the object on the cluster. So a field counts only if both
 //! manifests have it, or if the API server's default for it is known.
 
 use serde_json::{Value, json};
 
-/// The first field that differs and cannot change, as in `spec.selector`.
-pub(super) fn changed_field(
-    group: &str,
-    kind: &str,
-    before: &Value,
-    after: &Value,
-) -> Option<String> {
+/// The first field that differs in two manifests of one object and cannot change, as in
+/// `spec.selector`.
+pub(crate) fn changed_field(before: &Value, after: &Value) -> Option<String> {
+    let text = |field| after.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
     if (group, kind) == ("", "PersistentVolumeClaim") {
         return claim_field(before, after);
     }
@@ -32,12 +35,6 @@ pub(super) fn changed_field(
     fields.find(differs).map(|field| (*field).to_owned())
 }
 
-/// Whether an agent that applies with the update strategy `Update` deletes an object of this kind
-/// and creates it again, if such a field changes (OCM work agent, `Update`).
-pub(super) fn is_recreated(group: &str, kind: &str) -> bool {
-    matches!((group, kind), ("", "Secret") | ("storage.k8s.io", "StorageClass"))
-}
-
 fn fields(group: &str, kind: &str) -> &'static [&'static str] {
     match (group, kind) {
         ("", "ConfigMap") => &["data", "binaryData"],
@@ -48,6 +45,7 @@ fn fields(group: &str, kind: &str) -> &'static [&'static str] {
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => {
             &["roleRef.kind", "roleRef.name"]
         }
+        ("storage.k8s.io", "CSIDriver") => &["spec"],
         ("storage.k8s.io", "StorageClass") => {
             &["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"]
         }
@@ -112,6 +110,8 @@ mod tests {
         let role = |name: &str| json!({"roleRef": {"kind": "Role", "name": name}});
         let rbac = ("rbac.authorization.k8s.io", "RoleBinding");
         let class = ("storage.k8s.io", "StorageClass");
+        let driver = ("storage.k8s.io", "CSIDriver");
+        let spec = |attach: bool| json!({"spec": {"attachRequired": attach}});
         for ((group, kind), before, after, expected) in [
             (apps("Deployment"), selector("a"), selector("b"), Some("spec.selector")),
             (apps("Deployment"), selector("a"), selector("a"), None),
@@ -147,9 +147,20 @@ mod tests {
             (("batch", "Job"), job("a", true), job("b", true), None),
             (rbac, role("a"), role("b"), Some("roleRef.name")),
             (class, json!({}), json!({"reclaimPolicy": "Retain"}), Some("reclaimPolicy")),
+            (driver, spec(true), spec(false), Some("spec")),
+            (driver, spec(true), spec(true), None),
             (class, json!({}), json!({"reclaimPolicy": "Delete", "parameters": {}}), None),
         ] {
-            let found = changed_field(group, kind, &before, &after);
+            let named = |mut manifest: Value| {
+                manifest["apiVersion"] = match group {
+                    "" => "v1".into(),
+                    _ => format!("{group}/v1").into(),
+                };
+                manifest["kind"] = kind.into();
+                manifest
+            };
+            let (before, after) = (named(before), named(after));
+            let found = changed_field(&before, &after);
             assert_eq!(found.as_deref(), expected, "{kind}: {before} -> {after}");
         }
     }

@@ -1,0 +1,102 @@
+//! Moves that wait until somebody acts.
+
+use super::*;
+
+#[test]
+fn object_whose_immutable_field_changes_stays_with_its_work() {
+    let create_only = json!({"manifestConfigs": [
+        {"resourceIdentifier": identifier("data"), "updateStrategy": {"type": "CreateOnly"}},
+    ]});
+    for (fields, is_held) in
+        [(Value::Null, true), (orphaning("", &[]).2, true), (create_only, false)]
+    {
+        let mut world = World::settled(&[
+            plain("shop", &[("data", "fixed 1"), ("a", "1")]),
+            plain("b", &[("b", "1")]),
+        ]);
+        let before = manifest("data", "fixed 1");
+        world.commit(&[
+            plain("shop", &[("a", "2")]),
+            ("b", &[("b", "2"), ("data", "fixed 2")], fields.clone()),
+        ]);
+        assert_eq!(world.pass(), ["update b", "update shop"], "the rest goes out");
+        assert_eq!(world.spec("shop")["workload"]["manifests"][1], before);
+        assert_eq!(world.listed("b").len() == 1, is_held, "{fields}");
+        if !is_held {
+            continue;
+        }
+        world.agent_applies_all();
+        assert_eq!(world.pass(), [""; 0]);
+        assert_eq!(
+            world.reason("shop"),
+            "hold: held: configmaps/data in namespace shop moves from shop to b: data cannot \
+             change; remove the object in one commit and add it in the next to create it again"
+        );
+        // Removed in one commit, and added in the next.
+        world.commit(&[plain("shop", &[("a", "2")]), plain("b", &[("b", "2")])]);
+        world.pass();
+        world.agent_applies_all();
+        assert_eq!(world.listed("shop"), ["a"]);
+        world.commit(&[
+            plain("shop", &[("a", "2")]),
+            plain("b", &[("b", "2"), ("data", "fixed 2")]),
+        ]);
+        assert_eq!(world.pass(), ["update b"]);
+    }
+}
+
+#[test]
+fn immutable_field_that_changes_after_the_move_began_does_not_hold_it() {
+    let mut world = World::settled(&[plain("shop", &[("data", "fixed 1")])]);
+    world.commit(&[plain("b", &[("data", "fixed 1")])]);
+    assert_eq!(world.pass(), ["create b", "update shop"]);
+    world.commit(&[plain("b", &[("data", "fixed 2")])]);
+    assert_eq!(world.pass(), ["update b"]);
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["delete shop"]);
+}
+
+#[test]
+fn giver_waits_for_a_receiver_that_is_being_deleted() {
+    let mut world =
+        World::settled(&[plain("shop", &[("data", "1"), ("a", "1")]), plain("b", &[("b", "1")])]);
+    world.hub.get_mut(&key("b")).unwrap()["metadata"]["deletionTimestamp"] =
+        "2026-01-01T00:00:00Z".into();
+    world.commit(&[plain("shop", &[("a", "1")]), plain("b", &[("b", "1"), ("data", "1")])]);
+    for _ in 0..3 {
+        world.pass();
+        assert_eq!(world.listed("shop"), ["a", "data"]);
+        world.agent_applies("shop", None);
+    }
+    world.hub.remove(&key("b"));
+    assert_eq!(world.pass(), ["create b"]);
+    assert_eq!(world.listed("shop"), ["a", "data"]);
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update shop"]);
+    assert_eq!(world.listed("shop"), ["a"]);
+}
+
+#[test]
+fn suspension_on_the_hub_and_a_name_conflict_hold_both_works() {
+    let works = [plain("shop", &[("data", "1"), ("a", "1")]), plain("b", &[("b", "1")])];
+    let mut suspended = World::settled(&works);
+    suspended.policy.suspensions.works.insert(key("b"), Arc::default());
+    let mut conflict = World::settled(&works);
+    let labels = &mut conflict.hub.get_mut(&key("b")).unwrap()["metadata"]["labels"];
+    labels["gitwork.dev/source"] = "other".into();
+    for (mut world, reason, is_suspension) in
+        [(suspended, "b: suspended on the hub", true), (conflict, "b: the name is taken", false)]
+    {
+        world.commit(&[plain("shop", &[("a", "1")]), plain("b", &[("b", "1"), ("data", "2")])]);
+        for _ in 0..3 {
+            world.pass();
+            world.agent_applies_all();
+        }
+        assert_eq!(world.listed("shop"), ["a", "data"]);
+        assert_eq!(world.listed("b"), ["b"]);
+        assert!(world.reason("shop").contains(reason), "{}", world.reason("shop"));
+        let plan = world.plan();
+        let step = plan.steps.iter().find(|step| step.key == key("shop")).unwrap();
+        assert_eq!(step.reason.is_suspension(), is_suspension, "{step:?}");
+    }
+}
