@@ -1,6 +1,9 @@
 //! The connection to the hub, and the async runtime for it.
 
 use std::io;
+use std::sync::OnceLock;
+
+use tokio::runtime::Runtime;
 
 use super::error::CommandError;
 use super::source_args::HubArgs;
@@ -34,8 +37,19 @@ impl OperationError for RuntimeError {
     }
 }
 
-/// The async runtime for commands that use a hub.
-pub fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
+/// A new async runtime.
+pub fn new_runtime() -> Result<Runtime, CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     Ok(runtime.map_err(RuntimeError)?)
+}
+
+/// The async runtime of this command. A client of a hub works only in the runtime in which it was
+/// made, so there is one.
+pub fn runtime() -> Result<&'static Runtime, CommandError> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let runtime = new_runtime()?;
+    Ok(RUNTIME.get_or_init(|| runtime))
 }

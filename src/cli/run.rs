@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::CommandError;
 use super::exit::Exit;
-use super::hub::runtime;
+use super::hub::new_runtime;
 use super::output;
 use super::run_args::{LogFormat, RunArgs};
 use super::run_setup::{OpenedSource, Setup, from_file, from_flags, open_all};
@@ -24,7 +24,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, CommandError> {
         Some(file) => from_file(args, file)?,
         None => from_flags(args)?,
     };
-    let runtime = runtime()?;
+    let runtime = new_runtime()?;
     let exit = runtime.block_on(async {
         let metrics = Arc::new(Metrics::default());
         let counted = metrics.clone();

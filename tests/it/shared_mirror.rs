@@ -463,6 +463,16 @@ async fn daemon_syncs_two_sources_of_one_repository_beside_commands() {
     for output in beside.map(|child| child.wait_with_output().unwrap()) {
         assert_eq!(code(&output), Some(0), "{}", err(&output));
     }
+    // These have nothing to do, which they can only know from Git and the hub.
+    let (approve, adopt) = (["approve", &"0".repeat(64)], ["adopt", &work]);
+    for (command, reason) in
+        [(approve, "no change is held"), (adopt, "already belongs to the source")]
+    {
+        let command = [&command[..], &["--source-id", &other]].concat();
+        let refused = run(&command).wait_with_output().unwrap();
+        let text = err(&refused);
+        assert!(code(&refused) == Some(1) && text.contains(reason), "{text}");
+    }
     sync.repo.commit("next", &[(&second, Some(&config_map("db", "two")))]);
     daemon.hang_up();
     sync.until_value(1, "db", "two").await;

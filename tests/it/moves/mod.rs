@@ -1,10 +1,10 @@
 //! Objects that move between works keep their identity, on real API servers: with this project's
 //! agent, and with the double of OCM's.
 //!
-//! Each round commits a move of another form. In the middle of it, while the giving works still keep
-//! the objects, content changes, a daemon is restarted, the leader changes or the agent is killed.
-//! Meanwhile the cluster is watched: no object is absent, is being deleted or has another uid at any
-//! time.
+//! Each round commits a move of another form. In the middle of it, while the giving works still
+//! keep the objects, content changes, a daemon is restarted, the leader changes or the agent is
+//! killed. Meanwhile the cluster is watched: no object is absent, is being deleted or has another
+//! uid at any time.
 
 mod in_progress;
 mod layout;

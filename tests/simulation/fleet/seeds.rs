@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 46] = [
+pub const FOUND: [(u64, &str); 47] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -109,5 +109,9 @@ pub const FOUND: [(u64, &str); 46] = [
         12767,
         "the checker did not know that an object that a user created again with its owners is \
          deleted with them",
+    ),
+    (
+        19880,
+        "a work owned an object for a while that Git orphaned, as its deleteOption was delayed",
     ),
 ];

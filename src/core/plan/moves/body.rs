@@ -147,23 +147,45 @@ fn of_desired(
         manifests.extend(of_hub.filter(|one| is_in(&digests, one)).cloned());
         let entries = config_entries(&kept, &hub);
         prepend_configs(&mut spec, entries);
-        let option = |spec: &Value| {
-            DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null))
-        };
-        let (before, on_hub) = (option(&spec), option(&hub));
-        let orphaned = held_orphans(&kept, &on_hub);
-        // Other works give up a shared object first: the deleteOption on the hub stays until then.
-        let is_early = kept.iter().any(|one| is_shared(one) && before.orphans(&one.object));
-        let after = if is_early { &on_hub } else { &before }.orphaning(orphaned);
-        if let (Value::Object(fields), true) = (&mut spec, after != before) {
+        let option = delete_option(work, &spec, &hub, &kept);
+        if let (Value::Object(fields), Some(option)) = (&mut spec, option) {
             let in_git = fields.get("deleteOption").cloned();
-            fields.insert("deleteOption".into(), after.to_value(in_git.as_ref()));
+            fields.insert("deleteOption".into(), option.to_value(in_git.as_ref()));
         }
     }
     if self::manifests(&spec).is_empty() {
         return None;
     }
     Some(WorkBody::from_parts(spec, &work.body.metadata()))
+}
+
+/// The deleteOption until the moves are complete; `None` if it is Git's. `spec` and `hub`: the work
+/// as it is to be, and as it is on the hub.
+fn delete_option(
+    work: &DesiredWork,
+    spec: &Value,
+    hub: &Value,
+    kept: &[&ObjectMove],
+) -> Option<DeletionPolicy> {
+    let option =
+        |spec: &Value| DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+    let (in_git, on_hub) = (option(spec), option(hub));
+    let mut orphaned = held_orphans(kept, &on_hub);
+    // Other works give up a shared object first: the deleteOption on the hub stays until then, but
+    // for objects that the work gets.
+    let is_early = kept.iter().any(|one| is_shared(one) && in_git.orphans(&one.object));
+    if is_early {
+        let of_hub = manifests(hub).iter().filter_map(ObjectDigest::of_manifest);
+        let of_hub: BTreeSet<ObjectDigest> = of_hub.collect();
+        let new = manifests(spec).iter().filter_map(|manifest| {
+            let digest = ObjectDigest::of_manifest(manifest)?;
+            let named = work.object(digest).filter(|_| !of_hub.contains(&digest))?;
+            Some(Identity::of_manifest(manifest, &named.resource))
+        });
+        orphaned.extend(new.filter(|object| in_git.orphans(object)));
+    }
+    let after = if is_early { &on_hub } else { &in_git }.orphaning(orphaned);
+    (after != in_git).then_some(after)
 }
 
 /// The state on the hub, with the update strategy `CreateOnly` for what moves, and with orphaning

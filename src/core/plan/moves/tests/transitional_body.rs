@@ -1,6 +1,7 @@
 //! What a giving work has on the hub until its moves are complete.
 
 use super::*;
+use crate::model::manifest::Identity;
 
 #[test]
 fn new_delete_option_of_the_giver_goes_out_at_once() {
@@ -87,4 +88,27 @@ fn receiver_that_was_to_give_the_object_away_is_written_before_the_giver_drops_i
         (world.listed("a"), world.listed("b")),
         (vec!["x".to_owned()], vec!["data".to_owned(), "y".into()])
     );
+}
+
+/// The deleteOption on the hub stays while other works give up an object that this one orphans
+/// last. What the work gets meanwhile is orphaned as Git says.
+#[test]
+fn object_that_a_work_gets_is_orphaned_while_its_delete_option_is_delayed() {
+    let mut world = World::settled(&[plain("a", &[("data", "1"), ("one", "1")])]);
+    let a = plain("a", &[("one", "1")]);
+    world.commit(&[a.clone(), plain("b", &[("data", "1"), ("two", "1")])]);
+    world.pass();
+    world.agent_applies_all();
+    // Before `a` has dropped the object, it moves on to a work that orphans it, and `b` gets
+    // another one and an option that orphans both.
+    world.commit(&[
+        a,
+        orphaning("b", &[("two", "1"), ("new", "1")]),
+        orphaning("c", &[("data", "1")]),
+    ]);
+    assert!(world.pass().contains(&"update b".into()));
+    assert_eq!(world.listed("b"), ["two", "new", "data"]);
+    let option = DeletionPolicy::from_value(&world.spec("b")["deleteOption"]);
+    let orphaned = |name: &str| option.orphans(&Identity::of_value(Some(&identifier(name))));
+    assert_eq!(["data", "two", "new"].map(orphaned), [false, false, true]);
 }
