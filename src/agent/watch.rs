@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use gitwork_retry::{Backoff, spread_by_quarter};
+use gitwork_retry::{Backoff, log_error, spread_by_quarter};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
-use tracing::debug;
 
 use super::server::{ApiError, ApiServer, LIST_PAGE};
 use gitwork_kube::list_page::ListPage;
@@ -115,7 +114,7 @@ pub async fn follow<F: Follower>(
             }
             continue;
         };
-        debug!(path, %error, "cannot follow");
+        log_error!(debug, &error, path, "cannot follow");
         if error.is_expired() {
             all.from = None;
             continue;
