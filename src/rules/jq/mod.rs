@@ -369,6 +369,80 @@ mod tests {
         }
     }
 
+    /// Bodies of a function `f` that calls itself, one for each construct of jq.
+    const RECURSIVE: &str = r#"f
+[f]
+{a: f}
+{(f): 1}
+-f
+f + 1
+1 + f
+f | f
+f, f
+f // 1
+f and f
+f == 1
+if f then 1 else 2 end
+if . then f else 2 end
+try f
+try error catch f
+label $l | f
+"\(f)"
+.[f]
+.[f:]
+f[]
+f?
+f as [$x] | $x
+f as {(f): $x} | $x
+reduce f as $x (.; .)
+reduce . as $x (f; .)
+reduce . as $x (.; f)
+foreach f as $x (.; .; .)
+foreach . as $x (.; .; f)
+.a = f
+.a |= f
+.a += f
+.a //= f
+path(f)
+getpath(f)
+first(f)
+last(f)
+limit(1; f)
+limit(f; 1)
+isempty(f)
+range(f; 1; 1)
+recurse(f)
+until(f; .)
+while(f; .)
+[.] | sort_by(f)
+has(f)
+any(f; .)
+all(.; f)
+select(f)
+[.] | map(f)
+walk(f)
+[f] | join(",")
+"a" | sub("a"; f)
+def g: f; g
+def g(h): h; g(f)
+def g($h): $h; g(f)
+f as $x | $x
+@json "\(f)""#;
+
+    #[test]
+    fn recursion_ends_within_half_a_stack() {
+        let delete_all = || {
+            for body in RECURSIVE.lines() {
+                let found = delete(&format!("def f: {body}; .a | f"), json!({"a": {"b": [1]}}));
+                assert_eq!(found, Err(JqError::TooDeep), "{body}");
+            }
+        };
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().stack_size(1 << 20);
+            builder.spawn_scoped(scope, delete_all).unwrap();
+        });
+    }
+
     #[test]
     fn a_path_to_very_many_places_is_refused() {
         let many = json!({"items": vec![0; JQ_PATHS_MAX + 1]});
