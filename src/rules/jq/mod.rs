@@ -4,18 +4,26 @@
 //! such as `reduce range(1000) as $x ("a"; . + .)` would need all memory. Here work, depth and
 //! sizes are bounded (see [`crate::limits`]), so every expression ends.
 
+mod access;
+mod arithmetic;
+mod assignment;
+mod budget;
+mod calls;
 mod check;
 mod control;
 mod error;
-mod eval;
+mod evaluation;
 mod formats;
 mod item;
 mod lists;
+mod locations;
+mod loops;
+mod names;
 mod natives;
-mod ops;
-mod places;
+mod patterns;
 mod prelude;
 mod scope;
+mod terms;
 mod texts;
 mod value;
 
@@ -23,9 +31,9 @@ pub use error::JqError;
 
 use serde_json::Value;
 
-use self::eval::Evaluation;
+use self::evaluation::{Evaluation, Input};
 use self::item::{Item, Stop};
-use self::places::{expand, remove};
+use self::locations::{expand, remove};
 use self::scope::NameScope;
 use self::value::JqValue;
 use crate::limits::{JQ_PATHS_MAX, JQ_WORK_MAX};
@@ -58,16 +66,16 @@ pub fn delete_within(
     mut value: Value,
     work_left: &mut usize,
 ) -> Result<Value, JqError> {
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     for path in paths(expression, &value, work_left)? {
-        expand(&value, &path, &mut places)?;
+        expand(&value, &path, &mut locations)?;
     }
     // From the end of a list to its start, as what is taken out moves what follows it; and what is
     // deeper first.
-    places.sort_by(|one, other| other.cmp(one));
-    places.dedup();
-    for place in places {
-        remove(&mut value, &place);
+    locations.sort_by(|one, other| other.cmp(one));
+    locations.dedup();
+    for location in locations {
+        remove(&mut value, &location);
     }
     Ok(value)
 }
@@ -82,7 +90,7 @@ fn paths(
     let input = JqValue::of_json(value).map_err(|_| JqError::BadInput)?;
     let mut found: Vec<Vec<Value>> = Vec::new();
     let room = JQ_WORK_MAX.min(*work_left);
-    let evaluation = Evaluation::within(room);
+    let evaluation = Evaluation::new(room, terms::evaluate);
     let mut collect = |steps: Vec<JqValue>| {
         if found.len() >= JQ_PATHS_MAX {
             return Err(Stop::Fatal(JqError::TooManyPaths));
@@ -91,10 +99,11 @@ fn paths(
         Ok(())
     };
     // The conversion took time, too.
-    let flow = evaluation.charge(input.weight(room)).and_then(|()| {
-        evaluation.each_path(&term, (&NameScope::default(), &Item::root(input)), &mut collect)
+    let flow = evaluation.budget.charge(input.weight(room)).and_then(|()| {
+        let (scope, item) = (NameScope::default(), Item::root(input));
+        evaluation.each_path(&term, Input { scope: &scope, item: &item }, &mut collect)
     });
-    *work_left = work_left.saturating_sub(evaluation.spent());
+    *work_left = work_left.saturating_sub(evaluation.budget.spent());
     match flow {
         Ok(()) => Ok(found),
         Err(Stop::Fatal(error)) => Err(error),
