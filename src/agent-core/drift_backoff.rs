@@ -3,10 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Upstream's first wait.
-const FIRST: Duration = Duration::from_millis(5);
+use gitwork_retry::Backoff;
+
 /// Upstream waits for up to 1,000 s; a work that could be applied should not wait that long.
 const LONGEST: Duration = Duration::from_secs(300);
+/// After failed passes. The first wait is upstream's.
+const FAILURES: Backoff = Backoff::new(Duration::from_millis(5), LONGEST);
+/// Between corrections of a contended object.
+const CONTENTIONS: Backoff = Backoff::new(Duration::from_secs(1), LONGEST);
 /// Where the executor may not do something.
 pub const NOT_ALLOWED: Duration = Duration::from_secs(60);
 /// Where another manager owns a field, upstream tries again in 4 to 6 minutes.
@@ -14,7 +18,7 @@ pub const APPLY_CONFLICT: Duration = Duration::from_secs(300);
 
 /// The wait after `failures` in a row, the first counting as 0: it doubles.
 pub fn retry_after(failures: u32) -> Duration {
-    FIRST.saturating_mul(2_u32.saturating_pow(failures.min(30))).min(LONGEST)
+    FAILURES.wait(failures)
 }
 
 /// The latest corrections of one object. Many within a short time mean contention: another client
@@ -54,12 +58,8 @@ impl DriftBackoff {
     }
 
     fn backoff(&self) -> Duration {
-        match self.contentions {
-            0 => Duration::ZERO,
-            contentions => Duration::from_secs(1)
-                .saturating_mul(2_u32.saturating_pow(contentions.min(20) - 1))
-                .min(LONGEST),
-        }
+        let doublings = self.contentions.checked_sub(1);
+        doublings.map_or(Duration::ZERO, |doublings| CONTENTIONS.wait(doublings))
     }
 
     /// The wait before the next correction of the object; zero: correct it at once.
@@ -70,7 +70,7 @@ impl DriftBackoff {
         {
             return Duration::ZERO;
         }
-        let wait = self.backoff().max(Duration::from_secs(1));
+        let wait = CONTENTIONS.wait(self.contentions.saturating_sub(1));
         (*last + wait).saturating_sub(now)
     }
 

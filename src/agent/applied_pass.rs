@@ -10,6 +10,7 @@ use gitwork_agent_core::drift_backoff::retry_after;
 use gitwork_agent_core::eviction::{EvictionAction, eviction_action};
 use gitwork_agent_core::identity::APPLIED_FINALIZER;
 use gitwork_agent_core::owner::Owner;
+use gitwork_retry::log_error;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -58,9 +59,10 @@ impl AppliedReconciler {
                 again
             }
             Err(error) => {
-                info!(
+                log_error!(
+                    info,
+                    &error,
                     applied = %name,
-                    %error,
                     "the pass over the AppliedManifestWork failed; retrying"
                 );
                 let mut failures = self.shared.applied_failures();

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use gitwork_retry::operation_error::{ErrorClass, OperationError};
+
 use super::flag_values::{FlagValueError, listen};
 
 /// Such a file has a few lines.
@@ -20,6 +22,16 @@ pub enum OperatorConfigError {
     TooLarge { path: PathBuf },
     #[error("the file {path} of --config is no GenericOperatorConfig: {problem}")]
     Unfit { path: PathBuf, problem: OperatorConfigProblem },
+}
+
+impl OperationError for OperatorConfigError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "OperatorConfig"
+    }
 }
 
 /// What is wrong with the content of the file.

@@ -1,5 +1,7 @@
 //! Why a pass fails.
 
+use gitwork_retry::operation_error::{ErrorClass, OperationError};
+
 use super::server::ApiError;
 
 /// Why a pass failed.
@@ -14,9 +16,40 @@ pub enum PassError {
     /// Each write of the status was overtaken by one of another client.
     #[error("cannot write the status: another client keeps writing it")]
     Contended,
+    /// The `spec` on the hub is not of the form of OCM's CRD.
+    #[error("invalid ManifestWork spec: {0}")]
+    InvalidSpec(serde_json::Error),
     /// A response is not an object of this kind.
     #[error("the API server's response is no {0}")]
     Answer(&'static str),
+}
+
+impl OperationError for PassError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Request { error, .. } => error.class(),
+            Self::InvalidSpec(_) => ErrorClass::NeedsAction,
+            Self::Unrecorded(_) | Self::Contended | Self::Answer(_) => ErrorClass::TRANSIENT,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Request { error, .. } => error.reason(),
+            Self::Unrecorded(_) => "ObjectsUnknown",
+            Self::Contended => "Conflict",
+            Self::InvalidSpec(_) => "InvalidSpec",
+            Self::Answer(_) => "InvalidResponse",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Request { error, .. } => error.hints(),
+            Self::InvalidSpec(_) => vec!["fix it on the hub".to_owned()],
+            Self::Unrecorded(_) | Self::Contended | Self::Answer(_) => Vec::new(),
+        }
+    }
 }
 
 /// Says what the agent was doing when a request failed; reads after "cannot".

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork_agent_core::manifest::ResourceMapping;
-use tracing::warn;
+use gitwork_retry::log_error;
 
 use super::applied_works::AppliedWorks;
 use super::hub_works::HubWorks;
@@ -115,7 +115,7 @@ impl Follower for WorkWatch {
     }
     fn failed(&mut self, error: &ApiError) -> Duration {
         let cluster = &self.hub_works.cluster_name;
-        warn!(cluster, %error, "cannot watch the ManifestWorks on the hub");
+        log_error!(warn, error, cluster, "cannot watch the ManifestWorks on the hub");
         Duration::ZERO
     }
     fn recovered(&mut self) {
@@ -181,7 +181,7 @@ impl Follower for AppliedWorkWatch {
         self.shared().listed.send_modify(|listed| listed.applied = true);
     }
     fn failed(&mut self, error: &ApiError) -> Duration {
-        warn!(%error, "cannot watch the AppliedManifestWorks on the cluster");
+        log_error!(warn, error, "cannot watch the AppliedManifestWorks on the cluster");
         Duration::ZERO
     }
     fn recovered(&mut self) {

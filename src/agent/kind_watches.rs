@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gitwork_agent_core::manifest::ResourceMapping;
+use gitwork_retry::log_error;
 use tokio::task::AbortHandle;
-use tracing::info;
 
 use super::items::MetadataItem;
 use super::metrics::AgentMetrics;
@@ -151,8 +151,9 @@ impl Follower for KindWatch {
             return Duration::ZERO;
         }
         // Objects of this kind cannot be watched: poll them, as OCM's agent does.
-        info!(
-            %error,
+        log_error!(
+            info,
+            error,
             "cannot watch a kind; polling its objects instead. Grant list and watch on the kind"
         );
         let changes = self.settings.shared.lock().tracking.all_subscribers(self.id);

@@ -10,6 +10,7 @@ use kube::{Client, Config};
 
 use gitwork_agent_core::identity::{FIELD_MANAGER, hub_host};
 use gitwork_kube::client::{ClientOptions, client_builder};
+use gitwork_retry::operation_error::{ErrorClass, OperationError};
 
 /// The agent names itself as OCM's agent does: the API server derives the default field manager
 /// from the name. The write time-out is that of kube. Reads have no time-out of their own: each
@@ -28,23 +29,47 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
     /// The file is missing, or is no kubeconfig.
-    #[error(
-        "cannot read the kubeconfig {path}; is the file there, \
-         and does `kubectl config view` accept it?"
-    )]
+    #[error("cannot read the kubeconfig {path}")]
     Read { path: PathBuf },
     /// It names no server.
     #[error("the kubeconfig {path} has no current context with a cluster")]
     NoCluster { path: PathBuf },
     /// A file that it names is missing or invalid.
-    #[error("the kubeconfig {path} cannot be used: are its certificates and keys there?")]
+    #[error("the kubeconfig {path} cannot be used")]
     Unusable { path: PathBuf },
     /// There is neither a kubeconfig nor the service account of a pod.
-    #[error("no kubeconfig is given and this is no pod: give --kubeconfig or --spoke-kubeconfig")]
+    #[error("no kubeconfig is given and this is no pod")]
     NoPod,
     /// The client certificate or the CA cannot be used.
     #[error("cannot set up TLS for the connection to {server}")]
     Setup { server: String },
+}
+
+impl OperationError for KubeconfigError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Read { .. } | Self::NoCluster { .. } | Self::Unusable { .. } => "Kubeconfig",
+            Self::NoPod => "NoKubeconfig",
+            Self::Setup { .. } => "Tls",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::Read { .. } => {
+                "check that the file is there and that `kubectl config view` accepts it"
+            }
+            Self::Unusable { .. } => "check the certificates and keys that it names",
+            Self::NoPod => "give --kubeconfig or --spoke-kubeconfig",
+            Self::NoCluster { .. } => "select a context with `kubectl config use-context`",
+            Self::Setup { .. } => "check the client certificate and the CA",
+        };
+        vec![hint.to_owned()]
+    }
 }
 
 /// A client for a cluster, and the address that OCM hashes.

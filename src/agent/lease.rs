@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
-use tracing::{debug, info, warn};
+use tracing::info;
 
 use super::resource_path::path;
 use super::server::{ApiError, ApiServer};
 use gitwork_agent_core::manifest::ResourceMapping;
 use gitwork_kube::leader_election::{Election, ElectionCandidate, ElectionResult, LeaseStore};
 use gitwork_kube::lease::Lease;
+use gitwork_retry::log_error;
 
 /// The Lease on the cluster that it runs in.
 pub struct AgentLease {
@@ -60,13 +61,14 @@ pub async fn acquire(candidate: &mut ElectionCandidate<AgentLease>) {
             Ok(ElectionResult::Leader) => return,
             Ok(_) => {}
             Err(error) if !std::mem::replace(&mut is_reported, true) => {
-                warn!(
+                log_error!(
+                    warn,
+                    &error,
                     lease = name,
-                    %error,
                     "cannot write the Lease; nothing is applied until this process holds it"
                 );
             }
-            Err(error) => debug!(%error, "cannot write the Lease"),
+            Err(error) => log_error!(debug, &error, "cannot write the Lease"),
         }
         sleep(retry_period.mul_f64(0.8 + fastrand::f64() * 0.4)).await;
     }
@@ -83,7 +85,7 @@ pub async fn hold(candidate: &mut ElectionCandidate<AgentLease>) {
         match timeout_at(until, candidate.attempt(Duration::ZERO, Timestamp::now())).await {
             Ok(Ok(ElectionResult::Leader)) => until = asked + renew_deadline,
             Ok(Ok(_)) | Err(_) => return,
-            Ok(Err(error)) => debug!(%error, "cannot renew the Lease"),
+            Ok(Err(error)) => log_error!(debug, &error, "cannot renew the Lease"),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gitwork_agent::flags::{Cli, Command, without_program_path};
-use gitwork_agent::run::{ExitReason, run};
+use gitwork_agent::run::{ExitReason, RunError, run};
+use gitwork_retry::log_error;
 use gitwork_runtime::logs::EscapedLog;
-use tracing::error;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -35,8 +35,8 @@ fn main() -> ExitCode {
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(problem) => {
-            error!(%problem, "cannot start");
+        Err(error) => {
+            log_error!(error, &RunError::Runtime(error), "cannot start");
             return ExitCode::FAILURE;
         }
     };
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
     match ended {
         Ok(ExitReason::Signal) => ExitCode::SUCCESS,
         Ok(ExitReason::Restart | ExitReason::LostLease) => ExitCode::FAILURE,
-        Err(problem) => {
-            error!(%problem, "cannot start");
+        Err(error) => {
+            log_error!(error, &error, "cannot start");
             ExitCode::FAILURE
         }
     }

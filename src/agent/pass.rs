@@ -15,10 +15,10 @@ use gitwork_agent_core::status::{ApplyOutcome, Observation, manifests};
 use gitwork_api::work::{
     AppliedManifestResourceMeta, ManifestResourceMeta, ManifestWorkSpec, ManifestWorkStatus,
 };
+use gitwork_retry::log_error;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tracing::{info, warn};
 
 use super::applied_works::AppliedWorks;
 use super::apply::ManifestApplier;
@@ -66,7 +66,9 @@ impl WorkReconciler {
         let (pass_outcome, unapplied) = match self.run(name, &mut input).await {
             Ok(pass_outcome) => (pass_outcome, PendingChanges::default()),
             Err(error) => {
-                info!(work = %name, %error, "the pass over the ManifestWork failed; retrying");
+                log_error!(
+                    info, &error, work = %name, "the pass over the ManifestWork failed; retrying"
+                );
                 (PassOutcome { failed: true, ..PassOutcome::default() }, before)
             }
         };
@@ -98,7 +100,8 @@ impl WorkReconciler {
         let spec: ManifestWorkSpec = match serde_json::from_str(&input.work.spec) {
             Ok(spec) => spec,
             Err(error) => {
-                warn!(work = %name, %error, "invalid ManifestWork spec; fix it on the hub");
+                let error = PassError::InvalidSpec(error);
+                log_error!(warn, &error, work = %name, "cannot apply the ManifestWork");
                 return Ok(PassOutcome::default());
             }
         };

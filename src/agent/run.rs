@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 use super::config::{OperatorConfig, OperatorConfigError};
 use super::flags::AgentFlags;
@@ -26,6 +26,8 @@ use super::throttle::RateLimit;
 use super::{Agent, AgentSettings};
 use gitwork_agent_core::feedback::RawJsonFeedback;
 use gitwork_kube::leader_election::{Election, ElectionCandidate};
+use gitwork_retry::log_error;
+use gitwork_retry::operation_error::{ErrorClass, OperationError};
 
 /// Interval between checks of files, as in OCM's agent.
 const FILES: Duration = Duration::from_secs(10);
@@ -41,10 +43,7 @@ const DEFAULT_NAMESPACE: &str = "open-cluster-management-agent";
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// `--workload-source-driver` is not `kube`.
-    #[error(
-        "the driver {0:?} is not supported: only --workload-source-driver=kube is; \
-         for CloudEvents keep OCM's own agent"
-    )]
+    #[error("the driver {0:?} is not supported: only --workload-source-driver=kube is")]
     Driver(String),
     /// There is no connection to the hub or the cluster.
     #[error(transparent)]
@@ -58,6 +57,43 @@ pub enum RunError {
     /// The handlers of SIGTERM and SIGINT cannot be installed.
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),
+    /// The system starts no thread, or has no file descriptor left.
+    #[error("cannot start the async runtime: {0}")]
+    Runtime(std::io::Error),
+}
+
+impl RunError {
+    /// The error of a part; `None` for errors of this module.
+    fn inner(&self) -> Option<&dyn OperationError> {
+        match self {
+            Self::Kubeconfig(error) => Some(error),
+            Self::OperatorConfig(error) => Some(error),
+            Self::Serve(error) => Some(error),
+            Self::Driver(_) | Self::Signals(_) | Self::Runtime(_) => None,
+        }
+    }
+}
+
+impl OperationError for RunError {
+    fn class(&self) -> ErrorClass {
+        self.inner().map_or(ErrorClass::NeedsAction, OperationError::class)
+    }
+
+    fn reason(&self) -> &'static str {
+        match (self.inner(), self) {
+            (Some(error), _) => error.reason(),
+            (None, Self::Driver(_)) => "UnsupportedDriver",
+            (None, Self::Signals(_)) => "Signals",
+            (None, _) => "AsyncRuntime",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Driver(_) => vec!["for CloudEvents keep OCM's own agent".to_owned()],
+            _ => self.inner().map(OperationError::hints).unwrap_or_default(),
+        }
+    }
 }
 
 /// Why the agent stopped.
@@ -114,7 +150,7 @@ pub async fn run(flags: AgentFlags) -> Result<ExitReason, RunError> {
     if let Some(candidate) = &mut candidate
         && let Ok(Err(error)) = timeout(RELEASE, candidate.release(Timestamp::now())).await
     {
-        debug!(%error, "cannot release the Lease");
+        log_error!(debug, &error, "cannot release the Lease");
     }
     Ok(ended)
 }
@@ -238,8 +274,9 @@ async fn follow_kubeconfig(agent: &Arc<Agent>, file: &Path, host: &str) {
             }
             // Probably in the middle of a change; read again soon.
             Err(error) => {
-                warn!(
-                    %error,
+                log_error!(
+                    warn,
+                    &error,
                     "cannot use the changed kubeconfig of the hub yet; reading it again soon"
                 );
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gitwork_agent_core::drift_backoff::retry_after;
 use gitwork_agent_core::identity::applied_name;
+use gitwork_retry::log_error;
 use tokio::time::Instant;
-use tracing::info;
 
 use super::error::PassError;
 use super::items::{AppliedItem, HubWork};
@@ -69,7 +69,9 @@ impl PassOutcome {
             }
             Err(PassError::Unrecorded(_)) if !pass_outcome.failed => {}
             Err(error) => {
-                info!(work = %name, %error, "cannot record the work's objects; retrying");
+                log_error!(
+                    info, &error, work = %name, "cannot record the work's objects; retrying"
+                );
                 pass_outcome.failed = true;
                 pass_outcome.forced = true;
             }

@@ -21,6 +21,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::Agent;
 use super::metrics::AgentMetrics;
+use gitwork_retry::log_error;
+use gitwork_retry::operation_error::{ErrorClass, OperationError};
 use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
 use gitwork_runtime::limits;
 
@@ -33,10 +35,7 @@ const WAITING_MAX: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be bound.
-    #[error(
-        "cannot listen on {address}: {error}; is the port in use? \
-         Choose another address with --listen"
-    )]
+    #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: std::io::Error },
     /// No self-signed certificate can be made, or rustls rejects the certificate.
     #[error("cannot make a certificate to serve with: {0}")]
@@ -44,6 +43,32 @@ pub enum ServeError {
     /// A file of `--config` has no usable certificate or key.
     #[error("cannot serve with the certificate {path}: {problem}")]
     CertificateFile { path: PathBuf, problem: String },
+    /// No more connections can be accepted.
+    #[error("cannot accept connections: {0}")]
+    Accept(std::io::Error),
+}
+
+impl OperationError for ServeError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Listen { .. } => "Listen",
+            Self::Certificate(_) | Self::CertificateFile { .. } => "ServingCertificate",
+            Self::Accept(_) => "Accept",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Listen { .. } => {
+                vec!["if the port is in use, choose another address with --listen".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// The running agent. There is none until this process is the leader.
@@ -75,7 +100,7 @@ pub async fn serve(listener: TlsListener, current: Current, metrics: Arc<AgentMe
     let timeout = ConnectionTimeout::Idle(limits::PROBE_IDLE);
     let listener = Bounded::new(listener, limits::PROBE_CONNECTIONS_MAX, timeout);
     if let Err(error) = axum::serve(listener, router).await {
-        tracing::warn!(%error, "stopped serving health and metrics");
+        log_error!(warn, &ServeError::Accept(error), "stopped serving health and metrics");
     }
 }
 

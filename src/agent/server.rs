@@ -17,6 +17,7 @@ use gitwork_kube::api_status::ApiStatus;
 use gitwork_kube::connection::{ApiConnection, ApiResponse, RequestError, RequestLimits};
 use gitwork_kube::list_page::escape_query;
 use gitwork_kube::watch_stream::{WatchEnd, WatchStream};
+use gitwork_retry::operation_error::{ErrorClass, OperationError};
 
 /// Objects on one page of a list: little to hold at a time, and still 200 pages for 50,000.
 pub const LIST_PAGE: u32 = 250;
@@ -60,6 +61,35 @@ pub enum ApiError {
     /// An open watch ended early.
     #[error("{0}")]
     Watch(Box<WatchEnd>),
+}
+
+impl OperationError for ApiError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Status(status) => status.retry_class().into(),
+            Self::Watch(end) => end.class(),
+            Self::Timeout | Self::Connection(_) | Self::Answer(_) => ErrorClass::TRANSIENT,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Status(status) => status.code_name(),
+            Self::Watch(end) => end.reason(),
+            Self::Timeout => "Timeout",
+            Self::Connection(_) => "Network",
+            Self::Answer(_) => "InvalidResponse",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Status(status) if status.is_unauthorized() => {
+                vec!["renew the credentials of the kubeconfig".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// The whole message as the API server has it: OCM's agent copies it into the status, too.

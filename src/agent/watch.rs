@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use gitwork_retry::{Backoff, spread_by_quarter};
+use gitwork_retry::{Backoff, log_error, spread_by_quarter};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
-use tracing::debug;
 
 use super::server::{ApiError, ApiServer, LIST_PAGE};
 use gitwork_kube::list_page::ListPage;
@@ -86,6 +85,9 @@ struct Collection<'a, F> {
     /// The resourceVersion to watch from, and when it was last listed.
     from: Option<(String, Instant)>,
     failures: Failures,
+    /// Versions that expired in a row, without a watch in between. A list does not end the row: its
+    /// version may expire at once.
+    expiries: Failures,
 }
 
 /// Follows a collection until the future is dropped.
@@ -95,8 +97,9 @@ pub async fn follow<F: Follower>(
     metadata_only: bool,
     follower: &mut F,
 ) {
-    let failures = Failures::default();
-    let mut all = Collection { server, path, metadata_only, follower, from: None, failures };
+    let (failures, expiries) = (Failures::default(), Failures::default());
+    let mut all =
+        Collection { server, path, metadata_only, follower, from: None, failures, expiries };
     loop {
         let begun = Instant::now();
         let step = match all.from.take().filter(|(_, listed)| listed.elapsed() < RELIST) {
@@ -115,13 +118,14 @@ pub async fn follow<F: Follower>(
             }
             continue;
         };
-        debug!(path, %error, "cannot follow");
-        if error.is_expired() {
+        log_error!(debug, &error, path, "cannot follow");
+        let wait = if error.is_expired() {
             all.from = None;
-            continue;
-        }
-        let at_least = all.follower.failed(&error);
-        let wait = all.failures.next_wait(begun.elapsed(), at_least);
+            all.expiries.next_wait(begun.elapsed(), Duration::ZERO)
+        } else {
+            let at_least = all.follower.failed(&error);
+            all.failures.next_wait(begun.elapsed(), at_least)
+        };
         sleep(spread_by_quarter(wait, fastrand::u64(..))).await;
     }
 }
@@ -188,6 +192,7 @@ impl<F: Follower> Collection<'_, F> {
             }
             if opened.elapsed() > SHORT {
                 self.failures.end();
+                self.expiries.end();
             }
         }
     }
@@ -195,7 +200,18 @@ impl<F: Follower> Collection<'_, F> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response, StatusCode};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::time::timeout;
+    use tower::service_fn;
+
     use super::*;
+    use crate::items::MetadataItem;
 
     #[test]
     fn outage_of_a_minute_is_tried_with_backoff_and_its_end_noticed_soon() {
@@ -208,6 +224,51 @@ mod tests {
             }
             assert!((8..=16).contains(&tries), "{tries} tries in a minute");
             assert!(failures.end() && !failures.end(), "the next failure is the first in a row");
+        }
+    }
+
+    /// Ignores what it follows.
+    struct Ignore;
+
+    impl Follower for Ignore {
+        type Item = MetadataItem;
+        fn list_started(&mut self) {}
+        fn present(&mut self, _item: MetadataItem) {}
+        fn gone(&mut self, _item: MetadataItem) {}
+        fn list_ended(&mut self, _revision: u64) {}
+        fn failed(&mut self, _error: &ApiError) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// The number of requests in ten minutes to a server that answers each watch with 410, and
+    /// lists too if `lists` is not set.
+    async fn requests_while_versions_expire(lists: bool) -> usize {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = requests.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            assert!(counted.fetch_add(1, Ordering::Relaxed) < 1_000, "the requests have no end");
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=1"));
+            let response = if is_watch || !lists {
+                Response::builder().status(StatusCode::GONE).body(Body::empty())
+            } else {
+                let page = json!({"metadata": {"resourceVersion": "7"}, "items": []});
+                Response::builder().body(Body::from(page.to_string().into_bytes()))
+            };
+            std::future::ready(response)
+        });
+        let server = ApiServer::new(Client::new(service, "default"), "hub", None, Arc::default());
+        let ten_minutes = Duration::from_secs(600);
+        let ended = timeout(ten_minutes, follow(&server, "/api/v1/pods", true, &mut Ignore)).await;
+        assert!(ended.is_err());
+        requests.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn versions_that_expire_at_once_are_listed_again_with_backoff() {
+        for lists in [true, false] {
+            let requests = requests_while_versions_expire(lists).await;
+            assert!((60..=200).contains(&requests), "{lists}: {requests} requests");
         }
     }
 

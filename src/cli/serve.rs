@@ -41,6 +41,7 @@ use gitwork_hub::fleet;
 use gitwork_hub::fleet::FleetError;
 use gitwork_hub::lease::SourceLease;
 use gitwork_hub::source_report::ReportStore;
+use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
 use gitwork_runtime::heap;
 use gitwork_runtime::limits;
@@ -67,14 +68,15 @@ enum DaemonError {
 impl OperationError for DaemonError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Watch(_) | Self::Listen { .. } => ErrorClass::NeedsAction,
+            Self::Watch(error) => error.class(),
+            Self::Listen { .. } => ErrorClass::NeedsAction,
             Self::EngineEnded => ErrorClass::Bug,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Watch(_) => "FolderWatch",
+            Self::Watch(error) => error.reason(),
             Self::Listen { .. } => "Listen",
             Self::EngineEnded => "EngineEnded",
         }
@@ -285,10 +287,10 @@ impl StatusReports {
                     let reporters = reporters.resuming(reports(), &self.config.id);
                     reporters.start(&self.feed, ended, tasks);
                 }
-                Err(error) => tracing::error!(
+                Err(error) => log_error!(
+                    error,
+                    &error,
                     source = %self.config.id,
-                    reason = error.reason(),
-                    error = describe(&error),
                     "status reporting for this source is off until restart"
                 ),
             }

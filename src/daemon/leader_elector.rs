@@ -14,7 +14,7 @@ use gitwork_hub::HubError;
 use gitwork_hub::lease::{FETCH, SourceLease};
 use gitwork_kube::leader_election::{Election, ElectionCandidate, ElectionResult};
 use gitwork_kube::lease::{LeaderTerm, LeaseObservation, acquire_delay};
-use gitwork_retry::RetryClass;
+use gitwork_retry::{RetryClass, log_error};
 use gitwork_runtime::clock::WallClock;
 
 /// How many of its sources this daemon is the leader of.
@@ -123,7 +123,9 @@ impl LeaderElector {
         }
         self.set_leading(false);
         if let Err(error) = self.candidate.release(self.clock.now()).await {
-            tracing::debug!(source = %self.source, %error, "cannot release the Lease; it expires");
+            log_error!(
+                debug, &error, source = %self.source, "cannot release the Lease; it expires"
+            );
         }
     }
 
@@ -187,8 +189,8 @@ impl LeaderElector {
             }
             Err(error @ (HubError::NamespaceMissing { .. } | HubError::Forbidden { .. })) => {
                 if self.lease_failures == 0 {
-                    tracing::warn!(
-                        %source, lease = name, %error,
+                    log_error!(
+                        warn, error, %source, lease = name,
                         "no leader election for this source; run a single replica until this is \
                             fixed"
                     );
@@ -202,7 +204,9 @@ impl LeaderElector {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(%source, lease = name, %error, "cannot read or renew the Lease");
+                    log_error!(
+                        warn, error, %source, lease = name, "cannot read or renew the Lease"
+                    );
                 }
                 return LeaseObservation::Unknown;
             }
@@ -249,7 +253,7 @@ impl LeaderElector {
         }
         let at = self.clock.now().to_string();
         if let Err(error) = self.candidate.store().ask_to_fetch(&at).await {
-            tracing::debug!(source = %self.source, %error, "cannot forward a webhook; the next \
+            log_error!(debug, &error, source = %self.source, "cannot forward a webhook; the next \
                 regular fetch finds its commit");
         }
     }

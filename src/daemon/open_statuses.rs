@@ -8,6 +8,7 @@ use gitwork_core::model::name::SourceId;
 use gitwork_forge::reporter::{OpenStatusChannels, OpenStatuses};
 use gitwork_hub::HubError;
 use gitwork_hub::source_report::ReportStore;
+use gitwork_retry::log_error;
 
 /// The statuses of one source.
 pub struct OpenStatusKeeper {
@@ -64,7 +65,7 @@ impl OpenStatusKeeper {
 
     async fn failed(&mut self, error: &HubError) {
         if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!(source = %self.source, %error, "cannot keep on the hub which commit \
+            log_error!(warn, error, source = %self.source, "cannot keep on the hub which commit \
                 statuses are pending: after a restart, those of older commits stay pending");
         }
         tokio::time::sleep(limits::REPORT_RETRY).await;

@@ -12,7 +12,7 @@ use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::sync::verification_base::VerificationBase;
-use gitwork_source::{Source, SourceReadError, SourceState};
+use gitwork_source::{Source, SourceReadError, SourceState, StateFileError};
 
 /// A source as the engine reads it. [`Source`] is the real one.
 pub trait SourceReader: Send + 'static {
@@ -51,7 +51,7 @@ pub trait SourceReader: Send + 'static {
     /// The generation of the record on the hub that this machine remembers; 0 if none.
     fn known_record_generation(&self) -> u64;
     /// Stores the generation of the record, so that a restored hub is detected.
-    fn remember_record_generation(&self, record_generation: u64) -> std::io::Result<()>;
+    fn remember_record_generation(&self, record_generation: u64) -> Result<(), StateFileError>;
     /// `None`: the next call may block and needs a thread of its own. A source in memory never
     /// blocks and gives the duration of the call on tokio's clock.
     fn latency(&mut self) -> Option<Duration> {
@@ -99,7 +99,7 @@ impl SourceReader for Source {
     fn known_record_generation(&self) -> u64 {
         self.known_record_generation()
     }
-    fn remember_record_generation(&self, record_generation: u64) -> std::io::Result<()> {
+    fn remember_record_generation(&self, record_generation: u64) -> Result<(), StateFileError> {
         self.state_files().remember_record_generation(record_generation)
     }
 }

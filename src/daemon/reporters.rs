@@ -20,6 +20,7 @@ use gitwork_forge::{CommitStatusReporter, Contexts, ForgeClient, StatusBranchRep
 use gitwork_git::{PushError, Reference, StatusBranch};
 use gitwork_hub::fleet::FleetError;
 use gitwork_hub::source_report::ReportStore;
+use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
 use gitwork_source::{SourceConfig, SourceLocation};
 
@@ -198,8 +199,12 @@ pub async fn watch_reach(
             }
             Err(error) if !is_logged => {
                 is_logged = true;
-                tracing::warn!(%error, "cannot read which clusters are unreachable; counting \
-                    all as reachable");
+                log_error!(
+                    warn,
+                    &error,
+                    "cannot read which clusters are unreachable; counting \
+                    all as reachable"
+                );
             }
             Err(_) => {}
         }

@@ -13,6 +13,7 @@ use gitwork_core::report::status::source_report::SourceReport;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::HubError;
 use gitwork_hub::source_report::ReportStore;
+use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
 
 /// Reports one source.
@@ -103,7 +104,7 @@ impl SourceReporter {
 
     fn failed(&mut self, error: &HubError) -> Duration {
         if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!(source = %self.info.id, %error, "cannot write the report: `gitwork \
+            log_error!(warn, error, source = %self.info.id, "cannot write the report: `gitwork \
                 status` does not show held changes; the sync continues");
         }
         limits::REPORT_RETRY

@@ -18,6 +18,7 @@ use gitwork_core::report::status::transition::{
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::events::{About, EventRecorder};
+use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
 
 /// Wait after a failed Event. The log has the transitions, too.
@@ -96,8 +97,9 @@ impl TransitionReporter {
             Ok(()) => (self.paused_until, self.is_failing) = (None, false),
             Err(error) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(
-                        work = %transition.key, %error, "cannot write Events; the sync continues"
+                    log_error!(
+                        warn, &error, work = %transition.key,
+                        "cannot write Events; the sync continues"
                     );
                 }
                 self.paused_until = Some(Instant::now() + PAUSE);

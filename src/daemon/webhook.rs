@@ -22,6 +22,7 @@ use crate::limits;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::report::forge::webhook::{WebhookSignature, proof};
 use gitwork_forge::file::{FileError, read_secret};
+use gitwork_retry::log_error;
 use gitwork_runtime::connection::{Bounded, ConnectionTimeout};
 
 /// Accepts signed webhooks and makes sources fetch.
@@ -83,9 +84,9 @@ impl Webhooks {
             Ok(()) => (StatusCode::ACCEPTED, "fetching\n".to_owned()),
             Err(rejection) => {
                 if let WebhookRejected::Secret(error) = &rejection {
-                    tracing::warn!(%error, "cannot check webhooks; rejecting them");
+                    log_error!(warn, error, "cannot check webhooks; rejecting them");
                 } else {
-                    tracing::debug!(error = %rejection, "rejected a webhook");
+                    tracing::debug!(%rejection, "rejected a webhook");
                 }
                 (rejection.status(), rejection.public_message())
             }

@@ -12,7 +12,7 @@ use super::reporter::{Count, StatusFeed};
 use gitwork_core::model::operation_error::{OperationError, describe};
 use gitwork_core::report::status::source::SourceStatus;
 use gitwork_git::{Published, PushError, StatusBranch};
-use gitwork_retry::RetryClass;
+use gitwork_retry::{RetryClass, log_error};
 use gitwork_runtime::clock::WallClock;
 
 /// Retry interval of an error that the operator must fix, for example by granting more rights.
@@ -118,8 +118,8 @@ impl StatusBranchReporter {
     fn postpone(&mut self, status: &SourceStatus, branch: &str, error: &PushError) -> Duration {
         let text = describe(error);
         if self.logged.as_ref() != Some(&text) {
-            tracing::warn!(
-                source = %status.source, branch, error = text,
+            log_error!(
+                warn, error, source = %status.source, branch,
                 "cannot push the status; the sync continues, and gitwork retries"
             );
             self.logged = Some(text);

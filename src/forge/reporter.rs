@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use super::client::ForgeClient;
 use super::contexts::Contexts;
 use crate::limits;
-use gitwork_core::model::operation_error::{OperationError as _, describe};
 use gitwork_core::report::forge::response::Rejection;
 use gitwork_core::report::forge::{CommitState, CommitStatus, Next, OpenStatus, StatusQueue};
 use gitwork_core::report::status::RolloutVerdict;
 use gitwork_core::report::status::source::SourceStatus;
+use gitwork_retry::log_error;
 
 /// The source's state as last published by the engine; `None` before it is known.
 pub type StatusFeed = watch::Receiver<Option<Arc<SourceStatus>>>;
@@ -196,16 +196,15 @@ impl CommitStatusReporter {
                 }
             }
             Err(error) => {
-                tracing::debug!(
-                    provider, repository, %commit, reason = error.reason(),
-                    error = describe(error), "commit status not written"
+                log_error!(
+                    debug, error, provider, repository, %commit, "commit status not written"
                 );
             }
         }
         if let Some(error) = self.queue.answered(status, result, now, seed) {
             self.is_failing = true;
-            tracing::warn!(
-                provider, repository, %commit, reason = error.reason(), error = describe(&error),
+            log_error!(
+                warn, &error, provider, repository, %commit,
                 "cannot write commit statuses; the sync continues, and gitwork retries"
             );
         }

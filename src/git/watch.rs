@@ -10,6 +10,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_retry::log_error;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 /// Interval between checks that the watched folder is still the one at its path; costs one `stat`.
@@ -17,12 +19,49 @@ const PRESENCE_INTERVAL: Duration = Duration::from_millis(500);
 /// A folder that changes all the time gives a hint after this many quiet periods.
 const BUSY_PERIODS_MAX: u32 = 10;
 
-/// The watching thread could not be started.
+/// Why the changes of a folder cannot be watched.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot watch {folder}")]
-pub struct WatchError {
-    folder: PathBuf,
-    source: std::io::Error,
+pub enum WatchError {
+    /// The watching thread could not be started.
+    #[error("cannot start a thread that watches {folder}")]
+    Thread {
+        /// The folder to watch.
+        folder: PathBuf,
+        /// Why the system started no thread.
+        source: std::io::Error,
+    },
+    /// The system does not report changes of the folder.
+    #[error("cannot watch {folder}")]
+    Folder {
+        /// The folder to watch.
+        folder: PathBuf,
+        /// Why the system does not report them.
+        source: notify::Error,
+    },
+}
+
+impl OperationError for WatchError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "FolderWatch"
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Folder { source, .. } if is_over_limit(source) => {
+                vec!["raise the sysctl fs.inotify.max_user_watches".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Whether the user has as many watches as the system allows.
+fn is_over_limit(error: &notify::Error) -> bool {
+    matches!(error.kind, notify::ErrorKind::MaxFilesWatch)
 }
 
 /// Watches a folder until it is dropped.
@@ -58,7 +97,7 @@ impl Watch {
         let thread = thread::Builder::new()
             .name("git-watch".to_owned())
             .spawn(move || watching.run(&woken, hint))
-            .map_err(|source| WatchError { folder: folder.to_owned(), source })?;
+            .map_err(|source| WatchError::Thread { folder: folder.to_owned(), source })?;
         Ok(Self { stop, wake, thread: Some(thread) })
     }
 }
@@ -142,9 +181,9 @@ impl Watching {
         });
         match attached {
             Ok(watcher) => self.watcher = Some(watcher),
-            Err(error) => {
-                let folder = self.folder.display();
-                tracing::warn!(%folder, %error, "cannot watch the folder; polling it instead");
+            Err(source) => {
+                let error = WatchError::Folder { folder: self.folder.clone(), source };
+                log_error!(warn, &error, "polling the folder instead of watching it");
             }
         }
     }

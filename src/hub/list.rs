@@ -14,6 +14,7 @@ use gitwork_core::model::work::LABEL_SOURCE;
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_kube::connection::ApiResponse;
 use gitwork_kube::list_page::ListPage;
+use gitwork_retry::log_error;
 
 /// A complete list, and the resourceVersion to watch from.
 pub struct Listed {
@@ -36,7 +37,7 @@ impl<'de> Deserialize<'de> for Reduced {
 /// names only, so that an invalid work is never its own.
 pub fn reduce(object: Value) -> Option<ObservedWork> {
     ObservedWork::from_manifest_work(object)
-        .inspect_err(|error| tracing::warn!("ignoring a ManifestWork on the hub: {error}"))
+        .inspect_err(|error| log_error!(warn, error, "ignoring a ManifestWork on the hub"))
         .ok()
 }
 

@@ -14,7 +14,7 @@ use crate::response::{self, Verb};
 use crate::{HubError, HubEvent, limits, unavailable};
 use gitwork_core::model::name::SourceId;
 use gitwork_kube::watch_stream::{WatchEnd, WatchEvent, WatchStream};
-use gitwork_retry::RetryClass;
+use gitwork_retry::{RetryClass, log_error};
 
 /// The class of a watch that the hub ends early.
 const EARLY_END: RetryClass = RetryClass::Unavailable { retry_after_seconds: None };
@@ -137,7 +137,7 @@ impl Watch {
     }
 
     fn interrupted(&mut self, error: HubError) {
-        tracing::warn!(source = %self.source, "the watch of the hub was interrupted: {error}");
+        log_error!(warn, &error, source = %self.source, "the watch of the hub was interrupted");
         self.failures = self.failures.saturating_add(1);
         self.retry_class = error.retry_class();
         self.ready.push_back(HubEvent::Interrupted(error));

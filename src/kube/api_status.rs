@@ -144,6 +144,23 @@ impl ApiStatus {
         }
     }
 
+    /// A stable word for logs: the meaning of the HTTP status code. [`reason`](Self::reason) is
+    /// whatever the server sent.
+    pub fn code_name(&self) -> &'static str {
+        match self.code {
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "NotFound",
+            409 if self.is_already_exists() => "AlreadyExists",
+            409 => "Conflict",
+            410 => "Expired",
+            408 | 504 => "Timeout",
+            429 => "TooManyRequests",
+            500.. => "ServerError",
+            _ => "Rejected",
+        }
+    }
+
     /// The message on one line, or the HTTP status code if there is no message.
     pub fn text(&self) -> String {
         match self.message.as_str() {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
+use gitwork_retry::operation_error::{ErrorClass, OperationError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -53,6 +54,27 @@ pub enum WatchEnd {
     /// The stream has something that is no watch event.
     #[error("the watch sends no valid event: {0}")]
     Invalid(String),
+}
+
+impl OperationError for WatchEnd {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Failed(status) => status.retry_class().into(),
+            _ => ErrorClass::TRANSIENT,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Failed(status) => status.code_name(),
+            Self::Closed => "WatchClosed",
+            Self::Expired => "Expired",
+            Self::Silent => "Timeout",
+            Self::Broken(_) => "Network",
+            Self::TooLarge { .. } => "TooLarge",
+            Self::Invalid(_) => "InvalidResponse",
+        }
+    }
 }
 
 /// The events of one watch request.

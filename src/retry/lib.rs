@@ -1,4 +1,5 @@
-//! Exponential backoff with jitter, and the class of a failure that selects its bounds.
+//! Failures: the view of an operation's error that callers, the command line and the log share
+//! ([`operation_error`]); exponential backoff with jitter, and the class that selects its bounds.
 //!
 //! Pure: the caller counts failures, reads the clock and supplies the random seed.
 //!
@@ -11,6 +12,8 @@
 //! ```
 
 use std::time::Duration;
+
+pub mod operation_error;
 
 /// What a failure means for the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

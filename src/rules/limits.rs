@@ -12,17 +12,17 @@ pub const JSONPATH_STEPS_MAX: usize = 1_000_000;
 pub const JSONPATH_OBJECT_STEPS_MAX: usize = 4_000_000;
 /// Bytes of one CEL expression. Real ones have a few hundred. Parsing takes more than linear time.
 pub const CEL_BYTES_MAX: usize = 4_096;
-/// Nested brackets, calls and conditions of one CEL expression. A level takes the parser about 150
-/// KiB of stack without optimisation and less than 20 KiB with it. A thread has 2 MiB.
-pub const CEL_DEPTH_MAX: u16 = if cfg!(debug_assertions) { 8 } else { 32 };
+/// Nested brackets, calls and conditions of one CEL expression. A level takes the parser less than
+/// 20 KiB of stack with optimisation, which all profiles use for it. A thread has 2 MiB.
+pub const CEL_DEPTH_MAX: u16 = 32;
 /// Bytes of one jq expression. A path that a person writes is far shorter.
 pub const JQ_BYTES_MAX: usize = 1_024;
 /// Work of one jq expression: steps, values that it makes, and each 16 bytes of text that it makes
 /// or searches. It takes less than a second, and at most some 100 MiB.
 pub const JQ_WORK_MAX: usize = 2_000_000;
-/// Nested parts and calls of one jq expression. A level takes about 16 KiB of stack without
-/// optimisation and less than 5 KiB with it. A thread has 2 MiB.
-pub const JQ_DEPTH_MAX: usize = if cfg!(debug_assertions) { 110 } else { 300 };
+/// Nested parts and calls of one jq expression. A level takes less than 5 KiB of stack with
+/// optimisation, which all profiles use for this crate. A thread has 2 MiB.
+pub const JQ_DEPTH_MAX: usize = 300;
 /// Nested brackets of one jq expression, and words and signs such as `if` and `-` before a part.
 /// The parser takes about 20 KiB of stack for a level without optimisation.
 pub const JQ_NESTING_MAX: usize = 32;

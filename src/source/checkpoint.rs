@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gitwork_core::model::name::SourceId;
-use gitwork_core::model::operation_error::{OperationError, describe};
+use gitwork_core::model::operation_error::OperationError;
 use gitwork_git::{Remote, StatusBranchCheckpoint};
+use gitwork_retry::log_error;
 
 use crate::config::{SourceConfig, SourceLocation};
 use crate::error::SourceReadError;
@@ -45,11 +46,11 @@ impl Checkpoint {
         let Some(branch) = &self.branch else { return Ok(()) };
         match branch.record_generation(source, cancel) {
             Ok(generation) => self.record_generation = generation,
-            Err(error) if error.needs_action() => tracing::warn!(
+            Err(error) if error.needs_action() => log_error!(
+                warn,
+                &error,
                 %source,
                 branch = branch.branch(),
-                reason = error.reason(),
-                error = describe(&error),
                 "cannot read the status branch; gitwork may not notice a hub restored from a backup"
             ),
             Err(error) => return Err(SourceReadError::StatusBranchCheckpoint(error)),

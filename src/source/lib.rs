@@ -63,4 +63,4 @@ pub use signatures::SourceSignatures;
 pub use snapshots::SourceSnapshots;
 pub use source::Source;
 pub use sources::Sources;
-pub use state_files::StateFiles;
+pub use state_files::{StateFileError, StateFiles};

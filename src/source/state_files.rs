@@ -1,12 +1,41 @@
 //! The files of one source beside its mirror: what the next process on this machine has to know.
 
+use std::io;
 use std::path::PathBuf;
 
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::SourceId;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_git::{FolderLock, MirrorError, replace_file};
+use gitwork_retry::log_error;
 
 use crate::config::{SourceConfig, SourceLocation};
+
+/// Why a file of a source cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}", .file.display())]
+pub struct StateFileError {
+    file: PathBuf,
+    source: io::Error,
+}
+
+impl OperationError for StateFileError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "StateFile"
+    }
+
+    fn hints(&self) -> Vec<String> {
+        vec!["check the space and the permissions of the cache folder".to_owned()]
+    }
+}
+
+fn write(file: PathBuf, text: &str) -> Result<(), StateFileError> {
+    replace_file(&file, text).map_err(|source| StateFileError { file, source })
+}
 
 /// The files of one source, in a folder of its own in the cache. Every process may read them; only
 /// the one that syncs the source writes them. A folder on disk has none: nothing is remembered
@@ -63,10 +92,10 @@ impl StateFiles {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn remember_record_generation(&self, generation: u64) -> std::io::Result<()> {
+    pub fn remember_record_generation(&self, generation: u64) -> Result<(), StateFileError> {
         let file = self.writable("record-generation");
         match file.filter(|_| generation != self.record_generation()) {
-            Some(file) => replace_file(&file, &format!("{generation}\n")),
+            Some(file) => write(file, &format!("{generation}\n")),
             None => Ok(()),
         }
     }
@@ -89,9 +118,11 @@ impl StateFiles {
         if known.strip_prefix(&prefix).is_some_and(is_ours) {
             return known.to_owned();
         }
-        if let Err(error) = replace_file(&file, &format!("{fresh}\n")) {
-            tracing::debug!(
-                source = %self.source, %error,
+        if let Err(error) = write(file, &format!("{fresh}\n")) {
+            log_error!(
+                debug,
+                &error,
+                source = %self.source,
                 "cannot keep the name of the Lease's holder; \
                  the next process waits until the Lease expires"
             );

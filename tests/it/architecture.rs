@@ -8,6 +8,8 @@ use std::process::Command;
 
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "architecture/logs.rs"]
+mod logs;
 #[path = "architecture/words.rs"]
 mod words;
 
@@ -183,6 +185,17 @@ fn lines_have_at_most_100_columns() {
     }
     let shown: Vec<&String> = found.iter().take(40).collect();
     assert!(found.is_empty(), "{} long lines: {shown:#?}", found.len());
+}
+
+#[test]
+fn errors_are_logged_with_class_reason_and_hints() {
+    let mut found = Vec::new();
+    for file in words::texts(&root().join("src")) {
+        if file.extension().is_some_and(|end| end == "rs") {
+            found.extend(logs::errors_without_class(&file, root()));
+        }
+    }
+    assert!(found.is_empty(), "use gitwork_retry::log_error! at {found:#?}");
 }
 
 /// Public types by name, with the files that define them.

@@ -11,10 +11,11 @@ pub mod kinds;
 pub mod manifest;
 pub mod name;
 pub mod object_digest;
-pub mod operation_error;
 pub mod snapshot;
 pub mod source_origin;
 pub mod spec_text;
 pub mod status_view;
 pub mod work;
 pub mod work_state;
+
+pub use gitwork_retry::operation_error;

@@ -93,6 +93,8 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
     object.pointer(pointer).and_then(Value::as_str)
 }
 
+/// The conditions of a work or of one of its manifests. An agent may write anything into them: what
+/// is no condition counts as none.
 pub(crate) struct Conditions<'a> {
     pub(crate) all: &'a [Value],
     generation: Option<i64>,
@@ -106,14 +108,16 @@ impl<'a> Conditions<'a> {
     /// The condition, where it is about the present generation.
     pub(crate) fn get(&self, kind: &str) -> Option<&'a Value> {
         self.all.iter().find(|condition| {
-            text(condition, "/type") == Some(kind)
+            condition.get("type").and_then(Value::as_str) == Some(kind)
                 && (self.generation.is_none()
                     || condition.get("observedGeneration").and_then(Value::as_i64)
                         == self.generation)
         })
     }
     pub(crate) fn is(&self, kind: &str, status: &str) -> Option<&'a Value> {
-        self.get(kind).filter(|condition| text(condition, "/status") == Some(status))
+        let is_status =
+            |condition: &&Value| condition.get("status").and_then(Value::as_str) == Some(status);
+        self.get(kind).filter(is_status)
     }
 }
 

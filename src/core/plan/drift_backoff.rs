@@ -12,6 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitwork_retry::Backoff;
+
 use crate::model::digest::Digest;
 use crate::model::name::WorkKey;
 use crate::plan::conflicting_manager::ConflictingManager;
@@ -20,9 +22,10 @@ use crate::plan::conflicting_manager::ConflictingManager;
 const EDITS_BY_HAND: u32 = 4;
 /// No edit for this long ends a contention. Other tools reconcile every 3 to 5 minutes.
 pub const CALM: Duration = Duration::from_secs(600);
-const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait before a put-back.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// Between the put-backs of a contended work.
+const PUT_BACKS: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_WAIT);
 
 /// A work that another writer keeps changing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,12 +93,8 @@ struct Drift {
 
 impl Drift {
     fn wait(&self) -> Duration {
-        match self.rounds.checked_sub(1) {
-            None => Duration::ZERO,
-            Some(doublings) => {
-                FIRST_WAIT.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_WAIT)
-            }
-        }
+        let doublings = self.rounds.checked_sub(1);
+        doublings.map_or(Duration::ZERO, |doublings| PUT_BACKS.wait(doublings))
     }
 
     /// Counts one more put-back, `after` the write before it.

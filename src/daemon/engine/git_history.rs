@@ -9,6 +9,7 @@ use super::source_access::SourceAccess;
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::sync::facts::SourceFacts;
 use gitwork_core::sync::git_history::AncestryLookup;
+use gitwork_retry::log_error;
 
 /// Rounds of queries about the ancestry of one head: one for the old head, one for all commits, one
 /// for the commits of approvals.
@@ -47,7 +48,7 @@ pub(super) async fn ask_ancestry(
         match source.query(move |reader, cancel| reader.unreached(head, &asked, cancel)).await? {
             Some(Ok(unreached)) => facts.history.set_ancestry(head, &commits, &unreached),
             Some(Err(error)) => {
-                tracing::error!(source = %source.id(), %error, "cannot read Git's history; the \
+                log_error!(error, &error, source = %source.id(), "cannot read Git's history; the \
                     hub stays as it is");
                 facts.history.postpone(now);
             }
@@ -73,8 +74,8 @@ pub(super) async fn ask_removed_works(
     match query.await? {
         Some(Ok(found)) => facts.history.set_last_known(&candidates, found),
         Some(Err(error)) => {
-            tracing::error!(
-                source = %source.id(), %error, works = candidates.len(),
+            log_error!(
+                error, &error, source = %source.id(), works = candidates.len(),
                 "cannot read Git's history of removed works; they are not deleted"
             );
             facts.history.postpone(now);
@@ -95,7 +96,7 @@ pub(super) async fn last_changed(
     match source.query(move |reader, cancel| reader.last_changed(head, &folders, cancel)).await? {
         Some(Ok(found)) => Ok(found),
         Some(Err(error)) => {
-            tracing::warn!(source = %source.id(), %error, "cannot read the history of the works");
+            log_error!(warn, &error, source = %source.id(), "cannot read the history of the works");
             Ok(BTreeMap::new())
         }
         None => Ok(BTreeMap::new()),

@@ -6,6 +6,7 @@ use crate::limits;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::sync::facts::SourceFacts;
 use gitwork_hub::Hub;
+use gitwork_retry::log_error;
 
 /// Reads the directives of operators. Gives whether one requests a sync.
 pub(super) async fn ask_directives(
@@ -16,7 +17,7 @@ pub(super) async fn ask_directives(
 ) -> bool {
     let found = hub.directives(id).await;
     if let Err(error) = &found {
-        tracing::warn!(source = %id, %error, "cannot read the directives on the hub");
+        log_error!(warn, error, source = %id, "cannot read the directives on the hub");
     }
     let is_requested = facts.directives.set(found.ok(), now);
     if is_requested {
@@ -39,7 +40,7 @@ pub(super) async fn read_contents(
     let read = gitwork_hub::read_contents(hub, keys).await;
     for (key, result) in &read {
         if let Err(error) = result {
-            tracing::warn!(source = %id, work = %key, %error, "cannot read a work from which \
+            log_error!(warn, error, source = %id, work = %key, "cannot read a work from which \
                 objects move; they stay in it");
         }
     }

@@ -9,6 +9,7 @@ use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
 use gitwork_core::plan::{Plan, PlanStep, Reason};
 use gitwork_core::signature::verification::VerificationFailure;
 use gitwork_hub::execute::{ExecuteError, Outcome, Task};
+use gitwork_retry::log_error;
 use gitwork_source::SourceState;
 
 /// How many works or commits one line names.
@@ -186,11 +187,12 @@ impl SourceLog {
                 tracing::debug!(source = %self.source, work = %key, effect, "not begun");
             }
             Err(error) => {
+                let source = &self.source;
                 self.pass.failed += 1;
                 if self.pass.failed > limits::WORK_LINES_MAX {
-                    tracing::debug!(source = %self.source, work = %key, effect, %error, "not done");
+                    log_error!(debug, error, %source, work = %key, effect, "not done");
                 } else {
-                    tracing::warn!(source = %self.source, work = %key, effect, %error, "not done");
+                    log_error!(warn, error, %source, work = %key, effect, "not done");
                 }
             }
         }

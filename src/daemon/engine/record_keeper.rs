@@ -10,7 +10,7 @@ use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
 use gitwork_core::sync::state::SyncState;
 use gitwork_hub::{Hub, HubError};
-use gitwork_retry::{RetryClass, delay};
+use gitwork_retry::{RetryClass, delay, log_error};
 
 /// Keeps the record of one source on the hub.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl RecordKeeper {
         match hub.record(&self.id).await {
             Ok(found) => state.set_record(found),
             Err(error) => {
-                tracing::warn!(source = %self.id, %error, "cannot read the source's record on \
+                log_error!(warn, &error, source = %self.id, "cannot read the source's record on \
                     the hub");
                 state.facts_mut().record.ask_again(Some(now + limits::DIRECTIVES_RETRY));
             }
@@ -101,7 +101,7 @@ impl RecordKeeper {
                 Ok(without)
             }
             Err(error) => {
-                tracing::warn!(source = %self.id, %error, "cannot write the source's record on \
+                log_error!(warn, &error, source = %self.id, "cannot write the source's record on \
                     the hub; the hub stays as it is until then");
                 state.facts_mut().record.ask_again(Some(now + limits::DIRECTIVES_RETRY));
                 Ok(RecordWrite::Failed)
@@ -117,7 +117,7 @@ impl RecordKeeper {
     ) -> Result<(), EngineError> {
         let stored = source.query(move |reader, _| reader.remember_record_generation(generation));
         if let Some(Err(error)) = stored.await? {
-            tracing::warn!(source = %self.id, %error, "cannot store the record's generation; a \
+            log_error!(warn, &error, source = %self.id, "cannot store the record's generation; a \
                 restored hub may go undetected");
         }
         Ok(())
@@ -127,14 +127,14 @@ impl RecordKeeper {
     fn back_off(&mut self, error: &HubError, is_signed: bool, now: Instant) {
         let failures = self.failures.map_or(0, |(failures, _)| failures);
         if failures == 0 && is_signed {
-            tracing::error!(
-                source = %self.id, %error,
+            log_error!(
+                error, error, source = %self.id,
                 "signatures are required, and the verified commit cannot be recorded on the hub: \
                  nothing is applied until it can"
             );
         } else if failures == 0 {
-            tracing::warn!(
-                source = %self.id, %error,
+            log_error!(
+                warn, error, source = %self.id,
                 "the source has no record on the hub: a new process will not know all that this \
                  one does"
             );

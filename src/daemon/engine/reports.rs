@@ -12,7 +12,7 @@ use crate::clock::monotonic;
 use crate::metrics::{Metrics, Stage};
 use crate::status_publisher::{Reachability, SourceError, StatusPublisher};
 use gitwork_core::model::name::SourceId;
-use gitwork_core::model::operation_error::{OperationError, describe};
+use gitwork_core::model::operation_error::describe;
 use gitwork_core::plan::{Plan, PlanStep};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -20,6 +20,7 @@ use gitwork_core::sync::state::SyncState;
 use gitwork_forge::reporter::StatusFeed;
 use gitwork_hub::HubEvent;
 use gitwork_hub::execute::{ExecuteError, Outcome};
+use gitwork_retry::log_error;
 use gitwork_source::{SourceReadError, SourceState};
 
 /// The reports of one source. Some metrics have values of the leader only: `leads` says whether
@@ -120,8 +121,8 @@ impl Reports {
         match error.verification_failure() {
             Some(failure) => self.verification(Some(failure), leads),
             None => {
-                tracing::error!(
-                    source = %self.id, reason = error.reason(), error = describe(error),
+                log_error!(
+                    error, error, source = %self.id,
                     "the source cannot be read; the hub stays as it is"
                 );
             }
@@ -157,7 +158,9 @@ impl Reports {
     /// Reports an event of the hub.
     pub fn hub_event(&mut self, event: &HubEvent) {
         if let HubEvent::Interrupted(error) = event {
-            tracing::warn!(source = %self.id, %error, "the watch of the hub broke; restarting it");
+            log_error!(
+                warn, error, source = %self.id, "the watch of the hub broke; restarting it"
+            );
         }
         self.status_changed();
     }

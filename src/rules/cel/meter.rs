@@ -33,9 +33,9 @@ pub const KEPT: &str = "@kept";
 const REPLACED: &[&str] = &["find", "findAll", "join", "matches", "replace"];
 
 /// Levels of a tree, which is as deep as a chain of operators is long. The interpreter is
-/// recursive: a level takes up to 50 KiB of stack without optimisation and a few KiB with it. A
+/// recursive: a level takes a few KiB of stack with optimisation, which all profiles use for it. A
 /// thread has 2 MiB.
-pub const DEPTH_MAX: usize = if cfg!(debug_assertions) { 24 } else { 128 };
+pub const DEPTH_MAX: usize = 128;
 
 /// Bytes of a value besides its text.
 pub const VALUE_BYTES: u64 = 48;

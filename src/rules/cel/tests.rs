@@ -289,9 +289,33 @@ fn deep_trees_are_refused_before_they_run() {
         let error = evaluator().test(&expression).unwrap_err().to_string();
         assert!(error.contains("nest deeper"), "{error}");
     }
-    // As deep as may be, and with the longest way down.
-    let deep = format!("[1]{}.size() > 0", ".map(a, a)".repeat(DEPTH_MAX - 7));
-    assert_eq!(evaluator().test(&deep), Ok(true));
+}
+
+#[test]
+fn trees_as_deep_as_may_be_need_half_a_stack() {
+    let evaluate_all = || {
+        for (first, step, last) in [
+            ("[1]", ".map(a, a)", ".size() > 0"),
+            ("[1]", ".filter(a, true)", ".size() > 0"),
+            ("1", " + 1", " > 0"),
+            ("'a'", " + 'a'", " != ''"),
+            ("'a'", ".replace('b', 'c')", " == 'a'"),
+            ("[1]", ".map(a, [a].map(b, b))", ".size() > 0"),
+        ] {
+            let test =
+                |count: usize| evaluator().test(&format!("{first}{}{last}", step.repeat(count)));
+            let counts: Vec<usize> = (1..=DEPTH_MAX).collect();
+            let accepted = counts.partition_point(|count| test(*count).is_ok());
+            assert!((8..DEPTH_MAX).contains(&accepted), "{step}: {accepted}");
+            assert_eq!(test(accepted), Ok(true), "{step}");
+            let error = test(accepted + 1).unwrap_err().to_string();
+            assert!(error.contains("nest deeper"), "{step} {accepted}: {error}");
+        }
+    };
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().stack_size(1 << 20);
+        builder.spawn_scoped(scope, evaluate_all).unwrap();
+    });
 }
 
 #[test]

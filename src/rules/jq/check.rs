@@ -7,7 +7,7 @@ use jaq_core::path::Part;
 
 use super::error::JqError;
 use super::formats::FORMATS;
-use super::natives::{NATIVES, UNSUPPORTED};
+use super::names::{NATIVES, UNSUPPORTED};
 use super::prelude::prelude;
 use crate::limits::{JQ_BYTES_MAX, JQ_NESTING_MAX, JQ_PREFIXES_MAX};
 

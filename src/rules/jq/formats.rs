@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
+use super::budget::StepBudget;
 use super::error::JqError;
-use super::eval::Evaluation;
 use super::item::{Stop, failed};
 use super::value::JqValue;
 
@@ -12,39 +12,37 @@ use super::value::JqValue;
 pub const FORMATS: &[&str] =
     &["@text", "@json", "@base64", "@base64d", "@uri", "@urid", "@html", "@csv", "@tsv", "@sh"];
 
-impl Evaluation {
-    /// A value as text, in a format.
-    pub fn formatted(&self, format: &str, value: &JqValue) -> Result<String, Stop> {
-        if !FORMATS.contains(&format) {
-            return Err(Stop::Fatal(JqError::Unsupported(format!("the format {format}"))));
-        }
-        self.charge(value.weight(1_000_000))?;
-        match format {
-            "@csv" => return joined(format, value, ",", csv_field),
-            "@tsv" => return joined(format, value, "\t", tsv_field),
-            "@sh" if matches!(value, JqValue::List(_)) => {
-                return joined(format, value, " ", shell_word);
-            }
-            "@sh" => return shell_word(value),
-            _ => {}
-        }
-        let text = match value {
-            JqValue::Text(text) if format != "@json" => text.to_string(),
-            other => other.to_json().to_string(),
-        };
-        self.charge(text.len() / 16)?;
-        Ok(match format {
-            "@base64" => STANDARD.encode(text),
-            "@base64d" => match STANDARD_NO_PAD.decode(text.trim_end_matches('=')) {
-                Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-                Err(_) => return failed("a string is not base64"),
-            },
-            "@uri" => text.bytes().map(uri_byte).collect(),
-            "@urid" => from_uri(&text)?,
-            "@html" => text.chars().map(html_character).collect(),
-            _ => text,
-        })
+/// A value as text, in a format.
+pub fn formatted(budget: &StepBudget, format: &str, value: &JqValue) -> Result<String, Stop> {
+    if !FORMATS.contains(&format) {
+        return Err(Stop::Fatal(JqError::Unsupported(format!("the format {format}"))));
     }
+    budget.charge(value.weight(1_000_000))?;
+    match format {
+        "@csv" => return joined(format, value, ",", csv_field),
+        "@tsv" => return joined(format, value, "\t", tsv_field),
+        "@sh" if matches!(value, JqValue::List(_)) => {
+            return joined(format, value, " ", shell_word);
+        }
+        "@sh" => return shell_word(value),
+        _ => {}
+    }
+    let text = match value {
+        JqValue::Text(text) if format != "@json" => text.to_string(),
+        other => other.to_json().to_string(),
+    };
+    budget.charge(text.len() / 16)?;
+    Ok(match format {
+        "@base64" => STANDARD.encode(text),
+        "@base64d" => match STANDARD_NO_PAD.decode(text.trim_end_matches('=')) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(_) => return failed("a string is not base64"),
+        },
+        "@uri" => text.bytes().map(uri_byte).collect(),
+        "@urid" => from_uri(&text)?,
+        "@html" => text.chars().map(html_character).collect(),
+        _ => text,
+    })
 }
 
 /// The formatted items of a list.

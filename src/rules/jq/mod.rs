@@ -4,18 +4,26 @@
 //! such as `reduce range(1000) as $x ("a"; . + .)` would need all memory. Here work, depth and
 //! sizes are bounded (see [`crate::limits`]), so every expression ends.
 
+mod access;
+mod arithmetic;
+mod assignment;
+mod budget;
+mod calls;
 mod check;
 mod control;
 mod error;
-mod eval;
+mod evaluation;
 mod formats;
 mod item;
 mod lists;
+mod locations;
+mod loops;
+mod names;
 mod natives;
-mod ops;
-mod places;
+mod patterns;
 mod prelude;
 mod scope;
+mod terms;
 mod texts;
 mod value;
 
@@ -23,9 +31,9 @@ pub use error::JqError;
 
 use serde_json::Value;
 
-use self::eval::Evaluation;
+use self::evaluation::{Evaluation, Input};
 use self::item::{Item, Stop};
-use self::places::{expand, remove};
+use self::locations::{expand, remove};
 use self::scope::NameScope;
 use self::value::JqValue;
 use crate::limits::{JQ_PATHS_MAX, JQ_WORK_MAX};
@@ -58,16 +66,16 @@ pub fn delete_within(
     mut value: Value,
     work_left: &mut usize,
 ) -> Result<Value, JqError> {
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     for path in paths(expression, &value, work_left)? {
-        expand(&value, &path, &mut places)?;
+        expand(&value, &path, &mut locations)?;
     }
     // From the end of a list to its start, as what is taken out moves what follows it; and what is
     // deeper first.
-    places.sort_by(|one, other| other.cmp(one));
-    places.dedup();
-    for place in places {
-        remove(&mut value, &place);
+    locations.sort_by(|one, other| other.cmp(one));
+    locations.dedup();
+    for location in locations {
+        remove(&mut value, &location);
     }
     Ok(value)
 }
@@ -82,7 +90,7 @@ fn paths(
     let input = JqValue::of_json(value).map_err(|_| JqError::BadInput)?;
     let mut found: Vec<Vec<Value>> = Vec::new();
     let room = JQ_WORK_MAX.min(*work_left);
-    let evaluation = Evaluation::within(room);
+    let evaluation = Evaluation::new(room, terms::evaluate);
     let mut collect = |steps: Vec<JqValue>| {
         if found.len() >= JQ_PATHS_MAX {
             return Err(Stop::Fatal(JqError::TooManyPaths));
@@ -91,10 +99,11 @@ fn paths(
         Ok(())
     };
     // The conversion took time, too.
-    let flow = evaluation.charge(input.weight(room)).and_then(|()| {
-        evaluation.each_path(&term, (&NameScope::default(), &Item::root(input)), &mut collect)
+    let flow = evaluation.budget.charge(input.weight(room)).and_then(|()| {
+        let (scope, item) = (NameScope::default(), Item::root(input));
+        evaluation.each_path(&term, Input { scope: &scope, item: &item }, &mut collect)
     });
-    *work_left = work_left.saturating_sub(evaluation.spent());
+    *work_left = work_left.saturating_sub(evaluation.budget.spent());
     match flow {
         Ok(()) => Ok(found),
         Err(Stop::Fatal(error)) => Err(error),
@@ -367,6 +376,80 @@ mod tests {
             let long = format!("{}.a", part.repeat(many));
             let _ends = delete(&long, json!({}));
         }
+    }
+
+    /// Bodies of a function `f` that calls itself, one for each construct of jq.
+    const RECURSIVE: &str = r#"f
+[f]
+{a: f}
+{(f): 1}
+-f
+f + 1
+1 + f
+f | f
+f, f
+f // 1
+f and f
+f == 1
+if f then 1 else 2 end
+if . then f else 2 end
+try f
+try error catch f
+label $l | f
+"\(f)"
+.[f]
+.[f:]
+f[]
+f?
+f as [$x] | $x
+f as {(f): $x} | $x
+reduce f as $x (.; .)
+reduce . as $x (f; .)
+reduce . as $x (.; f)
+foreach f as $x (.; .; .)
+foreach . as $x (.; .; f)
+.a = f
+.a |= f
+.a += f
+.a //= f
+path(f)
+getpath(f)
+first(f)
+last(f)
+limit(1; f)
+limit(f; 1)
+isempty(f)
+range(f; 1; 1)
+recurse(f)
+until(f; .)
+while(f; .)
+[.] | sort_by(f)
+has(f)
+any(f; .)
+all(.; f)
+select(f)
+[.] | map(f)
+walk(f)
+[f] | join(",")
+"a" | sub("a"; f)
+def g: f; g
+def g(h): h; g(f)
+def g($h): $h; g(f)
+f as $x | $x
+@json "\(f)""#;
+
+    #[test]
+    fn recursion_ends_within_half_a_stack() {
+        let delete_all = || {
+            for body in RECURSIVE.lines() {
+                let found = delete(&format!("def f: {body}; .a | f"), json!({"a": {"b": [1]}}));
+                assert_eq!(found, Err(JqError::TooDeep), "{body}");
+            }
+        };
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().stack_size(1 << 20);
+            builder.spawn_scoped(scope, delete_all).unwrap();
+        });
     }
 
     #[test]

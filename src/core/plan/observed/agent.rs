@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::model::work_state::Conditions;
+
 /// OCM's agent sets it on a work before it applies any of its manifests, and removes it from a
 /// deleted work once the objects are gone from the cluster (OCM work agent, names and finalizers).
 pub const AGENT_FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
@@ -27,22 +29,16 @@ pub struct AgentView {
 impl AgentView {
     /// Reads the agent's marks from a work's metadata and status.
     pub(super) fn of(metadata: &Value, status: &Value, is_empty: bool) -> Self {
-        let condition = |kind: &str| {
-            let all = status.get("conditions").and_then(Value::as_array)?;
-            all.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
-        };
-        let is_true = |condition: Option<&Value>| {
-            condition.and_then(|c| c.get("status")).and_then(Value::as_str) == Some("True")
-        };
+        let conditions = Conditions::of(Some(status), None);
         let finalizers = metadata.get("finalizers").and_then(Value::as_array);
-        let applied = condition("Applied");
         Self {
             seen: finalizers.into_iter().flatten().any(|f| f.as_str() == Some(AGENT_FINALIZER)),
-            applied_generation: applied
-                .and_then(|c| c.get("observedGeneration"))
+            applied_generation: conditions
+                .get("Applied")
+                .and_then(|condition| condition.get("observedGeneration"))
                 .and_then(Value::as_i64),
-            applied: is_true(applied),
-            complete: is_true(condition("Complete")),
+            applied: conditions.is("Applied", "True").is_some(),
+            complete: conditions.is("Complete", "True").is_some(),
             is_empty,
         }
     }

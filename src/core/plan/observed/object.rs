@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
+use crate::model::work_state::Conditions;
 use crate::plan::update_strategies::{self, UpdateStrategies};
 
 /// One object that a work on the hub lists.
@@ -83,7 +84,7 @@ pub(super) fn left(objects: &[ListedObject], status: &Value) -> Box<[ObjectDiges
 /// What the agent reports of one manifest.
 struct ManifestReport<'a> {
     meta: &'a Value,
-    conditions: &'a [Value],
+    manifest: &'a Value,
 }
 
 /// The entries of `status.resourceStatus.manifests` by object.
@@ -91,9 +92,7 @@ fn reported(status: &Value) -> BTreeMap<ObjectDigest, ManifestReport<'_>> {
     let manifests = status.pointer("/resourceStatus/manifests").and_then(Value::as_array);
     let read = |manifest| {
         let meta = Value::get(manifest, "resourceMeta")?;
-        let conditions = manifest.get("conditions").and_then(Value::as_array);
-        let conditions = conditions.map_or(&[][..], Vec::as_slice);
-        Some((ObjectDigest::of_resource_meta(meta)?, ManifestReport { meta, conditions }))
+        Some((ObjectDigest::of_resource_meta(meta)?, ManifestReport { meta, manifest }))
     };
     manifests.into_iter().flatten().filter_map(read).collect()
 }
@@ -107,29 +106,20 @@ impl ManifestReport<'_> {
         delete_option: &DeletionPolicy,
     ) -> ListedObject {
         let identity = Identity::of_value(Some(self.meta));
-        let applied = self.condition("Applied").filter(|condition| {
-            // A report about another generation is about other content.
-            condition.get("observedGeneration").and_then(Value::as_i64) == Some(generation)
-        });
+        let all = Conditions::of(Some(self.manifest), None);
+        // A report about another generation is about other content.
+        let current = Conditions::of(Some(self.manifest), Some(generation));
+        let is_applied = current.is("Applied", "True").is_some();
         let strategy = strategies.of_object(&identity);
         ListedObject {
             digest,
-            applied: applied.map(is_true),
-            complete: self.condition("Complete").is_some_and(is_true),
+            applied: current.get("Applied").map(|_| is_applied),
+            complete: all.is("Complete", "True").is_some(),
             orphaned: delete_option.orphans(&identity),
             read_only: strategy == Some(update_strategies::READ_ONLY),
             create_only: strategy == Some(update_strategies::CREATE_ONLY),
         }
     }
-
-    fn condition(&self, kind: &str) -> Option<&Value> {
-        let is_kind = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(kind);
-        self.conditions.iter().find(is_kind)
-    }
-}
-
-fn is_true(condition: &Value) -> bool {
-    condition.get("status").and_then(Value::as_str) == Some("True")
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
+use gitwork_api::work::ManifestWorkStatus;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::limits;
 use crate::model::name::SourceId;
 use crate::model::work::DeletionPolicy;
+use crate::model::work_state::State;
 use crate::plan::effect::Effect;
 
 fn work() -> Value {
@@ -237,4 +239,30 @@ fn hostile_annotations_count_as_not_set() {
         };
         assert!(unset, "{key}");
     }
+}
+
+/// Why works are not read as the types of `gitwork_api`: those reject a status as a whole.
+#[test]
+fn an_invalid_entry_of_the_status_hides_no_other() {
+    let mut work = work();
+    work["spec"]["workload"]["manifests"] = json!([
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "a", "name": "b"}},
+    ]);
+    let meta = json!({"version": "v1", "kind": "ConfigMap", "resource": "configmaps",
+        "namespace": "a", "name": "b"});
+    let applied = json!({"type": "Applied", "status": "True", "observedGeneration": 3});
+    work["status"] = json!({
+        "conditions": [7, {"type": "Complete", "lastTransitionTime": "yesterday"}, applied],
+        "resourceStatus": {"manifests": [
+            {"resourceMeta": "none", "conditions": {}},
+            {"resourceMeta": meta, "statusFeedback": 3, "conditions": [{"type": 7}, applied]},
+        ]},
+    });
+    let typed = serde_json::from_value::<ManifestWorkStatus>(work["status"].clone());
+    assert!(typed.is_err());
+    let observed = read(work);
+    assert_eq!((observed.agent.applied, observed.agent.applied_generation), (true, Some(3)));
+    assert_eq!((observed.status.state, observed.status.manifests_applied), (State::Applied, 1));
+    let applied: Vec<Option<bool>> = observed.objects.iter().map(|one| one.applied).collect();
+    assert_eq!(applied, [Some(true)]);
 }

@@ -11,6 +11,7 @@ use crate::limits;
 use crate::model::digest::Digest;
 use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
+use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::model::status_view::StatusView;
 use crate::model::work;
 use crate::model::work::{
@@ -108,6 +109,16 @@ pub enum UnreadableWork {
         /// What is wrong with it.
         why: NameError,
     },
+}
+
+impl OperationError for UnreadableWork {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "InvalidManifestWork"
+    }
 }
 
 impl ObservedWork {

@@ -99,15 +99,22 @@ fn bounds_hold_before_the_parser_runs_deep() {
         ("f(", "1", ")"),
         ("", "object", "[0]"),
     ];
-    for (before, middle, after) in kinds {
-        for count in [8, 9, 12, 100, 400, 900] {
-            let text = format!("{}{middle}{}", before.repeat(count), after.repeat(count));
-            let result = check(&text, &["object"]);
-            if count == 8 {
-                assert!(result.is_ok() || before == "f(", "{before}{middle}{after} {result:?}");
+    let within_half_a_stack = || {
+        let deepest = usize::from(CEL_DEPTH_MAX);
+        for (before, middle, after) in kinds {
+            for count in [deepest, deepest + 1, 100, 400, 900] {
+                let text = format!("{}{middle}{}", before.repeat(count), after.repeat(count));
+                let result = check(&text, &["object"]);
+                if count == deepest {
+                    assert!(result.is_ok() || before == "f(", "{text} {result:?}");
+                }
             }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().stack_size(1 << 20);
+        builder.spawn_scoped(scope, within_half_a_stack).unwrap();
+    });
     let long = format!("object.a == '{}'", "x".repeat(CEL_BYTES_MAX));
     assert_eq!(check(&long, &["object"]).unwrap_err().problem, CelProblem::TooLong);
 }

@@ -11,7 +11,7 @@ use gitwork_core::plan::LastKnownStates;
 use gitwork_core::plan::folder_removal::AddedWorks;
 use gitwork_core::render::desired::Desired;
 use gitwork_daemon::reader::SourceReader;
-use gitwork_source::{SourceReadError, SourceState, Spent};
+use gitwork_source::{SourceReadError, SourceState, Spent, StateFileError};
 use tokio::time::Instant;
 
 use super::Git;
@@ -153,7 +153,7 @@ impl SourceReader for SimulatedSource {
         self.generation.load(Ordering::Relaxed)
     }
 
-    fn remember_record_generation(&self, generation: u64) -> std::io::Result<()> {
+    fn remember_record_generation(&self, generation: u64) -> Result<(), StateFileError> {
         self.generation.store(generation, Ordering::Relaxed);
         Ok(())
     }

@@ -14,7 +14,11 @@ pub enum Step {
 
 /// Adds the existing locations of a path. Indices may count from the end, and a slice has several
 /// locations.
-pub fn expand(value: &Value, path: &[Value], places: &mut Vec<Vec<Step>>) -> Result<(), JqError> {
+pub fn expand(
+    value: &Value,
+    path: &[Value],
+    locations: &mut Vec<Vec<Step>>,
+) -> Result<(), JqError> {
     if path.is_empty() {
         return Err(JqError::NotAnObject);
     }
@@ -40,38 +44,38 @@ pub fn expand(value: &Value, path: &[Value], places: &mut Vec<Vec<Step>>) -> Res
             }
             (Value::Array(items), Value::Number(number)) => {
                 let (start, end) = window.take().unwrap_or((0, items.len()));
-                let place = place(number.as_i64(), end - start).map(|place| start + place);
-                let Some((place, item)) = place.and_then(|at| Some((at, items.get(at)?))) else {
+                let at = position(number.as_i64(), end - start).map(|at| start + at);
+                let Some((at, item)) = at.and_then(|at| Some((at, items.get(at)?))) else {
                     return Ok(());
                 };
-                steps.push(Step::Index(place));
+                steps.push(Step::Index(at));
                 here = item;
             }
             _ => return Ok(()),
         }
     }
     match window {
-        Some((start, end)) => places.extend((start..end).map(|place| {
+        Some((start, end)) => locations.extend((start..end).map(|at| {
             let mut steps = steps.clone();
-            steps.push(Step::Index(place));
+            steps.push(Step::Index(at));
             steps
         })),
-        None => places.push(steps),
+        None => locations.push(steps),
     }
-    if places.len() > JQ_PATHS_MAX {
+    if locations.len() > JQ_PATHS_MAX {
         return Err(JqError::TooManyPaths);
     }
     Ok(())
 }
 
 /// Resolves an index, which may count from the end.
-fn place(index: Option<i64>, length: usize) -> Option<usize> {
+fn position(index: Option<i64>, length: usize) -> Option<usize> {
     let index = index?;
-    let place = match usize::try_from(index) {
-        Ok(place) => place,
+    let at = match usize::try_from(index) {
+        Ok(at) => at,
         Err(_) => length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
     };
-    (place < length).then_some(place)
+    (at < length).then_some(at)
 }
 
 /// Resolves a bound of a slice, clamped to the list.
@@ -84,8 +88,8 @@ fn clamped(bound: Option<i64>, length: usize) -> usize {
 }
 
 /// Removes one location. Its parent still exists, as deeper and later locations are removed first.
-pub fn remove(value: &mut Value, place: &[Step]) {
-    let Some((last, parents)) = place.split_last() else { return };
+pub fn remove(value: &mut Value, location: &[Step]) {
+    let Some((last, parents)) = location.split_last() else { return };
     let parent = parents.iter().try_fold(value, |value, step| match step {
         Step::Key(key) => value.get_mut(key),
         Step::Index(index) => value.get_mut(*index),

@@ -1,11 +1,11 @@
 //! The common view of every operation that can fail: a fetch, a push, a call to a hub or a forge.
 //!
 //! Each operation has an error type of its own that implements [`OperationError`]. Callers decide
-//! by [`class`](OperationError::class), never by the text; the command line and the log print
-//! [`describe`].
+//! by [`class`](OperationError::class), never by the text. The command line prints [`describe`];
+//! the log has it from [`log_error`](crate::log_error), with class and reason.
 //!
 //! ```
-//! use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
+//! use gitwork_retry::operation_error::{ErrorClass, OperationError, describe};
 //!
 //! #[derive(Debug, thiserror::Error)]
 //! #[error("cannot fetch {url}")]
@@ -23,6 +23,8 @@
 
 use std::error::Error;
 use std::time::Duration;
+
+use crate::RetryClass;
 
 /// What has to happen before a failed operation can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,28 @@ pub enum ErrorClass {
 impl ErrorClass {
     /// Transient, without a time named by the server.
     pub const TRANSIENT: Self = Self::Transient { retry_after: None };
+
+    /// Its name in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Transient { .. } => "transient",
+            Self::NeedsAction => "needs-action",
+            Self::Cancelled => "cancelled",
+            Self::Bug => "bug",
+        }
+    }
+}
+
+impl From<RetryClass> for ErrorClass {
+    fn from(class: RetryClass) -> Self {
+        match class {
+            RetryClass::Stale => Self::TRANSIENT,
+            RetryClass::Unavailable { retry_after_seconds } => {
+                Self::Transient { retry_after: retry_after_seconds.map(Duration::from_secs) }
+            }
+            RetryClass::Blocked | RetryClass::Rejected => Self::NeedsAction,
+        }
+    }
 }
 
 /// Why an operation failed, for programs: callers, metrics, the command line and the log.
@@ -65,6 +89,23 @@ pub trait OperationError: Error + 'static {
     fn needs_action(&self) -> bool {
         self.class() == ErrorClass::NeedsAction
     }
+}
+
+/// Logs the error of an operation: `log_error!(warn, &error, source = %id, "cannot list works")`.
+///
+/// The fields `class`, `reason` and `error` hold the error's class, reason and [`describe`]. What
+/// follows the error goes to the macro of `tracing` for the level; the caller depends on `tracing`.
+#[macro_export]
+macro_rules! log_error {
+    ($level:ident, $error:expr, $($rest:tt)+) => {{
+        let error: &dyn $crate::operation_error::OperationError = $error;
+        ::tracing::$level!(
+            class = error.class().as_str(),
+            reason = error.reason(),
+            error = %$crate::operation_error::describe(error),
+            $($rest)+
+        );
+    }};
 }
 
 /// The error on one line: its message, its causes and its hints. A cause whose text the message
@@ -89,11 +130,14 @@ pub fn describe(error: &dyn OperationError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot fetch")]
-    struct Fetch(#[source] std::io::Error);
+    struct Fetch(#[source] io::Error);
 
     impl OperationError for Fetch {
         fn class(&self) -> ErrorClass {
@@ -111,9 +155,40 @@ mod tests {
 
     #[test]
     fn description_has_message_causes_and_hints() {
-        let error = Fetch(std::io::Error::other("no route"));
+        let error = Fetch(io::Error::other("no route"));
         assert_eq!(describe(&error), "cannot fetch: no route; check the proxy");
         assert!(!error.needs_action());
+    }
+
+    /// What is written to the log.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn log_has_class_reason_and_description() {
+        let (written, error) = (Written::default(), Fetch(io::Error::other("no route")));
+        let writer = written.clone();
+        let log = tracing_subscriber::fmt().without_time().with_target(false).with_ansi(false);
+        let log = log.with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(log, || {
+            log_error!(warn, &error, source = "fleet", "the hub stays as it {}", "is");
+        });
+        let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(
+            written,
+            " WARN the hub stays as it is class=\"transient\" reason=\"Network\" \
+             error=cannot fetch: no route; check the proxy source=\"fleet\"\n"
+        );
     }
 
     #[test]
@@ -132,7 +207,7 @@ mod tests {
             }
         }
 
-        let error = Outer(Fetch(std::io::Error::other("no route")));
+        let error = Outer(Fetch(io::Error::other("no route")));
         assert_eq!(describe(&error), "the source cannot be read: cannot fetch: no route");
     }
 }
