@@ -24,6 +24,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use gitwork_retry::RetryClass;
+
 /// What has to happen before a failed operation can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
@@ -44,6 +46,18 @@ pub enum ErrorClass {
 impl ErrorClass {
     /// Transient, without a time named by the server.
     pub const TRANSIENT: Self = Self::Transient { retry_after: None };
+}
+
+impl From<RetryClass> for ErrorClass {
+    fn from(class: RetryClass) -> Self {
+        match class {
+            RetryClass::Stale => Self::TRANSIENT,
+            RetryClass::Unavailable { retry_after_seconds } => {
+                Self::Transient { retry_after: retry_after_seconds.map(Duration::from_secs) }
+            }
+            RetryClass::Blocked | RetryClass::Rejected => Self::NeedsAction,
+        }
+    }
 }
 
 /// Why an operation failed, for programs: callers, metrics, the command line and the log.

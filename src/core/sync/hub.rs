@@ -1,7 +1,5 @@
 //! What a hub reports: events of a watch, outcomes of writes, and errors.
 
-use std::time::Duration;
-
 use gitwork_retry::RetryClass;
 
 use crate::model::name::{CommitId, WorkKey};
@@ -131,13 +129,7 @@ impl HubError {
 
 impl OperationError for HubError {
     fn class(&self) -> ErrorClass {
-        match self.retry_class() {
-            RetryClass::Stale => ErrorClass::TRANSIENT,
-            RetryClass::Unavailable { retry_after_seconds } => {
-                ErrorClass::Transient { retry_after: retry_after_seconds.map(Duration::from_secs) }
-            }
-            RetryClass::Blocked | RetryClass::Rejected => ErrorClass::NeedsAction,
-        }
+        self.retry_class().into()
     }
 
     fn reason(&self) -> &'static str {
