@@ -266,14 +266,16 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The tree of a folder; `None` for a file or a submodule. An unreadable folder is an error,
-    /// never an empty one.
+    /// The tree of a folder; `None` for a file, a submodule or a malformed folder: nothing of such
+    /// a commit was ever applied. An object that is missing or damaged is an error, never an empty
+    /// folder.
     fn tree(&self, entry: Option<PathEntry>) -> Result<Option<git2::Tree<'a>>, RepositoryError> {
         match entry {
-            Some(PathEntry { id, folder: true }) => {
-                let tree = self.repository.git().find_tree(id);
-                tree.map(Some).map_err(|e| self.repository.failed(e))
-            }
+            Some(PathEntry { id, folder: true }) => match self.repository.git().find_tree(id) {
+                Ok(tree) => Ok(Some(tree)),
+                Err(_) if self.repository.is_intact(id) => Ok(None),
+                Err(e) => Err(self.repository.failed(e)),
+            },
             _ => Ok(None),
         }
     }

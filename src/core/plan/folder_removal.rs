@@ -117,7 +117,7 @@ struct Folders<'a> {
 }
 
 impl Folders<'_> {
-    /// `None` where there is no such folder.
+    /// `None` where there is no such folder, or a malformed one.
     fn read(&mut self, path: &RepoPath) -> Result<Option<Arc<Tree>>, ObjectError> {
         if let Some(known) = self.known.get(path) {
             return Ok(known.clone());
@@ -131,9 +131,18 @@ impl Folders<'_> {
                 }
             }
         };
-        let tree = id.map(|id| self.objects.tree(id)).transpose()?;
+        let tree = id.map(|id| readable(self.objects, id)).transpose()?.flatten();
         self.known.insert(path.clone(), tree.clone());
         Ok(tree)
+    }
+}
+
+/// A tree; `None` for one that is malformed: its commit said nothing there.
+fn readable(objects: &dyn Objects, id: ObjectId) -> Result<Option<Arc<Tree>>, ObjectError> {
+    match objects.tree(id) {
+        Ok(tree) => Ok(Some(tree)),
+        Err(why) if why.is_of_object() => Ok(None),
+        Err(why) => Err(why),
     }
 }
 
@@ -189,12 +198,12 @@ impl<'a> Overlay<'a> {
         Entry { kind: EntryKind::Tree, id }
     }
 
-    /// The folder `name` of a tree; empty where there is none.
+    /// The folder `name` of a tree; empty where there is none, or a malformed one.
     fn folder(&self, tree: &Tree, name: &str) -> Result<Tree, ObjectError> {
-        match tree.get(name) {
-            Some(Entry { kind: EntryKind::Tree, id }) => Ok((*self.tree(*id)?).clone()),
-            _ => Ok(Tree::new()),
-        }
+        let Some(Entry { kind: EntryKind::Tree, id }) = tree.get(name) else {
+            return Ok(Tree::new());
+        };
+        Ok(readable(self, *id)?.map(Arc::unwrap_or_clone).unwrap_or_default())
     }
 
     /// A repository of just that one work.
@@ -228,7 +237,7 @@ impl<'a> Overlay<'a> {
     ) -> Result<ObjectId, ObjectError> {
         let name = removal.key.cluster.as_str();
         for from in [Some(removal.before), removal.after].into_iter().flatten() {
-            let from = self.tree(from)?;
+            let Some(from) = readable(self, from)? else { continue };
             let from_cluster = self.folder(&self.folder(&from, CLUSTERS)?, name)?;
             root.extend(from.get(SOURCE_FILE).map(|file| (SOURCE_FILE.to_owned(), file.clone())));
             let file = from_cluster.get(CLUSTER_FILE);
@@ -239,5 +248,50 @@ impl<'a> Overlay<'a> {
         let clusters = self.add(clusters);
         root.insert(CLUSTERS.to_owned(), clusters);
         Ok(self.add(root).id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::name::{ClusterName, ObjectId, WorkName};
+    use crate::render::test_repository::{TestFile, TestFiles, TestRepository, files, render};
+
+    const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: a}\n";
+
+    fn key(cluster: &str, work: &str) -> WorkKey {
+        let (cluster, work) =
+            (ClusterName::parse(cluster).unwrap(), WorkName::parse(work).unwrap());
+        WorkKey { cluster, work }
+    }
+
+    /// A malformed folder of another cluster, or in the commit that removed the work, does not keep
+    /// the removal from being known.
+    #[test]
+    fn removal_is_known_beside_malformed_folders() {
+        let mut before = files(&[
+            ("clusters/a/web/x.yaml", MAP),
+            ("clusters/a/web/work.yaml", "deleteOption: {propagationPolicy: Orphan}\n"),
+        ]);
+        before.insert("clusters/b".into(), TestFile::BadFolder);
+        let after: TestFiles = [("clusters".to_owned(), TestFile::BadFolder)].into();
+        let now = files(&[("clusters/a/new/x.yaml", MAP), ("clusters/b/shop/x.yaml", MAP)]);
+        let mut objects = TestRepository::default();
+        let (before, after) = (objects.add(&before), objects.add(&after));
+        let folder = RepoPath::parse("clusters/a/web").unwrap();
+        let removal = FolderRemoval {
+            key: &key("a", "web"),
+            folder: &folder,
+            removed_by: ObjectId([7; 20]),
+            before,
+            after: Some(after),
+            objects: &objects,
+        };
+        let source = SourceId::parse("fleet").unwrap();
+        let state = last_known_state(&source, &removal).unwrap().unwrap();
+        assert_eq!(state.delete_option.policy(), "Orphan");
+        let desired = render(&now, "[]");
+        let added = AddedWorks::new(&desired).since(before, &objects).unwrap();
+        assert_eq!(*added, [key("a", "new"), key("b", "shop")].into());
     }
 }

@@ -153,7 +153,7 @@ impl World {
             let named = manifests.iter().map(|one| (one, "configmaps"));
             let objects = NamedObject::all(named);
             if self.frozen.contains(key) || self.frozen.folders.contains(&path) {
-                let hidden = FrozenObjects { objects, unread: None };
+                let hidden = FrozenObjects { objects, unread: Vec::new() };
                 frozen.objects.insert(key.clone(), hidden);
                 continue;
             }

@@ -412,7 +412,7 @@ fn neither_work_changes_for_the_object_while_one_is_suspended() {
 fn unreadable(tenancy: &Tenancy) -> FrozenObjects {
     let path = RepoPath::parse("clusters/edge-1/shop2").unwrap();
     let folder = tenancy.of_folder(&path, &ClusterName::parse("edge-1").unwrap());
-    FrozenObjects { unread: Some(Arc::new(folder)), ..FrozenObjects::default() }
+    FrozenObjects { unread: vec![Arc::new(folder)], ..FrozenObjects::default() }
 }
 
 /// A tenant who breaks a file of their own keeps no object that the policy does not let them have.
@@ -451,7 +451,7 @@ fn object_that_the_policy_keeps_from_a_frozen_work_is_removed() {
 fn object_that_a_frozen_work_may_have_is_kept() {
     let objects = |name: &str| FrozenObjects {
         objects: NamedObject::all([(&manifest(name, "1"), "configmaps")].into_iter()),
-        unread: None,
+        unread: Vec::new(),
     };
     let unreadable = unreadable(&Tenancy::default());
     for (frozen, is_kept) in
