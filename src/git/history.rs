@@ -99,6 +99,32 @@ pub fn last_removals(
         .collect())
 }
 
+/// Visits earlier versions of paths: the commits that had another version than their children, or
+/// no version, newest first. A path is not followed beyond a commit for which `visit` gives true.
+pub fn earlier_versions(
+    repository: &Repository,
+    head: CommitId,
+    paths: &BTreeSet<RepoPath>,
+    cancel: &AtomicBool,
+    mut visit: impl FnMut(&RepoPath, CommitId) -> bool,
+) -> Result<(), RepositoryError> {
+    let walk = Walk::new(repository, paths, cancel);
+    walk.run(head, walk.all().collect(), |commit, parents, mut pending, next| {
+        for parent in parents {
+            let differing = walk.differing(commit, Some(parent))?;
+            let same = take_matching(&mut pending, |index| !differing.contains(&index));
+            next(parent, same);
+        }
+        for parent in parents {
+            let id = object_id(parent.id());
+            let mut is_done = |index| walk.path(index).is_none_or(|path| visit(path, id));
+            let followed = pending.iter().copied().filter(|index| !is_done(*index));
+            next(parent, followed.collect());
+        }
+        Ok(())
+    })
+}
+
 /// Moves the paths that satisfy a condition out of `from`.
 fn take_matching(from: &mut Vec<usize>, condition: impl Fn(usize) -> bool) -> Vec<usize> {
     let (taken, kept) = from.iter().copied().partition(|index| condition(*index));

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::file::Config;
-use crate::config::file_names::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE};
-use crate::config::{Budgets, FileKind, SourceFile};
-use crate::model::diagnostic::{Code, Scope};
+use crate::config::file_names::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE, WORK_FILE};
+use crate::config::{Budgets, FileKind, SourceFile, WorkFile};
+use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::digest::Digest;
-use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use crate::plan::last_known::LastKnownState;
 use crate::render::config_file::read_config;
@@ -64,6 +64,30 @@ pub fn last_known_state(
     }))
 }
 
+/// The name that a work folder gave its work; `None` if there was no folder, or its name cannot be
+/// read.
+pub fn work_name(
+    folder: &RepoPath,
+    snapshot: &Snapshot<'_>,
+) -> Result<Option<WorkName>, ObjectError> {
+    let mut folders = Folders::new(snapshot.root, snapshot.objects);
+    let Some(tree) = folders.read(folder)? else { return Ok(None) };
+    let blob = match tree.get(WORK_FILE) {
+        None => None,
+        Some(Entry { kind: EntryKind::Blob, id }) => Some(*id),
+        Some(_) => return Ok(None),
+    };
+    let (kind, scope, path) = (FileKind::Work, Scope::Source, folder.join(WORK_FILE));
+    let mut problems = Vec::new();
+    let config: Option<Config<WorkFile>> =
+        read_config(&path, blob, kind, &scope, snapshot.objects, &mut problems)?;
+    if problems.iter().any(Diagnostic::is_error) {
+        return Ok(None);
+    }
+    let name = config.and_then(|config| config.value.name);
+    Ok(WorkName::parse(name.as_deref().unwrap_or(folder.name())).ok())
+}
+
 /// The works that Git has now and did not have before a removal.
 pub struct AddedWorks<'a> {
     desired: &'a Desired,
@@ -97,7 +121,7 @@ fn added_since(
     before: ObjectId,
     objects: &dyn Objects,
 ) -> Result<BTreeSet<WorkKey>, ObjectError> {
-    let mut folders = Folders { root: before, objects, known: BTreeMap::new() };
+    let mut folders = Folders::new(before, objects);
     let mut added = BTreeSet::new();
     for (key, work) in &desired.works {
         let parent = folders.read(&work.path.parent().unwrap_or_else(RepoPath::root))?;
@@ -116,7 +140,11 @@ struct Folders<'a> {
     known: BTreeMap<RepoPath, Option<Arc<Tree>>>,
 }
 
-impl Folders<'_> {
+impl<'a> Folders<'a> {
+    fn new(root: ObjectId, objects: &'a dyn Objects) -> Self {
+        Self { root, objects, known: BTreeMap::new() }
+    }
+
     /// `None` where there is no such folder, or a malformed one.
     fn read(&mut self, path: &RepoPath) -> Result<Option<Arc<Tree>>, ObjectError> {
         if let Some(known) = self.known.get(path) {
@@ -254,7 +282,7 @@ impl<'a> Overlay<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::name::{ClusterName, ObjectId, WorkName};
+    use crate::model::name::ClusterName;
     use crate::render::test_repository::{TestFile, TestFiles, TestRepository, files, render};
 
     const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: a}\n";
@@ -263,6 +291,38 @@ mod tests {
         let (cluster, work) =
             (ClusterName::parse(cluster).unwrap(), WorkName::parse(work).unwrap());
         WorkKey { cluster, work }
+    }
+
+    #[test]
+    fn name_of_a_folder_is_that_of_its_work_file_if_it_can_be_read() {
+        let mut all = files(&[
+            ("clusters/a/plain/x.yaml", MAP),
+            ("clusters/a/empty/work.yaml", ""),
+            ("clusters/a/named/work.yaml", "name: web\n"),
+            ("clusters/a/other/work.yaml", "prune: false\n"),
+            ("clusters/a/bad/work.yaml", "name: ["),
+            ("clusters/a/Bad_/x.yaml", MAP),
+            ("clusters/a/file", ""),
+        ]);
+        all.insert("clusters/a/link/work.yaml".into(), TestFile::Link("x.yaml".into()));
+        let mut objects = TestRepository::default();
+        let root = objects.add(&all);
+        let snapshot = Snapshot { commit: None, root, objects: &objects };
+        for (folder, expected) in [
+            ("plain", Some("plain")),
+            ("empty", Some("empty")),
+            ("named", Some("web")),
+            ("other", Some("other")),
+            ("bad", None),
+            ("Bad_", None),
+            ("file", None),
+            ("link", None),
+            ("gone", None),
+        ] {
+            let path = RepoPath::parse(&format!("clusters/a/{folder}")).unwrap();
+            let name = work_name(&path, &snapshot).unwrap();
+            assert_eq!(name.as_ref().map(WorkName::as_str), expected, "{folder}");
+        }
     }
 
     /// A malformed folder of another cluster, or in the commit that removed the work, does not keep

@@ -12,6 +12,7 @@ use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
+use crate::render::layout;
 
 /// The desired state of one commit or directory.
 #[derive(Debug, Clone)]
@@ -134,6 +135,10 @@ impl Frozen {
     pub fn may_contain(&self, key: &WorkKey, path: Option<&str>) -> bool {
         self.deletes
             || self.contains(key)
-            || path.and_then(RepoPath::parse).is_some_and(|path| self.folders.contains(&path))
+            || path.and_then(RepoPath::parse).is_some_and(|path| {
+                // Whoever may write the works of a cluster may name any folder.
+                let cluster = layout::cluster_path(&key.cluster);
+                path.parent() == Some(cluster) && self.folders.contains(&path)
+            })
     }
 }

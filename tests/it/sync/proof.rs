@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use gitwork_api::work::ManifestWork;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::model::name::CommitId;
-use gitwork_core::plan::Guard;
+use gitwork_core::plan::{Guard, Reason};
 use gitwork_hub::{Hub as _, KubeHub, client};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
@@ -54,12 +55,17 @@ fn record_lease(guarded: &Guarded) -> (Api<Lease>, String) {
     (leases, format!("gitwork-source-{}", guarded.sync.id))
 }
 
-/// Writes the id of a commit on a work, with exactly the rights of the cluster's agent.
-async fn agent_names_commit(sync: &Sync, cluster: usize, commit: &str) {
+/// The works of a cluster, with exactly the rights of its agent.
+async fn works_of_agent(sync: &Sync, cluster: usize) -> Api<ManifestWork> {
     let name = &sync.clusters[cluster];
     let kubeconfig = sync.hub.accept_as_file(name).await;
     let config = client::config(Some(&kubeconfig), None).await.unwrap();
-    let works = works(client::client(config).unwrap(), name);
+    works(client::client(config).unwrap(), name)
+}
+
+/// An agent writes the id of a commit on a work.
+async fn agent_names_commit(sync: &Sync, cluster: usize, commit: &str) {
+    let works = works_of_agent(sync, cluster).await;
     let annotations = json!({ "gitwork.dev/commit": commit });
     let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
     works.patch("web", &PatchParams::default(), &patch).await.unwrap();
@@ -95,6 +101,50 @@ async fn annotation_of_an_agent_does_not_hold_the_fleet() {
     let plan = pass().await;
     assert!(plan.is_settled(), "{plan:?}");
     sync.until_value(1, "web", "two").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_of_an_agent_delete_and_hold_nothing() {
+    let sync = Sync::new(2).await;
+    let [web, stays] = ["web", "stays"].map(|name| config_map(name, "one"));
+    sync.commit(&[(1, "web/cm.yaml", Some(&web)), (1, "stays/cm.yaml", Some(&stays))]);
+    let pass = || async {
+        let hub = Arc::new(KubeHub::new(sync.hub.client()));
+        sync.engine(hub, sync.source()).once().await.unwrap().0
+    };
+    assert!(pass().await.is_settled());
+    // More works of an add-on than the budget lets one plan delete.
+    let of_agent = works_of_agent(&sync, 0).await;
+    let path = format!("clusters/{}/web", sync.clusters[1]);
+    let patch = Patch::Merge(json!({ "metadata": {
+        "labels": { "gitwork.dev/source": sync.id.as_str() },
+        "annotations": { "gitwork.dev/path": path },
+    } }));
+    for number in 0..12 {
+        let name = format!("addon-{number}");
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": "default" },
+        });
+        let addon: ManifestWork = serde_json::from_value(json!({
+            "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+            "metadata": { "name": name },
+            "spec": { "workload": { "manifests": [manifest] } },
+        }))
+        .unwrap();
+        sync.works(0).create(&PostParams::default(), &addon).await.unwrap();
+        of_agent.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    }
+    sync.commit(&[(1, "web", None)]);
+    let plan = pass().await;
+    let held = plan.steps.iter().filter(|step| step.reason == Reason::NeverInGit);
+    assert_eq!((held.count(), plan.held_deletions()), (12, None), "{plan:?}");
+    sync.until_gone(1, "web").await;
+    let there = sync.works(0).list(&ListParams::default()).await.unwrap().items;
+    assert!(
+        there.len() == 12 && there.iter().all(|one| one.metadata.deletion_timestamp.is_none()),
+        "{there:?}"
+    );
 }
 
 /// Replaces the branch by one commit without a parent, which nobody signed.

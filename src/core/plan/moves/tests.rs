@@ -108,20 +108,17 @@ impl World {
         let added = works.keys().filter(|key| !self.desired.works.contains_key(key));
         let added: Arc<BTreeSet<WorkKey>> = Arc::new(added.cloned().collect());
         let gone = self.desired.works.iter().filter(|(key, _)| !works.contains_key(key));
-        let gone: LastKnownStates = gone
-            .map(|(key, work)| {
-                let state = LastKnownState {
-                    removed_by: None,
-                    delete_option: work.delete_option.clone(),
-                    prune: work.prune,
-                    budgets: None,
-                    added_since: Some(added.clone()),
-                };
-                (key.clone(), state)
-            })
-            .collect();
-        self.last_known.extend(gone);
-        self.last_known.retain(|key, _| !works.contains_key(key));
+        self.last_known.works.extend(gone.map(|(key, work)| {
+            let state = LastKnownState {
+                removed_by: None,
+                delete_option: work.delete_option.clone(),
+                prune: work.prune,
+                budgets: None,
+                added_since: Some(added.clone()),
+            };
+            (key.clone(), state)
+        }));
+        self.last_known.works.retain(|key, _| !works.contains_key(key));
         self.desired.works = works;
     }
 
@@ -700,7 +697,7 @@ fn receiver_orphans_object_only_after_agent_has_removed_it_from_the_giver() {
 fn removed_receiver_gets_its_delete_option_after_agent_has_removed_object_from_the_giver() {
     let mut world = moved_and_not_removed();
     world.commit(&[plain("shop", &[("a", "1")])]);
-    let last = world.last_known.get_mut(&key("shop2")).unwrap();
+    let last = world.last_known.works.get_mut(&key("shop2")).unwrap();
     last.delete_option = DeletionPolicy::Orphan;
     assert_eq!(world.pass(), [""; 0]);
     world.agent_applies("shop", None);
@@ -816,7 +813,7 @@ fn last_owner_of_a_shared_object_gets_no_delete_option_that_orphans_it() {
     world.agent_applies_all();
     // `b` is removed before `a` has dropped the object, with a last deleteOption that orphans it.
     world.commit(&[a, orphaning("c", &[("three", "1"), ("data", "1")])]);
-    world.last_known.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
+    world.last_known.works.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
     world.pass();
     assert_eq!(world.listed("a"), ["one"]);
     assert_eq!(world.spec("b")["deleteOption"], Value::Null);
@@ -834,7 +831,7 @@ fn work_that_shares_an_object_does_not_wait_for_a_receiver_that_gets_it_later() 
     world.agent_applies_all();
     // Before `a` has dropped the object, it moves on from `b`, which orphaned it last.
     world.commit(&[a, plain("c", &[("three", "1"), ("data", "1")])]);
-    world.last_known.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
+    world.last_known.works.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
     for _ in 0..8 {
         world.pass();
         world.agent_applies_all();
