@@ -24,7 +24,7 @@ use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::model::work::{ANNOTATION_ADOPT, MANAGER};
 use gitwork_core::plan::Reason;
 use gitwork_core::text::style::ColorMode;
-use gitwork_hub::retry_transient;
+use gitwork_hub::{class_of_request, retry_transient};
 
 #[derive(Debug, Args)]
 pub struct AdoptArgs {
@@ -65,10 +65,7 @@ enum AdoptionError {
 impl OperationError for AdoptionError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Hub(kube::Error::Api(status)) if !matches!(status.code, 429 | 503) => {
-                ErrorClass::NeedsAction
-            }
-            Self::Hub(_) => ErrorClass::TRANSIENT,
+            Self::Hub(error) => class_of_request(error),
             _ => ErrorClass::NeedsAction,
         }
     }

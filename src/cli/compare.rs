@@ -278,7 +278,9 @@ pub(super) async fn plan_of(
         state.facts_mut().history.set_ancestry(head, &commits, &unreached);
     }
     let candidates = state.facts_mut().removals_to_look_up(now);
-    let last_known = source.history().last_known_states(desired, &candidates, cancel)?;
+    let applied = state.facts().recorded_commits();
+    let history = source.history();
+    let last_known = history.last_known_states(desired, &candidates, &applied, cancel)?;
     state.facts_mut().history.set_last_known(&candidates, last_known);
     let keys = state.facts_mut().contents_to_read(now);
     let contents = gitwork_hub::read_contents(&on_hub.hub, keys).await;

@@ -57,6 +57,9 @@ pub const REPORT_BYTES_MAX: usize = 64 * 1024;
 pub const ORIGIN_BYTES_MAX: usize = 1_024;
 /// Abandoned commits in one record: 43 bytes each.
 pub const ABANDONED_MAX: usize = 4_000;
+/// Plurals of one kind that CRDs of frozen works have. Each work with the kind holds them, and one
+/// of them is right at most.
+pub const FROZEN_PLURALS_MAX: usize = 4;
 /// Change windows of one file. A calendar that needs more is better kept as a list of days.
 pub const WINDOWS_MAX: usize = 50;
 /// The name of a time zone. The longest of the time zone database has 32.

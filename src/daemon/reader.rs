@@ -20,12 +20,13 @@ pub trait SourceReader: Send + 'static {
     fn id(&self) -> &SourceId;
     /// Fetches, verifies and renders the newest commit. Ends early once `cancel` is true.
     fn read(&mut self, cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError>;
-    /// The last state in Git of works that the hub has and `desired` does not. Each candidate has
-    /// the folder that the work came from.
+    /// What Git says of works that the hub has and `desired` does not, in the history of `desired`
+    /// and of `applied` commits. Each candidate has the folder that the work came from.
     fn last_known_states(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
+        applied: &[CommitId],
         cancel: &AtomicBool,
     ) -> Result<LastKnownStates, SourceReadError>;
     /// The last commit up to `head` that changed each work folder.
@@ -70,9 +71,10 @@ impl SourceReader for Source {
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
+        applied: &[CommitId],
         cancel: &AtomicBool,
     ) -> Result<LastKnownStates, SourceReadError> {
-        self.history().last_known_states(desired, candidates, cancel)
+        self.history().last_known_states(desired, candidates, applied, cancel)
     }
     fn last_changed(
         &self,

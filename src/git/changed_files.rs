@@ -62,7 +62,10 @@ impl Repository {
             if pair.from == pair.to {
                 continue;
             }
-            let trees = [self.tree(pair.from)?, self.tree(pair.to)?];
+            let folder = RepoPath::parse(&pair.path).map(|path| below.join_path(&path));
+            let folder = folder.unwrap_or_else(|| below.clone());
+            let tree = |id: Option<Oid>| id.map(|id| self.find_folder(id, &folder)).transpose();
+            let trees = [tree(pair.from)?, tree(pair.to)?];
             let entries: usize = trees.iter().flatten().map(Tree::len).sum();
             let mut cost = 1 + entries / limits::EQUAL_ENTRIES_PER_COMPARED;
             compare(&pair.path, &trees, &mut |path, change| {
@@ -81,10 +84,6 @@ impl Repository {
             self.charge(budget, cost)?;
         }
         Ok(found)
-    }
-
-    fn tree(&self, id: Option<Oid>) -> Result<Option<Tree<'_>>, RepositoryError> {
-        id.map(|id| self.git().find_tree(id).map_err(|e| self.failed(e))).transpose()
     }
 
     /// Takes the cost of one folder from the budget.

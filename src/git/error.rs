@@ -280,6 +280,10 @@ pub enum RepositoryError {
     /// libgit2 failed.
     #[error("cannot read the repository {repository}")]
     Git { repository: PathBuf, source: git2::Error },
+    /// The object of a folder is complete, and no tree. Somebody has committed it like this: no
+    /// fetch brings a better one.
+    #[error("the Git object of the folder `{folder}` is malformed: {problem}")]
+    MalformedFolder { folder: RepoPath, problem: String },
     /// The commits since the last verified one change too much.
     #[error("the unverified commits of {repository} change more than {limit} files and folders")]
     TooManyEntries { repository: PathBuf, limit: usize },
@@ -298,6 +302,7 @@ impl OperationError for RepositoryError {
             | Self::PathMissing { .. }
             | Self::NotAFolder { .. }
             | Self::NoRepository { .. }
+            | Self::MalformedFolder { .. }
             | Self::TooManyEntries { .. }
             | Self::ForeignOwner { .. } => ErrorClass::NeedsAction,
         }
@@ -311,6 +316,7 @@ impl OperationError for RepositoryError {
             Self::PathMissing { .. } | Self::NotAFolder { .. } => "PathMissing",
             Self::NoRepository { .. } => "RepositoryMissing",
             Self::ForeignOwner { .. } => "ForeignOwner",
+            Self::MalformedFolder { .. } => "MalformedFolder",
             Self::Git { .. } => "Repository",
             Self::Cancelled { .. } => "Cancelled",
         }
@@ -327,6 +333,7 @@ impl OperationError for RepositoryError {
                 }
             }
             Self::ForeignOwner { .. } => OWNER_HINT,
+            Self::MalformedFolder { .. } => "commit the folder again with `git add`",
             Self::TooManyEntries { .. } => {
                 "look for folders that contain each other many times; if the commits are as they \
                  should be, let the source follow an older commit first"

@@ -13,7 +13,7 @@ use git2::{Direction, ErrorCode, FetchOptions, RemoteCallbacks};
 use super::address::Address;
 use super::error::FetchError;
 use super::remote::{Reference, Remote};
-use super::repository::{object_id, oid};
+use super::repository::{check_object, object_id, oid};
 use super::transport::{Bounds, RemoteAttempt, SCHEME_URL, with_attempt};
 use crate::limits;
 use gitwork_core::model::name::CommitId;
@@ -83,7 +83,7 @@ pub(super) fn fetch_into(
 /// The commit of a [`Reference::Commit`] that was fetched before.
 pub(super) fn local_commit(git: &git2::Repository, reference: &Reference) -> Option<Fetched> {
     let Reference::Commit(id) = reference else { return None };
-    git.find_commit(oid(*id)).and_then(|commit| commit.tree()).ok()?;
+    git.find_commit(oid(*id)).and_then(|commit| check_object(git, commit.tree_id())).ok()?;
     Some(Fetched { commit: *id, name: id.to_string() })
 }
 
@@ -279,7 +279,8 @@ impl Fetching<'_> {
         Ok(())
     }
 
-    /// The commit that an id leads to. Its tree is read too, so that damage shows here.
+    /// The commit that an id leads to. The object of its tree is read too, so that damage shows
+    /// here. Whether it is a tree shows later, with its path: no fetch repairs a malformed one.
     fn peel(&self, id: git2::Oid, name: &str) -> Result<CommitId, FetchError> {
         let explain = |e| self.attempt.explain(e);
         let object = self.git.find_object(id, None).map_err(explain)?;
@@ -293,7 +294,7 @@ impl Fetching<'_> {
             },
             _ => explain(e),
         })?;
-        commit.tree().map_err(explain)?;
+        check_object(self.git, commit.tree_id()).map_err(explain)?;
         Ok(object_id(commit.id()))
     }
 }

@@ -99,6 +99,32 @@ pub fn last_removals(
         .collect())
 }
 
+/// Visits earlier versions of paths: the commits that had another version than their children, or
+/// no version, newest first. A path is not followed beyond a commit for which `visit` gives true.
+pub fn earlier_versions(
+    repository: &Repository,
+    head: CommitId,
+    paths: &BTreeSet<RepoPath>,
+    cancel: &AtomicBool,
+    mut visit: impl FnMut(&RepoPath, CommitId) -> bool,
+) -> Result<(), RepositoryError> {
+    let walk = Walk::new(repository, paths, cancel);
+    walk.run(head, walk.all().collect(), |commit, parents, mut pending, next| {
+        for parent in parents {
+            let differing = walk.differing(commit, Some(parent))?;
+            let same = take_matching(&mut pending, |index| !differing.contains(&index));
+            next(parent, same);
+        }
+        for parent in parents {
+            let id = object_id(parent.id());
+            let mut is_done = |index| walk.path(index).is_none_or(|path| visit(path, id));
+            let followed = pending.iter().copied().filter(|index| !is_done(*index));
+            next(parent, followed.collect());
+        }
+        Ok(())
+    })
+}
+
 /// Moves the paths that satisfy a condition out of `from`.
 fn take_matching(from: &mut Vec<usize>, condition: impl Fn(usize) -> bool) -> Vec<usize> {
     let (taken, kept) = from.iter().copied().partition(|index| condition(*index));
@@ -266,14 +292,16 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The tree of a folder; `None` for a file or a submodule. An unreadable folder is an error,
-    /// never an empty one.
+    /// The tree of a folder; `None` for a file, a submodule or a malformed folder: nothing of such
+    /// a commit was ever applied. An object that is missing or damaged is an error, never an empty
+    /// folder.
     fn tree(&self, entry: Option<PathEntry>) -> Result<Option<git2::Tree<'a>>, RepositoryError> {
         match entry {
-            Some(PathEntry { id, folder: true }) => {
-                let tree = self.repository.git().find_tree(id);
-                tree.map(Some).map_err(|e| self.repository.failed(e))
-            }
+            Some(PathEntry { id, folder: true }) => match self.repository.git().find_tree(id) {
+                Ok(tree) => Ok(Some(tree)),
+                Err(_) if self.repository.is_intact(id) => Ok(None),
+                Err(e) => Err(self.repository.failed(e)),
+            },
             _ => Ok(None),
         }
     }

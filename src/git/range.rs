@@ -138,14 +138,13 @@ impl Repository {
         commit: CommitId,
         below: &RepoPath,
     ) -> Result<Option<git2::Tree<'_>>, RepositoryError> {
-        let mut tree = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?;
+        let mut folder = RepoPath::root();
+        let mut tree = self.find_folder(self.find_commit(commit)?.tree_id(), &folder)?;
         for part in below.parts() {
-            let folder = tree
-                .get_name(part)
-                .filter(|entry| entry.kind() == Some(ObjectType::Tree))
-                .map(|entry| entry.id());
-            let Some(id) = folder else { return Ok(None) };
-            tree = self.git().find_tree(id).map_err(|e| self.failed(e))?;
+            let entry = tree.get_name(part).filter(|entry| entry.kind() == Some(ObjectType::Tree));
+            let Some(id) = entry.map(|entry| entry.id()) else { return Ok(None) };
+            folder = folder.join(part);
+            tree = self.find_folder(id, &folder)?;
         }
         Ok(Some(tree))
     }

@@ -119,6 +119,35 @@ impl Repository {
         })
     }
 
+    /// The tree of a folder. `folder` is its path, for messages.
+    pub(super) fn find_folder(
+        &self,
+        id: Oid,
+        folder: &RepoPath,
+    ) -> Result<git2::Tree<'_>, RepositoryError> {
+        let malformed =
+            |problem| Err(RepositoryError::MalformedFolder { folder: folder.clone(), problem });
+        let odb = self.git.odb().map_err(|e| self.failed(e))?;
+        // A small pack may have an object of any size.
+        let (size, kind) = odb.read_header(id).map_err(|e| self.failed(e))?;
+        if kind != ObjectType::Tree {
+            return malformed(format!("it is a {kind}, not a tree"));
+        }
+        if size > limits::TREE_BYTES_MAX {
+            let limit = limits::TREE_BYTES_MAX;
+            return malformed(format!("it has {size} bytes; the limit is {limit}"));
+        }
+        match self.git.find_tree(id) {
+            Err(e) if self.is_intact(id) => malformed(e.message().to_owned()),
+            found => found.map_err(|e| self.failed(e)),
+        }
+    }
+
+    /// Whether an object is there, and its bytes are those of its id.
+    pub(super) fn is_intact(&self, id: Oid) -> bool {
+        check_object(&self.git, id).is_ok()
+    }
+
     /// The tree at a path of a commit. Fails with [`RepositoryError::PathMissing`] or
     /// [`RepositoryError::NotAFolder`] if the commit has no folder there.
     pub fn snapshot(
@@ -126,10 +155,12 @@ impl Repository {
         commit: CommitId,
         path: &RepoPath,
     ) -> Result<GitSnapshot, RepositoryError> {
-        let root = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?.id();
-        let mut root = root;
+        // Its tree is read by the caller, who may name its path if it is malformed.
+        let mut root = self.find_commit(commit)?.tree_id();
+        let mut folder = RepoPath::root();
         for part in path.parts() {
-            let tree = self.git.find_tree(root).map_err(|e| self.failed(e))?;
+            let tree = self.find_folder(root, &folder)?;
+            folder = folder.join(part);
             let missing = || RepositoryError::PathMissing { commit, path: path.clone() };
             let entry = tree.get_name(part).ok_or_else(missing)?;
             if entry.kind() != Some(ObjectType::Tree) {
@@ -232,10 +263,11 @@ impl Repository {
         commit: CommitId,
         path: &RepoPath,
     ) -> Result<Option<ObjectId>, RepositoryError> {
-        let tree = self.find_commit(commit)?.tree().map_err(|e| self.failed(e))?;
+        let root = self.find_commit(commit)?.tree_id();
         if path.is_root() {
-            return Ok(Some(object_id(tree.id())));
+            return Ok(Some(object_id(root)));
         }
+        let tree = self.find_folder(root, &RepoPath::root())?;
         match tree.get_path(Path::new(path.as_str())) {
             Ok(entry) => Ok(Some(object_id(entry.id()))),
             Err(e) if e.code() == ErrorCode::NotFound => Ok(None),
@@ -335,6 +367,14 @@ pub fn split_revision(revision: &str) -> (&str, &str) {
     revision.split_at_checked(end).unwrap_or((revision, ""))
 }
 
+/// Reads an object that should be a tree, so that damage shows. One that is too large for a tree
+/// is not read.
+pub(super) fn check_object(git: &git2::Repository, id: Oid) -> Result<(), git2::Error> {
+    let odb = git.odb()?;
+    let (size, _) = odb.read_header(id)?;
+    if size > limits::TREE_BYTES_MAX { Ok(()) } else { odb.read(id).map(drop) }
+}
+
 pub(super) fn open_error(path: &Path, error: git2::Error) -> RepositoryError {
     let path = path.to_owned();
     match error.code() {
@@ -353,4 +393,125 @@ pub(super) fn object_id(id: Oid) -> ObjectId {
     let mut bytes = [0; 20];
     bytes.iter_mut().zip(id.as_bytes()).for_each(|(to, from)| *to = *from);
     ObjectId(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::changed_files::ComparisonBudget;
+    use crate::history;
+    use gitwork_core::model::operation_error::OperationError as _;
+
+    /// A repository whose commits may have any object as their tree.
+    struct AnyTrees {
+        folder: tempfile::TempDir,
+        git: git2::Repository,
+    }
+
+    impl AnyTrees {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let git = git2::Repository::init_bare(folder.path()).unwrap();
+            Self { folder, git }
+        }
+
+        fn object(&self, kind: ObjectType, bytes: &[u8]) -> Oid {
+            self.git.odb().unwrap().write(kind, bytes).unwrap()
+        }
+
+        fn malformed(&self) -> Oid {
+            self.object(ObjectType::Tree, b"100644 x.yaml\0short")
+        }
+
+        /// A folder with one entry.
+        fn folder_of(&self, mode: &str, name: &str, id: Oid) -> Oid {
+            let head = format!("{mode} {name}\0");
+            self.object(ObjectType::Tree, &[head.as_bytes(), id.as_bytes()].concat())
+        }
+
+        /// The root of a repository with one work.
+        fn root_with_work(&self, text: &str) -> Oid {
+            let file = self.object(ObjectType::Blob, text.as_bytes());
+            let web = self.folder_of("100644", "x.yaml", file);
+            let cluster = self.folder_of("40000", "web", web);
+            self.folder_of("40000", "clusters", self.folder_of("40000", "a", cluster))
+        }
+
+        fn commit(&self, tree: Oid, parent: Option<CommitId>) -> CommitId {
+            let parent = parent.map(|id| format!("parent {id}\n")).unwrap_or_default();
+            let person = "a <a@example.com> 1700000000 +0000";
+            let text = format!("tree {tree}\n{parent}author {person}\ncommitter {person}\n\nm\n");
+            object_id(self.object(ObjectType::Commit, text.as_bytes()))
+        }
+
+        fn open(&self) -> Repository {
+            Repository::open(self.folder.path()).unwrap()
+        }
+    }
+
+    #[test]
+    fn malformed_root_is_the_snapshots_and_a_malformed_folder_above_it_is_named() {
+        let any = AnyTrees::new();
+        let root = any.malformed();
+        let at_root = any.commit(root, None);
+        let below = any.commit(any.folder_of("40000", "team", root), None);
+        let blob = any.object(ObjectType::Blob, b"text");
+        let no_tree = any.commit(blob, None);
+        let repository = any.open();
+        let path = |text: &str| RepoPath::parse(text).unwrap();
+        for (commit, root) in [(at_root, root), (no_tree, blob)] {
+            let snapshot = repository.snapshot(commit, &RepoPath::root()).unwrap();
+            assert_eq!(snapshot.root, object_id(root));
+            let error = snapshot.tree(snapshot.root).unwrap_err();
+            assert!(error.is_of_object(), "{error}");
+        }
+        for (commit, folder) in [(at_root, "."), (no_tree, "."), (below, "team")] {
+            let error = repository.snapshot(commit, &path("team/a")).err().unwrap();
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("the Git object of the folder `{folder}` is")));
+            assert!(error.needs_action(), "no fetch repairs it: {text}");
+        }
+        assert!(!repository.is_damaged());
+    }
+
+    #[test]
+    fn malformed_folder_in_a_comparison_is_named_by_its_path() {
+        let any = AnyTrees::new();
+        let clusters = any.folder_of("40000", "a", any.malformed());
+        let commit = any.commit(any.folder_of("40000", "clusters", clusters), None);
+        let cancel = AtomicBool::new(false);
+        let budget = ComparisonBudget::new(&cancel);
+        for (below, folder) in [("", "clusters/a"), ("clusters", "clusters/a")] {
+            let below = RepoPath::parse(below).unwrap();
+            let found = any.open().changed_files([None, Some(commit)], &below, &budget, &|_| true);
+            let text = found.unwrap_err().to_string();
+            assert!(text.contains(&format!("the folder `{folder}` is malformed")), "{text}");
+        }
+    }
+
+    /// A commit with a malformed folder does not stop deletions for ever.
+    #[test]
+    fn history_goes_on_over_malformed_folders() {
+        let any = AnyTrees::new();
+        let with_work = any.commit(any.root_with_work("one"), None);
+        let malformed = any.commit(any.malformed(), Some(with_work));
+        let file = any.object(ObjectType::Blob, b"text");
+        let without = any.commit(any.folder_of("100644", "README", file), Some(malformed));
+        let again = any.commit(any.root_with_work("one"), Some(malformed));
+        let path = RepoPath::parse("clusters/a/web").unwrap();
+        let (paths, cancel) = (BTreeSet::from([path.clone()]), AtomicBool::new(false));
+        let removals = history::last_removals(&any.open(), without, &paths, &cancel).unwrap();
+        let removal = removals[&path];
+        assert_eq!((removal.removed_by, removal.last_in), (malformed, with_work));
+        let changes = history::last_changed(&any.open(), again, &paths, &cancel).unwrap();
+        assert_eq!(changes[&path], again);
+
+        // An object that is missing is not taken for an empty folder.
+        let missing = Oid::from_bytes(&[7; 20]).unwrap();
+        let damaged = any.commit(missing, Some(with_work));
+        let head = any.commit(any.folder_of("100644", "README", file), Some(damaged));
+        assert!(history::last_removals(&any.open(), head, &paths, &cancel).is_err());
+    }
 }

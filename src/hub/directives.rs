@@ -22,7 +22,9 @@ use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::MANAGER;
 use gitwork_core::plan::directives::{Directives, RECONCILE, Suspension, suspension_key};
+use gitwork_kube::api_status::ApiStatus;
 use gitwork_kube::connection_error;
+use gitwork_retry::RetryClass;
 
 /// The name of the ConfigMap with a source's directives, and of the Lease with its record.
 pub fn object_name(source: &SourceId) -> String {
@@ -76,9 +78,50 @@ pub enum DirectiveError {
         /// The message of the API server on one line.
         message: String,
     },
-    /// There is no response, for this reason.
-    #[error("the hub did not answer: {0}")]
-    Unavailable(String),
+    /// Another client has created or deleted the ConfigMap since it was read.
+    #[error("the ConfigMap {namespace}/{name} has changed on the hub in the meantime")]
+    Stale {
+        /// gitwork's own namespace.
+        namespace: String,
+        /// See [`object_name`].
+        name: String,
+    },
+    /// A time-out, 429, 5xx or no connection.
+    #[error("the hub did not answer: {message}")]
+    Unavailable {
+        /// The error of the connection, or the hub's message.
+        message: String,
+        /// The wait that the hub requests.
+        retry_after_seconds: Option<u64>,
+    },
+}
+
+impl DirectiveError {
+    fn no_response(message: String) -> Self {
+        Self::Unavailable { message, retry_after_seconds: None }
+    }
+
+    /// The error of a request for the ConfigMap of a source in `namespace`.
+    fn of(error: &kube::Error, namespace: &str, source: &SourceId) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::no_response(connection_error::describe(error));
+        };
+        let status = ApiStatus::of_client(status);
+        let (namespace, name) = (namespace.to_owned(), object_name(source));
+        if status.is_not_found() && status.resource != "configmaps" {
+            return Self::NamespaceMissing { namespace };
+        }
+        let message = status.text();
+        match status.retry_class() {
+            RetryClass::Stale => Self::Stale { namespace, name },
+            RetryClass::Unavailable { retry_after_seconds } => {
+                Self::Unavailable { message, retry_after_seconds }
+            }
+            RetryClass::Blocked | RetryClass::Rejected => {
+                Self::WriteRejected { namespace, name, message }
+            }
+        }
+    }
 }
 
 /// The new text of single keys; `None` removes the key.
@@ -199,28 +242,15 @@ impl Operator<'_> {
     /// The directives as they are stored; `None` without any.
     async fn stored(&self) -> Result<Option<ConfigMap>, DirectiveError> {
         let (api, name) = (self.api(), object_name(self.source));
-        within(api.get_opt(&name)).await?.map_err(|error| self.failed(error))
+        within(api.get_opt(&name)).await?.map_err(|error| self.failed(&error))
     }
 
     fn api(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), self.namespace)
     }
 
-    fn failed(&self, error: kube::Error) -> DirectiveError {
-        match error {
-            kube::Error::Api(status) if status.code == 404 => {
-                DirectiveError::NamespaceMissing { namespace: self.namespace.to_owned() }
-            }
-            kube::Error::Api(status) if matches!(status.code, 429 | 503) => {
-                DirectiveError::Unavailable(bounded(&status.message))
-            }
-            kube::Error::Api(status) => DirectiveError::WriteRejected {
-                namespace: self.namespace.to_owned(),
-                name: object_name(self.source),
-                message: bounded(&status.message),
-            },
-            other => DirectiveError::Unavailable(connection_error::describe(&other)),
-        }
+    fn failed(&self, error: &kube::Error) -> DirectiveError {
+        DirectiveError::of(error, self.namespace, self.source)
     }
 
     /// Writes single keys; other users may write other keys at the same time. A repeated write
@@ -237,7 +267,7 @@ impl Operator<'_> {
         change: &impl Fn(&BTreeMap<String, String>) -> Changes,
     ) -> Result<(), DirectiveError> {
         let (api, name) = (self.api(), object_name(self.source));
-        let failed = |error| self.failed(error);
+        let failed = |error: kube::Error| self.failed(&error);
         let before = self.stored().await?;
         let mut data = before.as_ref().and_then(|map| map.data.clone()).unwrap_or_default();
         let changes = change(&data);
@@ -270,21 +300,68 @@ impl Operator<'_> {
         Ok(())
     }
 
-    /// The user as the hub authenticates it.
+    /// The user as the hub authenticates it. A hub without this API knows no name.
     async fn who(&self) -> Result<String, DirectiveError> {
-        Ok(within(who(self.client)).await?.unwrap_or_else(|| "somebody".into()))
+        let user = retry_transient(|| self.user()).await?;
+        Ok(user.map_or_else(|| "somebody".to_owned(), |name| bounded(&name)))
     }
-}
 
-/// `None` if the hub does not answer.
-async fn who(client: &Client) -> Option<String> {
-    let api: Api<SelfSubjectReview> = Api::all(client.clone());
-    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok()?;
-    Some(bounded(&review.status?.user_info?.username?))
+    async fn user(&self) -> Result<Option<String>, DirectiveError> {
+        let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
+        let review = SelfSubjectReview::default();
+        match within(api.create(&PostParams::default(), &review)).await? {
+            Ok(review) => Ok(review.status.and_then(|status| status.user_info?.username)),
+            Err(error) => match self.failed(&error) {
+                error @ DirectiveError::Unavailable { .. } => Err(error),
+                _ => Ok(None),
+            },
+        }
+    }
 }
 
 async fn within<T>(call: impl Future<Output = T>) -> Result<T, DirectiveError> {
     let limit: Duration = limits::HUB_CALL;
-    let late = |_| DirectiveError::Unavailable(format!("no answer within {} s", limit.as_secs()));
+    let late = |_| DirectiveError::no_response(format!("no answer within {} s", limit.as_secs()));
     timeout(limit, call).await.map_err(late)
+}
+
+#[cfg(test)]
+mod tests {
+    use gitwork_core::model::operation_error::{ErrorClass, OperationError as _};
+
+    use super::*;
+
+    fn failed(status: Value) -> DirectiveError {
+        let status: kube::core::Status = serde_json::from_value(status).unwrap();
+        let source = SourceId::parse("fleet").unwrap();
+        DirectiveError::of(&kube::Error::Api(status.boxed()), "gitwork", &source)
+    }
+
+    #[test]
+    fn only_answers_that_may_change_soon_are_retried() {
+        let after = |seconds| ErrorClass::Transient { retry_after: seconds };
+        let of = |kind: &str| json!({"kind": kind});
+        for (status, reason, class) in [
+            (
+                json!({"code": 429, "details": {"retryAfterSeconds": 2}}),
+                "HubUnavailable",
+                after(Some(Duration::from_secs(2))),
+            ),
+            (json!({"code": 503}), "HubUnavailable", ErrorClass::TRANSIENT),
+            (json!({"code": 500}), "HubUnavailable", ErrorClass::TRANSIENT),
+            (json!({"code": 403}), "WriteRejected", ErrorClass::NeedsAction),
+            (json!({"code": 422}), "WriteRejected", ErrorClass::NeedsAction),
+            (
+                json!({"code": 404, "details": of("namespaces")}),
+                "NamespaceMissing",
+                ErrorClass::NeedsAction,
+            ),
+            // Another operator wrote at the same time.
+            (json!({"code": 404, "details": of("configmaps")}), "Conflict", ErrorClass::TRANSIENT),
+            (json!({"code": 409, "reason": "AlreadyExists"}), "Conflict", ErrorClass::TRANSIENT),
+        ] {
+            let error = failed(status.clone());
+            assert_eq!((error.reason(), error.class()), (reason, class), "{status}");
+        }
+    }
 }

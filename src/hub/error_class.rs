@@ -1,10 +1,22 @@
 //! The class and the reason of the hub's errors, for callers, metrics and the log.
 
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_kube::api_status::ApiStatus;
+use gitwork_retry::RetryClass;
 
 use crate::client::ClientError;
 use crate::directives::DirectiveError;
 use crate::fleet_error::FleetError;
+
+/// The class of a failed request of kube's client that is only repeated as it is. Repetition does
+/// not help where the object is gone or has changed.
+pub fn class_of_request(error: &kube::Error) -> ErrorClass {
+    let kube::Error::Api(status) = error else { return ErrorClass::TRANSIENT };
+    match ApiStatus::of_client(status).retry_class() {
+        class @ RetryClass::Unavailable { .. } => class.into(),
+        RetryClass::Stale | RetryClass::Blocked | RetryClass::Rejected => ErrorClass::NeedsAction,
+    }
+}
 
 impl OperationError for ClientError {
     fn class(&self) -> ErrorClass {
@@ -45,7 +57,11 @@ impl OperationError for FleetError {
 impl OperationError for DirectiveError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Unavailable(_) => ErrorClass::TRANSIENT,
+            Self::Unavailable { retry_after_seconds, .. } => {
+                let retry_after_seconds = *retry_after_seconds;
+                RetryClass::Unavailable { retry_after_seconds }.into()
+            }
+            Self::Stale { .. } => RetryClass::Stale.into(),
             _ => ErrorClass::NeedsAction,
         }
     }
@@ -54,8 +70,37 @@ impl OperationError for DirectiveError {
         match self {
             Self::ApprovalTooLarge { .. } | Self::TooLarge { .. } => "TooLarge",
             Self::WriteRejected { .. } => "WriteRejected",
-            Self::Unavailable(_) => "HubUnavailable",
+            Self::Stale { .. } => "Conflict",
+            Self::Unavailable { .. } => "HubUnavailable",
             _ => "NamespaceMissing",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn repeated_requests_wait_as_the_server_asks_and_end_where_the_object_changed() {
+        let after = |seconds| ErrorClass::Transient { retry_after: seconds };
+        for (status, class) in [
+            (
+                json!({"code": 429, "details": {"retryAfterSeconds": 2}}),
+                after(Some(Duration::from_secs(2))),
+            ),
+            (json!({"code": 503}), after(None)),
+            (json!({"code": 500}), after(None)),
+            (json!({"code": 404}), ErrorClass::NeedsAction),
+            (json!({"code": 409}), ErrorClass::NeedsAction),
+            (json!({"code": 403}), ErrorClass::NeedsAction),
+        ] {
+            let response: kube::core::Status = serde_json::from_value(status.clone()).unwrap();
+            assert_eq!(class_of_request(&kube::Error::Api(response.boxed())), class, "{status}");
         }
     }
 }

@@ -46,6 +46,7 @@ pub mod source_report;
 mod watch;
 mod work_client;
 
+pub use error_class::class_of_request;
 pub use gitwork_core::sync::hub::{HubError, HubEvent, StoredRecord};
 pub use kube_hub::KubeHub;
 pub use lease_client::LeaseClient;

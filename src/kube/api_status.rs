@@ -45,6 +45,18 @@ impl ApiStatus {
         Self::of_object(code, retry_after_seconds, &object)
     }
 
+    /// Reads the failure that kube's client reports. It keeps neither the headers nor the kind of
+    /// the response: `is_from_api_server` is false.
+    pub fn of_client(status: &kube::core::Status) -> Self {
+        let mut status = status.clone();
+        // A body of another form, from a proxy, is read as a `Status` without a code.
+        if status.code == 0 {
+            status.code = 500;
+        }
+        let object = serde_json::to_value(&status).unwrap_or_default();
+        Self::of_object(status.code, None, &object)
+    }
+
     /// Reads the object of a watch event of type `ERROR`; without a code it is a 500.
     pub fn of_watch_event(object: &Value) -> Self {
         let code = object.get("code").and_then(Value::as_u64);
@@ -198,6 +210,25 @@ mod tests {
         ] {
             let status = ApiStatus::of_response(code, None, object.to_string().as_bytes());
             assert_eq!(status.retry_class(), expected, "{code} {object}");
+        }
+    }
+
+    #[test]
+    fn failures_of_kubes_client_have_the_same_class() {
+        let unavailable = |retry_after_seconds| RetryClass::Unavailable { retry_after_seconds };
+        for (object, expected) in [
+            (json!({"code": 403, "reason": "Forbidden"}), RetryClass::Blocked),
+            (json!({"code": 404, "details": {"kind": "namespaces"}}), RetryClass::Stale),
+            (json!({"code": 409, "reason": "AlreadyExists"}), RetryClass::Stale),
+            (json!({"code": 429, "details": {"retryAfterSeconds": 3}}), unavailable(Some(3))),
+            (json!({"code": 503, "reason": "Failed to parse error data"}), unavailable(None)),
+            (json!({"message": "a proxy's JSON"}), unavailable(None)),
+            (json!({"code": 422}), RetryClass::Rejected),
+        ] {
+            let client: kube::core::Status = serde_json::from_value(object.clone()).unwrap();
+            let status = ApiStatus::of_client(&client);
+            assert_eq!(status.retry_class(), expected, "{object}");
+            assert_eq!(status.message, client.message);
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::plan::folder_removal;
-use gitwork_core::plan::folder_removal::{AddedWorks, FolderRemoval};
+use gitwork_core::plan::folder_removal::{AddedWorks, FolderRemoval, work_name};
 use gitwork_core::plan::{LastKnownState, LastKnownStates};
 use gitwork_core::render::desired::Desired;
 use gitwork_git::{CommitFacts, GitSnapshot, LocalRepository, Mirror, history};
@@ -15,6 +15,7 @@ use gitwork_git::{CommitFacts, GitSnapshot, LocalRepository, Mirror, history};
 use crate::config::SourceConfig;
 use crate::error::SourceReadError;
 use crate::origin::{Origin, folder_at};
+use crate::work_names::{WorkNames, is_of_cluster};
 
 /// The commits behind the present state of a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,12 +105,14 @@ impl<'a> SourceHistory<'a> {
         }
     }
 
-    /// The last state in Git of works that `desired` does not have, for each of `candidates` with
-    /// its last folder. Works without known history are left out.
+    /// What Git says of works that `desired` does not have, for each of `candidates` with its last
+    /// folder. A work that neither the history of `desired` nor that of an `applied` commit has is
+    /// none that Git has dropped. For a folder on disk, no history is known.
     pub fn last_known_states(
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
+        applied: &[CommitId],
         cancel: &AtomicBool,
     ) -> Result<LastKnownStates, SourceReadError> {
         let (Origin::Mirror { mirror, .. }, Some(head)) = (self.origin, desired.commit) else {
@@ -119,8 +122,20 @@ impl<'a> SourceHistory<'a> {
             desired.works.values().map(|work| (&work.path, work)).collect();
         let (renamed, removed): (Vec<_>, Vec<_>) =
             candidates.iter().partition(|(_, path)| present.contains_key(path));
-        let mut found = LastKnownStates::new();
+        let mut found = self.removed_folders(mirror, desired, &removed, cancel)?;
+        let unseen = candidates.iter().filter(|(key, _)| found.get(key).is_none());
+        let unseen: Vec<&(WorkKey, RepoPath)> = unseen.collect();
+        if unseen.is_empty() {
+            return Ok(found);
+        }
+        let (repository, path) = (mirror.repository(), &self.config.path);
+        let objects = &mirror.snapshot(head, path)?;
+        let names = WorkNames { repository, objects, path };
+        found.never_in_git = names.never_in_git(head, applied, &unseen, cancel)?;
         for (key, path) in renamed {
+            if found.is_never_in_git(key) {
+                continue;
+            }
             // The folder still exists, under another work name: its present options count.
             let Some(work) = present.get(path) else { continue };
             let state = LastKnownState {
@@ -132,7 +147,6 @@ impl<'a> SourceHistory<'a> {
             };
             found.insert(key.clone(), state);
         }
-        found.extend(self.removed_folders(mirror, desired, &removed, cancel)?);
         Ok(found)
     }
 
@@ -161,6 +175,12 @@ impl<'a> SourceHistory<'a> {
             }
             let at = |commit| snapshots.get(&commit).and_then(Option::as_ref);
             let Some(before) = at(ends.last_in) else { continue };
+            // The hub says where a work is from, and its agent may write that. So a folder is
+            // rendered only for the work that it named.
+            let named = work_name(path, &before.snapshot())?;
+            if named.as_ref() != Some(&key.work) || !is_of_cluster(path, &key.cluster) {
+                continue;
+            }
             let removal = FolderRemoval {
                 key,
                 folder: path,

@@ -53,6 +53,7 @@ mod sources;
 mod state_files;
 pub mod verification;
 mod walk;
+mod work_names;
 
 pub use config::{SourceConfig, SourceLocation};
 pub use error::SourceReadError;

@@ -55,7 +55,8 @@ pub(crate) fn folder_at(
         Ok(snapshot) => Ok(Some(snapshot)),
         Err(
             gitwork_git::RepositoryError::PathMissing { .. }
-            | gitwork_git::RepositoryError::NotAFolder { .. },
+            | gitwork_git::RepositoryError::NotAFolder { .. }
+            | gitwork_git::RepositoryError::MalformedFolder { .. },
         ) => Ok(None),
         Err(error) => Err(error),
     }

@@ -12,7 +12,7 @@ use crate::error::VerifyError;
 /// Why the policy of a commit is unknown: the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PolicyFileError {
-    /// The file is too large, or its Git object is none.
+    /// The file or its folder is too large, or its Git object is none.
     #[error(transparent)]
     Object(ObjectError),
     /// The file is not valid YAML, or `signers` has the wrong form.
@@ -38,7 +38,11 @@ pub(crate) fn policy_at(
         ) => return Ok(compile(&SignerPolicy::default())),
         Err(error) => return Err(error.into()),
     };
-    let tree = snapshot.tree(snapshot.root)?;
+    let tree = match snapshot.tree(snapshot.root) {
+        Ok(tree) => tree,
+        Err(error) if error.is_of_object() => return Ok(Err(PolicyFileError::Object(error))),
+        Err(error) => return Err(error.into()),
+    };
     let Some(entry) = tree.get(SOURCE_FILE).filter(|e| e.kind == EntryKind::Blob) else {
         return Ok(compile(&SignerPolicy::default()));
     };

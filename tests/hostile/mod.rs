@@ -70,6 +70,9 @@ pub const ALL: &[HostileInput] = &[
     HostileInput { name: "manifest-configs-9000-times-4900", add: manifest_configs },
     HostileInput { name: "manifest-configs-cluster-9000-times-4900", add: inherited_configs },
     HostileInput { name: "resources-1000-times-4900", add: resources },
+    HostileInput { name: "resources-1000-and-matches-4900", add: resources_and_matches },
+    HostileInput { name: "scrape-types-1900-times-4900", add: scrape_types },
+    HostileInput { name: "plural-of-900-kb-times-4900", add: long_plural },
     HostileInput { name: "bad-labels-50000", add: bad_labels },
     HostileInput { name: "feedback-paths-35000", add: feedback_paths },
     HostileInput { name: "conditions-20000", add: conditions },
@@ -90,6 +93,7 @@ pub const VALID: &[&str] = &[
     "empty",
     "manifest-configs-cluster-9000-times-4900",
     "resources-1000-times-4900",
+    "resources-1000-and-matches-4900",
     "feedback-paths-35000",
     "conditions-20000",
     "equal-folders-600",
@@ -270,6 +274,32 @@ fn inherited_configs(objects: &mut MemoryObjects) -> ObjectId {
 fn resources(objects: &mut MemoryObjects) -> ObjectId {
     let sidecar = "---\nresource: mice\n".repeat(1_000);
     work(objects, &[("x.yaml", custom_objects(4_900)), ("x.config.yaml", sidecar)])
+}
+
+/// The same, with a sidecar for each object.
+fn resources_and_matches(objects: &mut MemoryObjects) -> ObjectId {
+    let sidecar = (0..4_900).fold("---\nresource: mice\n".repeat(1_000), |mut text, n| {
+        let _ = writeln!(text, "---\n{{match: {{name: n{n}}}, feedbackScrapeType: Poll}}");
+        text
+    });
+    work(objects, &[("x.yaml", custom_objects(4_900)), ("x.config.yaml", sidecar)])
+}
+
+/// Every sidecar but the first sets again what is set.
+fn scrape_types(objects: &mut MemoryObjects) -> ObjectId {
+    let sidecar = "---\nfeedbackScrapeType: Poll\n".repeat(1_900);
+    work(objects, &[("x.yaml", config_maps(4_900)), ("x.config.yaml", sidecar)])
+}
+
+/// Each object would have a copy of the plural.
+fn long_plural(objects: &mut MemoryObjects) -> ObjectId {
+    let crd = format!(
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
+         metadata: {{name: mice.x.io}}\n\
+         spec: {{group: x.io, scope: Namespaced, names: {{kind: Mouse, plural: {}}}}}\n",
+        "x".repeat(900 * KIB)
+    );
+    work(objects, &[("x.yaml", custom_objects(4_900)), ("clusters/b/crds/crd.yaml", crd)])
 }
 
 fn bad_labels(objects: &mut MemoryObjects) -> ObjectId {

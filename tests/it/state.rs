@@ -7,7 +7,7 @@ use gitwork_core::model::name::WorkKey;
 use gitwork_core::plan::directives::Directives;
 use gitwork_core::plan::drift_backoff;
 use gitwork_core::plan::observed::ObservedWork;
-use gitwork_core::plan::{Effect, Reason};
+use gitwork_core::plan::{Effect, LastKnownStates, Reason};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_core::sync::state::SyncState;
@@ -226,7 +226,7 @@ fn deletion_waits_for_the_final_delete_option_from_git() {
     );
     let later = state.next_due().unwrap();
     assert_eq!(state.facts_mut().removals_to_look_up(later), asked);
-    state.facts_mut().history.set_last_known(&asked, [].into());
+    state.facts_mut().history.set_last_known(&asked, LastKnownStates::default());
     assert!(state.facts_mut().removals_to_look_up(later).is_empty());
     assert!(deletes(due(&mut state, later)), "the hub's own word stands");
 }

@@ -2,8 +2,9 @@
 
 use gitwork_core::config::Budgets;
 use gitwork_core::model::work::DeletionPolicy;
+use serde_json::json;
 
-use super::git_work::GitWork;
+use super::git_work::{GitWork, folder};
 use super::world::World;
 use super::*;
 
@@ -62,6 +63,55 @@ async fn deletions_within_budget_need_no_approval() {
     }
     settle(&mut world).await;
     assert_eq!(left(&world, &keys), 20);
+}
+
+/// The agent of a cluster may patch every ManifestWork there.
+#[tokio::test]
+async fn works_that_an_agent_labels_stay_and_hold_no_deletion() {
+    let (mut world, keys) = fleet(30).await;
+    let addons: Vec<WorkKey> = (0..20).map(|n| key("edge-3", &format!("addon-{n:02}"))).collect();
+    for addon in &addons {
+        let (namespace, name) = (addon.cluster.as_str(), addon.work.as_str());
+        let metadata = json!({
+            "namespace": namespace,
+            "name": name,
+            "labels": {"gitwork.dev/source": world.source.as_str()},
+            "annotations": {"gitwork.dev/path": folder(&keys[0]).to_string()},
+        });
+        let spec = json!({"workload": {"manifests": []}});
+        world.hub.user_creates(json!({"metadata": metadata, "spec": spec})).unwrap();
+    }
+    for key in &keys[..10] {
+        world.drop_work(key, None);
+    }
+    let new = key("edge-2", "new");
+    world.push(&new, GitWork::of(&new));
+    settle(&mut world).await;
+    assert_eq!((left(&world, &keys), left(&world, &addons)), (20, 20));
+    assert_eq!(world.sync(&addons[0]).await, "hold NeverInGit");
+    let annotations = &world.hub.objects()[&new]["metadata"]["annotations"];
+    assert_eq!(annotations.get("gitwork.dev/created-during-hold"), None, "{annotations}");
+    world.check_rest().await;
+}
+
+#[tokio::test]
+async fn cluster_that_would_be_emptied_holds_only_its_own_deletions() {
+    let (mut world, keys) = fleet(30).await;
+    let others: Vec<WorkKey> = (0..2).map(|n| key("edge-3", &format!("other-{n}"))).collect();
+    for key in &others {
+        world.push(key, GitWork::of(key));
+    }
+    settle(&mut world).await;
+    for key in others.iter().chain(&keys[..3]) {
+        world.drop_work(key, None);
+    }
+    settle(&mut world).await;
+    assert_eq!((left(&world, &keys), left(&world, &others)), (27, 2));
+    assert_eq!(world.sync(&others[0]).await, "hold HeldByBudget");
+    world.approve(false);
+    settle(&mut world).await;
+    assert_eq!(left(&world, &others), 0);
+    world.check_rest().await;
 }
 
 #[tokio::test]

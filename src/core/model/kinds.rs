@@ -1,10 +1,13 @@
 //! What a kind is called in URLs and whether it is namespaced, known without asking a cluster:
 //! Kubernetes' own kinds, then CRDs found in the repository, then the usual pluralisation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use gitwork_api::names::{check_label, check_subdomain};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
 use serde_json::Value;
+
+use crate::limits;
 
 /// The answer to "what is the plural of this kind?".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,9 +16,13 @@ pub(crate) enum Found {
     BuiltIn { resource: &'static str, namespaced: bool },
     /// From a CRD in the repository.
     Crd { resource: String, namespaced: bool },
-    /// By the usual pluralisation, or from a CRD of a frozen work. Whether such a kind is
-    /// namespaced is not known.
-    Guessed { resource: String },
+    /// By the usual pluralisation. Whether such a kind is namespaced is not known.
+    Guessed {
+        resource: String,
+        /// The plurals in CRDs of frozen works. They count for nobody by themselves: see
+        /// [`KindIndex::with_frozen`].
+        frozen: BTreeSet<String>,
+    },
 }
 
 impl Found {
@@ -23,7 +30,7 @@ impl Found {
     pub(crate) fn resource(&self) -> &str {
         match self {
             Found::BuiltIn { resource, .. } => resource,
-            Found::Crd { resource, .. } | Found::Guessed { resource } => resource,
+            Found::Crd { resource, .. } | Found::Guessed { resource, .. } => resource,
         }
     }
     /// Whether its objects have a namespace; `None` where it is not known.
@@ -46,7 +53,8 @@ pub(crate) struct CrdNames {
 }
 
 impl CrdNames {
-    /// Reads them from a manifest, if it is a CRD.
+    /// Reads them from a manifest, if it is a CRD that an API server may accept. So no name is
+    /// long, however many objects get it.
     pub(crate) fn of(object: &Value) -> Option<Self> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         if text("/kind")? != "CustomResourceDefinition"
@@ -54,11 +62,20 @@ impl CrdNames {
         {
             return None;
         }
+        let (group, kind) = (text("/spec/group")?, text("/spec/names/kind")?);
+        let (resource, scope) = (text("/spec/names/plural")?, text("/spec/scope")?);
+        check_subdomain(group, 253).ok()?;
+        check_label(resource, 63).ok()?;
+        check_label(&kind.to_ascii_lowercase(), 63).ok()?;
         Some(Self {
-            group: text("/spec/group")?.to_owned(),
-            kind: text("/spec/names/kind")?.to_owned(),
-            resource: text("/spec/names/plural")?.to_owned(),
-            namespaced: text("/spec/scope")? == "Namespaced",
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            resource: resource.to_owned(),
+            namespaced: match scope {
+                "Namespaced" => true,
+                "Cluster" => false,
+                _ => return None,
+            },
         })
     }
 }
@@ -67,8 +84,8 @@ impl CrdNames {
 #[derive(Debug, Clone, Default)]
 pub struct KindIndex {
     crds: BTreeMap<(String, String), (String, bool)>,
-    /// The plurals in CRDs of frozen works. They are better than a guess, and no more than that.
-    frozen: BTreeMap<(String, String), String>,
+    /// The plurals in CRDs of frozen works.
+    frozen: BTreeMap<(String, String), BTreeSet<String>>,
 }
 
 impl KindIndex {
@@ -95,14 +112,23 @@ impl KindIndex {
         self
     }
 
-    /// The same kinds, with plurals from CRDs of frozen works in the place of guesses. The scope in
-    /// such a CRD counts for nothing: it must not freeze other works.
+    /// The same kinds, and the plurals in CRDs of frozen works, up to
+    /// [`limits::FROZEN_PLURALS_MAX`] for each kind. Such a CRD must neither freeze nor change
+    /// another work. So its plural counts only for a rule that names it and would be about no
+    /// object otherwise: a problem in the work with the CRD must not freeze the work with the rule.
     pub(crate) fn with_frozen<'a>(mut self, crds: impl Iterator<Item = &'a CrdNames>) -> Self {
         for crd in crds {
-            let kind = (crd.group.clone(), crd.kind.clone());
-            self.frozen.entry(kind).or_insert_with(|| crd.resource.clone());
+            let plurals = self.frozen.entry((crd.group.clone(), crd.kind.clone())).or_default();
+            if plurals.len() < limits::FROZEN_PLURALS_MAX {
+                plurals.insert(crd.resource.clone());
+            }
         }
         self
+    }
+
+    /// Whether a CRD of a frozen work has a plural.
+    pub(crate) fn has_frozen_plurals(&self) -> bool {
+        !self.frozen.is_empty()
     }
 
     /// Names a kind of an API group; the core group is the empty text.
@@ -116,8 +142,8 @@ impl KindIndex {
                 Found::Crd { resource: resource.clone(), namespaced: *namespaced }
             }
             None => {
-                let known = self.frozen.get(&named).cloned();
-                Found::Guessed { resource: known.unwrap_or_else(|| plural(kind)) }
+                let frozen = self.frozen.get(&named).cloned().unwrap_or_default();
+                Found::Guessed { resource: plural(kind), frozen }
             }
         }
     }
@@ -265,22 +291,65 @@ mod tests {
         }
     }
 
+    fn crd(spec: &Value) -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "spec": spec,
+        })
+    }
+
+    fn mouse(plural: &str) -> CrdNames {
+        let names = json!({"kind": "Mouse", "plural": plural});
+        let of = CrdNames::of(&crd(&json!({"group": "x.io", "scope": "Cluster", "names": names})));
+        of.unwrap()
+    }
+
+    fn guessed(resource: &str, frozen: &[&str]) -> Found {
+        let frozen = frozen.iter().map(|plural| (*plural).to_owned()).collect();
+        Found::Guessed { resource: resource.into(), frozen }
+    }
+
     #[test]
     fn a_crd_in_the_repository_tells() {
-        let crd = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "spec": {
-                "group": "x.io", "scope": "Cluster",
-                "names": {"kind": "Mouse", "plural": "mice"},
-            },
-        });
-        let names = CrdNames::of(&crd).unwrap();
-        let index = KindIndex::new([&names].into_iter());
+        let index = KindIndex::new([&mouse("mice")].into_iter());
         assert_eq!(
             index.lookup("x.io", "Mouse"),
             Found::Crd { resource: "mice".into(), namespaced: false }
         );
-        assert_eq!(index.lookup("y.io", "Mouse"), Found::Guessed { resource: "mouses".into() });
+        assert_eq!(index.lookup("y.io", "Mouse"), guessed("mouses", &[]));
         assert_eq!(CrdNames::of(&json!({"kind": "Pod"})), None);
+    }
+
+    #[test]
+    fn crds_of_frozen_works_tell_nothing_by_themselves() {
+        let plurals: Vec<String> = (0..20).map(|n| format!("rats-{n}")).collect();
+        let all: Vec<CrdNames> = plurals.iter().map(|plural| mouse(plural)).collect();
+        let index = KindIndex::default().with_frozen(all.iter());
+        let first: Vec<&str> = plurals[..limits::FROZEN_PLURALS_MAX].iter().map(|p| &**p).collect();
+        assert_eq!(index.lookup("x.io", "Mouse"), guessed("mouses", &first));
+        assert_eq!(index.is_namespaced("x.io", "Mouse"), None);
+        // A kind that another CRD defines has no second plural.
+        let index = KindIndex::new([&mouse("mice")].into_iter()).with_frozen(all.iter());
+        assert_eq!(index.lookup("x.io", "Mouse").resource(), "mice");
+    }
+
+    #[test]
+    fn crds_that_no_api_server_accepts_tell_nothing() {
+        let long = "x".repeat(64);
+        for (group, kind, plural, scope) in [
+            ("", "Mouse", "mice", "Cluster"),
+            ("X.io", "Mouse", "mice", "Cluster"),
+            ("x.io", "", "mice", "Cluster"),
+            ("x.io", "Mou se", "mice", "Cluster"),
+            ("x.io", &long, "mice", "Cluster"),
+            ("x.io", "Mouse", "", "Cluster"),
+            ("x.io", "Mouse", "Mice", "Cluster"),
+            ("x.io", "Mouse", &long, "Cluster"),
+            ("x.io", "Mouse", "mice", "namespaced"),
+        ] {
+            let names = json!({"kind": kind, "plural": plural});
+            let crd = crd(&json!({"group": group, "scope": scope, "names": names}));
+            assert_eq!(CrdNames::of(&crd), None, "{crd}");
+        }
     }
 }

@@ -65,6 +65,12 @@ impl DeletionCount {
     fn deleted(self) -> usize {
         self.unapproved + self.approved
     }
+
+    fn is_over(self, works: usize, percent: usize) -> bool {
+        let had = self.deleted() + self.kept;
+        let is_over_percent = self.unapproved.saturating_mul(100) > percent.saturating_mul(had);
+        self.unapproved > works && is_over_percent
+    }
 }
 
 /// Which bound a plan is over.
@@ -113,40 +119,45 @@ impl fmt::Display for Excess {
     }
 }
 
-/// Whether a plan is over its budget. What is approved does not count as deleted, but does not stay
-/// either.
-pub(crate) fn excess(
+/// The clusters whose unapproved deletions a plan may not make, each with the bound. A bound for
+/// the source or for several clusters holds all deletions of the plan. A cluster that would lose
+/// all its works holds its own: what its agent makes of these works must not hold other clusters.
+/// What is approved does not count as deleted, but does not stay either.
+pub(crate) fn over_budget(
+    budget: Budget,
+    of_clusters: &BTreeSet<&ClusterBudget>,
+    clusters: &BTreeMap<ClusterName, DeletionCount>,
+) -> BTreeMap<ClusterName, Excess> {
+    let of_source = source_excess(budget, of_clusters, clusters);
+    let held = clusters.iter().filter(|(_, count)| count.unapproved > 0);
+    let held = held.filter_map(|(cluster, count)| {
+        let is_emptied = count.kept == 0 && count.deleted() > budget.cluster;
+        let of_cluster = || is_emptied.then(|| Excess::Cluster(cluster.clone()));
+        Some((cluster.clone(), of_source.clone().or_else(of_cluster)?))
+    });
+    held.collect()
+}
+
+/// The bound that all deletions together exceed.
+fn source_excess(
     budget: Budget,
     of_clusters: &BTreeSet<&ClusterBudget>,
     clusters: &BTreeMap<ClusterName, DeletionCount>,
 ) -> Option<Excess> {
     let all = sum(clusters.values());
-    if all.unapproved == 0 {
-        return None;
-    }
-    if all.kept == 0 {
+    if all.unapproved > 0 && all.kept == 0 {
         return Some(Excess::Everything);
     }
-    let had = all.deleted() + all.kept;
-    let over_percent = all.unapproved.saturating_mul(100) > budget.percent.saturating_mul(had);
-    if all.unapproved > budget.works && over_percent {
-        return Some(Excess::Works { works: budget.works, percent: budget.percent });
-    }
-    let emptied = clusters.iter().find(|(_, count)| {
-        count.unapproved > 0 && count.kept == 0 && count.deleted() > budget.cluster
-    });
-    if let Some((cluster, _)) = emptied {
-        return Some(Excess::Cluster(cluster.clone()));
+    let Budget { works, percent, .. } = budget;
+    if all.is_over(works, percent) {
+        return Some(Excess::Works { works, percent });
     }
     let is_over = |budget: &&&ClusterBudget| {
         let is_in = |name: &ClusterName| {
             budget.clusters.iter().any(|pattern| wildcard(pattern, name.as_str()))
         };
         let of = sum(clusters.iter().filter(|(name, _)| is_in(name)).map(|(_, count)| count));
-        let (works, percent) = (number(budget.works), number(budget.percent));
-        let had = of.deleted() + of.kept;
-        let over_percent = of.unapproved.saturating_mul(100) > percent.saturating_mul(had);
-        of.unapproved > works && over_percent
+        of.is_over(number(budget.works), number(budget.percent))
     };
     let over = of_clusters.iter().find(is_over)?;
     Some(Excess::Clusters((**over).clone()))
@@ -172,16 +183,21 @@ mod tests {
         DeletionCount { unapproved, approved, kept }
     }
 
-    fn judged(budget: Budget, counts: &[DeletionCount]) -> Option<Excess> {
-        let name = |index| ClusterName::parse(&format!("edge-{index}")).unwrap();
+    fn name(index: usize) -> ClusterName {
+        ClusterName::parse(&format!("edge-{index}")).unwrap()
+    }
+
+    /// The first excess, and the clusters whose deletions are held.
+    fn judged(budget: Budget, counts: &[DeletionCount]) -> (Option<Excess>, Vec<ClusterName>) {
         let counts = counts.iter().enumerate().map(|(i, count)| (name(i), *count)).collect();
-        excess(budget, &BTreeSet::new(), &counts)
+        let found = over_budget(budget, &BTreeSet::new(), &counts);
+        (found.values().next().cloned(), found.into_keys().collect())
     }
 
     #[test]
     fn the_default_is_ten_works_or_a_tenth_and_no_whole_cluster() {
         let ten = Excess::Works { works: 10, percent: 10 };
-        let second = Excess::Cluster(ClusterName::parse("edge-1").unwrap());
+        let second = Excess::Cluster(name(1));
         for (counts, expected) in [
             (vec![], None),
             (vec![count(0, 5, 0)], None),
@@ -199,10 +215,22 @@ mod tests {
             (vec![count(1, 30, 100)], None),
             (vec![count(11, 30, 30)], Some(ten)),
         ] {
-            assert_eq!(judged(Budget::default(), &counts), expected, "{counts:?}");
+            assert_eq!(judged(Budget::default(), &counts).0, expected, "{counts:?}");
         }
         let none = Budget { works: 0, percent: 0, cluster: 0 };
-        assert_eq!(judged(none, &[count(1, 0, 500)]), Some(Excess::Works { works: 0, percent: 0 }));
+        let over = Some(Excess::Works { works: 0, percent: 0 });
+        assert_eq!(judged(none, &[count(1, 0, 500)]).0, over);
+    }
+
+    #[test]
+    fn cluster_that_would_be_emptied_holds_its_own_deletions_only() {
+        let of = |counts: &[DeletionCount]| judged(Budget::default(), counts).1;
+        let (some, emptied) = (count(3, 0, 9), count(2, 0, 0));
+        assert_eq!(of(&[some, emptied, count(1, 0, 0)]), [name(1)]);
+        assert_eq!(of(&[emptied, count(0, 2, 0), some, emptied]), [name(0), name(3)]);
+        // All of them count towards the bound for the source.
+        assert_eq!(of(&[count(9, 0, 9), emptied]), [name(0), name(1)]);
+        assert_eq!(of(&[emptied, emptied]), [name(0), name(1)], "nothing would stay");
     }
 
     #[test]
@@ -220,8 +248,8 @@ mod tests {
             (vec![("prod-1", count(0, 0, 9)), ("test-1", count(3, 0, 9))], None),
         ] {
             let clusters = counts(&clusters);
-            let found = excess(Budget::default(), &[&prod].into(), &clusters);
-            assert_eq!(found, expected, "{clusters:?}");
+            let found = over_budget(Budget::default(), &[&prod].into(), &clusters);
+            assert_eq!(found.into_values().next(), expected, "{clusters:?}");
         }
     }
 

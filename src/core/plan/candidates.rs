@@ -225,6 +225,10 @@ fn remove(work: &ObservedWork, inputs: PlanInputs<'_>, moves: &Moves) -> Decisio
     if is_released {
         return (Some(Effect::Release { resource_version }), Reason::PruneOff { by });
     }
+    // Agents may label other works of their cluster: nobody has asked for that deletion.
+    if inputs.last_known.is_never_in_git(&work.key) && !moves.is_moved_away(&work.key, inputs) {
+        return (None, Reason::NeverInGit);
+    }
     let git = last.map_or(&work.delete_option, |last| &last.delete_option);
     let git = moves.final_option(&work.key, git);
     if git != work.delete_option {

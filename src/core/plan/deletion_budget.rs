@@ -11,14 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::Budgets;
 use crate::model::approval::{Approved, Target, plan_hash};
 use crate::model::name::{ClusterName, WorkKey};
-use crate::plan::budget::{Budget, DeletionCount, excess};
+use crate::plan::budget;
+use crate::plan::budget::{Budget, DeletionCount};
 use crate::plan::candidates::CandidateChange;
 use crate::plan::effect::Effect;
 use crate::plan::inputs::{PlanInputs, is_unknown};
 use crate::plan::last_known::LastKnownState;
 use crate::plan::observed::ObservedWork;
 use crate::plan::reason::Reason;
-use crate::render::desired::Desired;
+use crate::render::desired::{Desired, Frozen};
 
 /// The deletions that are over the budget and not approved, each with the reason. All candidates
 /// count, whatever else holds them. An approval does not name those that are suspended: the plan
@@ -55,20 +56,21 @@ pub(crate) fn over_budget(
     }
     let states = unapproved.iter().filter_map(|target| last_known.get(&target.key));
     let added = AddedWorks::since(states);
-    let kept = observed.works.values().filter(|work| was_kept(work, desired));
+    let mut folders = BTreeSet::new();
+    let kept = observed.works.values().filter(|work| was_kept(work, desired, &mut folders));
     for work in kept.filter(|work| !added.contains(&work.key)) {
         clusters.entry(work.key.cluster.clone()).or_default().kept += 1;
     }
     let all = budgets(inputs);
     let of_clusters = all.iter().chain([&&policy.budgets]).flat_map(|all| &all.clusters).collect();
-    let Some(excess) = excess(budget(inputs, &all), &of_clusters, &clusters) else {
-        return BTreeMap::new();
-    };
+    let over = budget::over_budget(budget(inputs, &all), &of_clusters, &clusters);
+    unapproved.retain(|target| over.contains_key(&target.key.cluster));
     let named = unapproved.iter().filter(|target| !is_suspended(&target.key));
     let named: Approved = named.cloned().collect();
     let (hash, works) = (plan_hash(&named), named.len());
-    let held = unapproved.into_iter().map(|Target { key, uid }| {
-        (key, Reason::HeldByBudget { uid, hash, works, excess: excess.clone() })
+    let held = unapproved.into_iter().filter_map(|Target { key, uid }| {
+        let excess = over.get(&key.cluster)?.clone();
+        Some((key, Reason::HeldByBudget { uid, hash, works, excess }))
     });
     held.collect()
 }
@@ -76,7 +78,7 @@ pub(crate) fn over_budget(
 /// The repository's budgets that judge the plan. No commit loosens its own.
 fn budgets(inputs: PlanInputs<'_>) -> BTreeSet<&Budgets> {
     let PlanInputs { desired, last_known, policy, .. } = inputs;
-    let before = last_known.values().filter_map(|last| last.budgets.as_ref());
+    let before = last_known.works.values().filter_map(|last| last.budgets.as_ref());
     before.chain(&policy.budgets_before).chain([&desired.rules.budgets]).collect()
 }
 
@@ -86,16 +88,29 @@ fn budget(inputs: PlanInputs<'_>, all: &BTreeSet<&Budgets>) -> Budget {
     all.reduce(Budget::stricter).unwrap_or_default()
 }
 
-/// Whether the work was on the hub before the commit that is judged, and stays: Git has it, or it
-/// is unknown whether Git has it. A work that is being deleted does not count, even if Git wants
-/// it again: its objects may be gone before it is created again. A work without gitwork's
+/// Whether the work was on the hub before the commit that is judged, and stays: Git has it, or has
+/// a folder for it that could not be read. A work that is being deleted does not count, even if Git
+/// wants it again: its objects may be gone before it is created again. A work without gitwork's
 /// annotations does not count: it may be new.
-fn was_kept(work: &ObservedWork, desired: &Desired) -> bool {
+///
+/// An agent may label other works of its cluster, and name any folder in their annotations. So a
+/// folder counts once: `folders` are those that have counted.
+fn was_kept<'a>(
+    work: &'a ObservedWork,
+    desired: &Desired,
+    folders: &mut BTreeSet<&'a str>,
+) -> bool {
+    let Frozen { works, objects, .. } = &desired.frozen;
+    let has_name = |key: &WorkKey| {
+        desired.works.contains_key(key) || works.contains(key) || objects.contains_key(key)
+    };
+    let mut has_folder =
+        || is_unknown(work, desired) && work.path.as_deref().is_some_and(|at| folders.insert(at));
     work.is_ours(&desired.source)
         && !work.created_during_hold
         && work.written.is_some()
         && !work.deleting
-        && (desired.works.contains_key(&work.key) || is_unknown(work, desired))
+        && (has_name(&work.key) || has_folder())
 }
 
 /// The works that Git has now and did not have before any of the removals.
@@ -112,3 +127,6 @@ impl<'a> AddedWorks<'a> {
         !self.0.is_empty() && self.0.values().all(|set| set.contains(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::file::Config;
-use crate::config::file_names::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE};
-use crate::config::{Budgets, FileKind, SourceFile};
-use crate::model::diagnostic::{Code, Scope};
+use crate::config::file_names::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE, WORK_FILE};
+use crate::config::{Budgets, FileKind, SourceFile, WorkFile};
+use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::digest::Digest;
-use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use crate::plan::last_known::LastKnownState;
 use crate::render::config_file::read_config;
@@ -64,6 +64,30 @@ pub fn last_known_state(
     }))
 }
 
+/// The name that a work folder gave its work; `None` if there was no folder, or its name cannot be
+/// read.
+pub fn work_name(
+    folder: &RepoPath,
+    snapshot: &Snapshot<'_>,
+) -> Result<Option<WorkName>, ObjectError> {
+    let mut folders = Folders::new(snapshot.root, snapshot.objects);
+    let Some(tree) = folders.read(folder)? else { return Ok(None) };
+    let blob = match tree.get(WORK_FILE) {
+        None => None,
+        Some(Entry { kind: EntryKind::Blob, id }) => Some(*id),
+        Some(_) => return Ok(None),
+    };
+    let (kind, scope, path) = (FileKind::Work, Scope::Source, folder.join(WORK_FILE));
+    let mut problems = Vec::new();
+    let config: Option<Config<WorkFile>> =
+        read_config(&path, blob, kind, &scope, snapshot.objects, &mut problems)?;
+    if problems.iter().any(Diagnostic::is_error) {
+        return Ok(None);
+    }
+    let name = config.and_then(|config| config.value.name);
+    Ok(WorkName::parse(name.as_deref().unwrap_or(folder.name())).ok())
+}
+
 /// The works that Git has now and did not have before a removal.
 pub struct AddedWorks<'a> {
     desired: &'a Desired,
@@ -97,7 +121,7 @@ fn added_since(
     before: ObjectId,
     objects: &dyn Objects,
 ) -> Result<BTreeSet<WorkKey>, ObjectError> {
-    let mut folders = Folders { root: before, objects, known: BTreeMap::new() };
+    let mut folders = Folders::new(before, objects);
     let mut added = BTreeSet::new();
     for (key, work) in &desired.works {
         let parent = folders.read(&work.path.parent().unwrap_or_else(RepoPath::root))?;
@@ -116,8 +140,12 @@ struct Folders<'a> {
     known: BTreeMap<RepoPath, Option<Arc<Tree>>>,
 }
 
-impl Folders<'_> {
-    /// `None` where there is no such folder.
+impl<'a> Folders<'a> {
+    fn new(root: ObjectId, objects: &'a dyn Objects) -> Self {
+        Self { root, objects, known: BTreeMap::new() }
+    }
+
+    /// `None` where there is no such folder, or a malformed one.
     fn read(&mut self, path: &RepoPath) -> Result<Option<Arc<Tree>>, ObjectError> {
         if let Some(known) = self.known.get(path) {
             return Ok(known.clone());
@@ -131,9 +159,18 @@ impl Folders<'_> {
                 }
             }
         };
-        let tree = id.map(|id| self.objects.tree(id)).transpose()?;
+        let tree = id.map(|id| readable(self.objects, id)).transpose()?.flatten();
         self.known.insert(path.clone(), tree.clone());
         Ok(tree)
+    }
+}
+
+/// A tree; `None` for one that is malformed: its commit said nothing there.
+fn readable(objects: &dyn Objects, id: ObjectId) -> Result<Option<Arc<Tree>>, ObjectError> {
+    match objects.tree(id) {
+        Ok(tree) => Ok(Some(tree)),
+        Err(why) if why.is_of_object() => Ok(None),
+        Err(why) => Err(why),
     }
 }
 
@@ -189,12 +226,12 @@ impl<'a> Overlay<'a> {
         Entry { kind: EntryKind::Tree, id }
     }
 
-    /// The folder `name` of a tree; empty where there is none.
+    /// The folder `name` of a tree; empty where there is none, or a malformed one.
     fn folder(&self, tree: &Tree, name: &str) -> Result<Tree, ObjectError> {
-        match tree.get(name) {
-            Some(Entry { kind: EntryKind::Tree, id }) => Ok((*self.tree(*id)?).clone()),
-            _ => Ok(Tree::new()),
-        }
+        let Some(Entry { kind: EntryKind::Tree, id }) = tree.get(name) else {
+            return Ok(Tree::new());
+        };
+        Ok(readable(self, *id)?.map(Arc::unwrap_or_clone).unwrap_or_default())
     }
 
     /// A repository of just that one work.
@@ -228,7 +265,7 @@ impl<'a> Overlay<'a> {
     ) -> Result<ObjectId, ObjectError> {
         let name = removal.key.cluster.as_str();
         for from in [Some(removal.before), removal.after].into_iter().flatten() {
-            let from = self.tree(from)?;
+            let Some(from) = readable(self, from)? else { continue };
             let from_cluster = self.folder(&self.folder(&from, CLUSTERS)?, name)?;
             root.extend(from.get(SOURCE_FILE).map(|file| (SOURCE_FILE.to_owned(), file.clone())));
             let file = from_cluster.get(CLUSTER_FILE);
@@ -239,5 +276,82 @@ impl<'a> Overlay<'a> {
         let clusters = self.add(clusters);
         root.insert(CLUSTERS.to_owned(), clusters);
         Ok(self.add(root).id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::name::ClusterName;
+    use crate::render::test_repository::{TestFile, TestFiles, TestRepository, files, render};
+
+    const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: a}\n";
+
+    fn key(cluster: &str, work: &str) -> WorkKey {
+        let (cluster, work) =
+            (ClusterName::parse(cluster).unwrap(), WorkName::parse(work).unwrap());
+        WorkKey { cluster, work }
+    }
+
+    #[test]
+    fn name_of_a_folder_is_that_of_its_work_file_if_it_can_be_read() {
+        let mut all = files(&[
+            ("clusters/a/plain/x.yaml", MAP),
+            ("clusters/a/empty/work.yaml", ""),
+            ("clusters/a/named/work.yaml", "name: web\n"),
+            ("clusters/a/other/work.yaml", "prune: false\n"),
+            ("clusters/a/bad/work.yaml", "name: ["),
+            ("clusters/a/Bad_/x.yaml", MAP),
+            ("clusters/a/file", ""),
+        ]);
+        all.insert("clusters/a/link/work.yaml".into(), TestFile::Link("x.yaml".into()));
+        let mut objects = TestRepository::default();
+        let root = objects.add(&all);
+        let snapshot = Snapshot { commit: None, root, objects: &objects };
+        for (folder, expected) in [
+            ("plain", Some("plain")),
+            ("empty", Some("empty")),
+            ("named", Some("web")),
+            ("other", Some("other")),
+            ("bad", None),
+            ("Bad_", None),
+            ("file", None),
+            ("link", None),
+            ("gone", None),
+        ] {
+            let path = RepoPath::parse(&format!("clusters/a/{folder}")).unwrap();
+            let name = work_name(&path, &snapshot).unwrap();
+            assert_eq!(name.as_ref().map(WorkName::as_str), expected, "{folder}");
+        }
+    }
+
+    /// A malformed folder of another cluster, or in the commit that removed the work, does not keep
+    /// the removal from being known.
+    #[test]
+    fn removal_is_known_beside_malformed_folders() {
+        let mut before = files(&[
+            ("clusters/a/web/x.yaml", MAP),
+            ("clusters/a/web/work.yaml", "deleteOption: {propagationPolicy: Orphan}\n"),
+        ]);
+        before.insert("clusters/b".into(), TestFile::BadFolder);
+        let after: TestFiles = [("clusters".to_owned(), TestFile::BadFolder)].into();
+        let now = files(&[("clusters/a/new/x.yaml", MAP), ("clusters/b/shop/x.yaml", MAP)]);
+        let mut objects = TestRepository::default();
+        let (before, after) = (objects.add(&before), objects.add(&after));
+        let folder = RepoPath::parse("clusters/a/web").unwrap();
+        let removal = FolderRemoval {
+            key: &key("a", "web"),
+            folder: &folder,
+            removed_by: ObjectId([7; 20]),
+            before,
+            after: Some(after),
+            objects: &objects,
+        };
+        let source = SourceId::parse("fleet").unwrap();
+        let state = last_known_state(&source, &removal).unwrap().unwrap();
+        assert_eq!(state.delete_option.policy(), "Orphan");
+        let desired = render(&now, "[]");
+        let added = AddedWorks::new(&desired).since(before, &objects).unwrap();
+        assert_eq!(*added, [key("a", "new"), key("b", "shop")].into());
     }
 }

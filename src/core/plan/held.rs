@@ -17,7 +17,7 @@ pub struct HeldDeletions {
     pub hash: Digest,
     /// The works, each with its uid.
     pub works: Approved,
-    /// The bound that the plan exceeds.
+    /// The bound that the plan exceeds; of several emptied clusters, the first one.
     pub excess: Excess,
 }
 
@@ -42,7 +42,7 @@ impl Plan {
         for step in self.steps.of_held_clusters() {
             if let Reason::HeldByBudget { uid, hash, excess, .. } = &step.reason {
                 works.insert(Target { key: step.key.clone(), uid: uid.clone() });
-                found = Some((*hash, excess.clone()));
+                found.get_or_insert_with(|| (*hash, excess.clone()));
             }
         }
         found.map(|(hash, excess)| HeldDeletions { hash, works, excess })

@@ -211,12 +211,7 @@ impl Basis {
         if self.adoption != policy.adoption || self.suspensions != policy.suspensions {
             return ChangedClusters::All;
         }
-        let differs = |one: &LastKnownStates, other: &LastKnownStates| {
-            let keys = one.iter().filter(|(key, state)| other.get(*key) != Some(*state));
-            keys.map(|(key, _)| key.cluster.clone()).collect::<BTreeSet<_>>()
-        };
-        let mut removed = differs(&self.last_known, last_known);
-        removed.append(&mut differs(last_known, &self.last_known));
+        let removed = self.last_known.differing_clusters(last_known);
         let changed = revisions.desired.since(self.desired);
         changed.and(revisions.observed.since(self.observed)).and(ChangedClusters::Some(removed))
     }

@@ -1,10 +1,10 @@
-//! The last state that Git had for works that it no longer has.
+//! What Git's history says of works that Git does not have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Budgets;
-use crate::model::name::{CommitId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, WorkKey};
 use crate::model::work::DeletionPolicy;
 
 /// The last state in Git of a work that it no longer has.
@@ -23,6 +23,56 @@ pub struct LastKnownState {
     pub added_since: Option<Arc<BTreeSet<WorkKey>>>,
 }
 
-/// The last known states of works that the hub has and Git does not. For a work without an entry
-/// no history is known: the deleteOption and prune on the hub count.
-pub type LastKnownStates = BTreeMap<WorkKey, LastKnownState>;
+/// What Git's history says of works that the hub has and Git does not.
+///
+/// For a work that is in neither, no history is known, as of a folder on disk: the deleteOption and
+/// prune on the hub count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastKnownStates {
+    /// The last states of works that Git had.
+    pub works: BTreeMap<WorkKey, LastKnownState>,
+    /// Works that the history does not have under their name, in the folders that the hub gives.
+    /// Somebody else has set the source's label on them, or the history was rewritten.
+    pub never_in_git: BTreeSet<WorkKey>,
+}
+
+impl LastKnownStates {
+    /// Nothing is known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the last state of a work.
+    pub fn insert(&mut self, key: WorkKey, state: LastKnownState) {
+        self.works.insert(key, state);
+    }
+
+    /// The last state of a work.
+    pub fn get(&self, key: &WorkKey) -> Option<&LastKnownState> {
+        self.works.get(key)
+    }
+
+    /// Whether the history is known, and does not have the work.
+    pub fn is_never_in_git(&self, key: &WorkKey) -> bool {
+        self.never_in_git.contains(key)
+    }
+
+    /// Adds what is known of other works.
+    pub fn append(&mut self, mut other: Self) {
+        self.works.append(&mut other.works);
+        self.never_in_git.append(&mut other.never_in_git);
+    }
+
+    /// The clusters of works of which another history says something else.
+    pub(crate) fn differing_clusters(&self, other: &Self) -> BTreeSet<ClusterName> {
+        let differs = |one: &Self, other: &Self| {
+            let states = one.works.iter();
+            let states = states.filter(|(key, state)| other.get(key) != Some(state));
+            let states = states.map(|(key, _)| key.cluster.clone());
+            let never = one.never_in_git.difference(&other.never_in_git);
+            let never = never.map(|key| key.cluster.clone());
+            states.chain(never).collect::<BTreeSet<_>>()
+        };
+        &differs(self, other) | &differs(other, self)
+    }
+}

@@ -37,7 +37,7 @@ pub enum BrokenRule {
     /// A step writes only the content that Git has for the work.
     ContentNotInGit,
     /// A deletion, its preparation or a release has a reason from Git: Git was read, and does not
-    /// have the work.
+    /// have the work, but its history does, as far as it is known.
     NoReasonFromGit,
     /// A write names the object and the state that the hub has; a create finds the name free.
     NoPrecondition,
@@ -188,7 +188,12 @@ impl<'a> Write<'a> {
             Effect::Release { .. } => matches!(self.step.reason, Reason::PruneOff { .. }),
             Effect::Create { .. } | Effect::Update { .. } | Effect::Adopt { .. } => return false,
         };
-        !has_reason || self.is_in_git() || frozen.may_contain(&self.step.key, path)
+        // A release only removes gitwork's own marks.
+        let is_release = matches!(self.effect, Effect::Release { .. });
+        let was_in_git = is_release
+            || self.is_moved_away()
+            || !self.inputs.last_known.is_never_in_git(&self.step.key);
+        !(has_reason && was_in_git) || self.is_in_git() || frozen.may_contain(&self.step.key, path)
     }
 
     fn lacks_precondition(&self) -> bool {

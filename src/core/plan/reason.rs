@@ -80,6 +80,8 @@ pub enum Reason {
         /// The other work.
         work: WorkName,
     },
+    /// It has the source's label, and Git's history does not have it.
+    NeverInGit,
     /// The hub is deleting it.
     BeingDeleted {
         /// Git has it: it is created again afterwards.
@@ -177,6 +179,7 @@ impl Reason {
             Self::WaitingForAgent { .. } => "WaitingForAgent",
             Self::NotYetOrphaned { .. } => "NotYetOrphaned",
             Self::SharesObjects { .. } => "SharesObjects",
+            Self::NeverInGit => "NeverInGit",
             Self::BeingDeleted { .. } => "BeingDeleted",
             Self::Conflict { .. } => "Conflict",
             Self::ChangedByServer => "ChangedByServer",
@@ -302,6 +305,7 @@ impl Reason {
                 | Self::PruneOff { .. }
                 | Self::WaitingForAgent { .. }
                 | Self::NotYetOrphaned { .. }
+                | Self::NeverInGit
                 | Self::BeingDeleted { .. }
         )
     }
@@ -365,6 +369,11 @@ impl Reason {
                 "removed from Git; not deleted, because the work is Complete and its agent never \
                  acts on the deleteOption of generation {generation}: objects that it keeps would \
                  be deleted; delete the ManifestWork by hand if you mean it"
+            ),
+            Self::NeverInGit => f.write_str(
+                "not deleted: it has the label of this source, and Git's history has no such \
+                 work, so another client set the label, or the history was rewritten; remove the \
+                 label gitwork.dev/source, or delete the ManifestWork by hand if Git had it once",
             ),
             Self::BeingDeleted { wanted: true } => {
                 f.write_str("being deleted on the hub; created again after that")

@@ -12,6 +12,7 @@ use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
+use crate::render::layout;
 
 /// The desired state of one commit or directory.
 #[derive(Debug, Clone)]
@@ -82,17 +83,32 @@ pub struct Frozen {
 pub struct FrozenObjects {
     /// The objects that could be read, sorted by digest.
     pub objects: Arc<[NamedObject]>,
-    /// The folder, if a manifest could not be read: it may have any other object that the policy
-    /// lets it have.
-    pub unread: Option<Arc<TenantFolder>>,
+    /// The folders of this work of which a manifest could not be read: they may have any other
+    /// object that the policy lets them have.
+    pub unread: Vec<Arc<TenantFolder>>,
 }
 
 impl FrozenObjects {
     /// Whether the work may have this object in Git. Without a manifest, the policy is not asked.
     pub fn may_contain(&self, digest: ObjectDigest, manifest: Option<&Value>) -> bool {
         let may_hide = |folder: &Arc<TenantFolder>| manifest.is_none_or(|one| folder.may_have(one));
-        self.unread.as_ref().is_some_and(may_hide)
+        self.unread.iter().any(may_hide)
             || self.objects.binary_search_by_key(&digest, |object| object.digest).is_ok()
+    }
+
+    /// What several folders with a work of one name may have together.
+    pub(super) fn merge(folders: Vec<Self>) -> Self {
+        let lists = folders.iter().map(|one| &one.objects);
+        let mut lists = lists.filter(|objects| !objects.is_empty()).peekable();
+        let mut objects = lists.next().cloned().unwrap_or_default();
+        if lists.peek().is_some() {
+            let rest = lists.flat_map(|objects| objects.iter());
+            let mut all: Vec<NamedObject> = objects.iter().chain(rest).cloned().collect();
+            all.sort_unstable();
+            all.dedup_by_key(|object| object.digest);
+            objects = all.into();
+        }
+        Self { objects, unread: folders.into_iter().flat_map(|one| one.unread).collect() }
     }
 }
 
@@ -119,6 +135,10 @@ impl Frozen {
     pub fn may_contain(&self, key: &WorkKey, path: Option<&str>) -> bool {
         self.deletes
             || self.contains(key)
-            || path.and_then(RepoPath::parse).is_some_and(|path| self.folders.contains(&path))
+            || path.and_then(RepoPath::parse).is_some_and(|path| {
+                // Whoever may write the works of a cluster may name any folder.
+                let cluster = layout::cluster_path(&key.cluster);
+                path.parent() == Some(cluster) && self.folders.contains(&path)
+            })
     }
 }

@@ -7,4 +7,6 @@ pub(crate) mod manifests;
 pub mod renderer;
 mod snippets;
 pub(crate) mod substitute;
+#[cfg(test)]
+pub(crate) mod test_repository;
 pub(crate) mod work_folder;

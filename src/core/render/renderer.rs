@@ -5,6 +5,7 @@
 
 mod cluster;
 mod content;
+mod freeze;
 mod inputs;
 mod pass;
 
@@ -12,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desired::{Desired, Frozen, FrozenObjects, Suspended};
+use super::desired::{Desired, Suspended};
 use super::layout;
 use crate::config::file_names::{APPROVALS, CLUSTERS};
 use crate::config::source_rules::SourceRules;
@@ -26,7 +27,7 @@ use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, Wo
 use crate::model::operation_error::describe;
 use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::model::work::DesiredWork;
-use cluster::{RenderedCluster, RenderedFolder};
+use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent};
 use inputs::SourceInputs;
 use pass::{PassError, RenderPass};
@@ -171,47 +172,12 @@ impl Renderer {
         let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
         let mut works: BTreeMap<WorkKey, DesiredWork> =
             works.map(|work| (work.key.clone(), work.clone())).collect();
-        let may_freeze = |key: &WorkKey, file: &RepoPath| {
-            key.is_of_work() && works.get(key).is_none_or(|work| self.may_freeze(work, file))
-        };
-        let mut frozen = Frozen::default();
         for cluster in self.clusters.values() {
-            diagnostics.extend(
-                cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten()).cloned(),
-            );
-            for RenderedFolder { rendered, .. } in cluster.works.values() {
-                diagnostics.extend(rendered.diagnostics.iter().cloned());
-                if rendered.work.is_none() {
-                    frozen.folders.insert(rendered.path.clone());
-                    let key = rendered.key.as_ref().filter(|key| may_freeze(key, &rendered.path));
-                    frozen.works.extend(key.cloned());
-                    let objects = rendered.key.clone().map(|key| (key, rendered.frozen.clone()));
-                    frozen.objects.extend(objects);
-                }
-            }
+            let of_cluster = cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten());
+            let of_works = cluster.works.values().flat_map(|work| &work.rendered.diagnostics);
+            diagnostics.extend(of_cluster.chain(of_works).cloned());
         }
-        for diagnostic in diagnostics.iter().filter(|d| d.is_error()) {
-            match (&diagnostic.scope, diagnostic.code) {
-                // An older gitwork beside a newer repository: what it can read goes on.
-                (Scope::Source, Code::NotSupported | Code::BadName) => frozen.deletes = true,
-                (Scope::Source, _) => frozen.source = true,
-                (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
-                // What the policy refuses of one folder does not freeze the work of another folder.
-                (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
-                (Scope::Work(key), _) if may_freeze(key, &diagnostic.location.file) => {
-                    frozen.works.insert(key.clone());
-                }
-                // Its folder is frozen, which has no work of that name.
-                (Scope::Work(_), _) => {}
-            }
-        }
-        let stopped: Vec<(WorkKey, DesiredWork)> =
-            works.extract_if(.., |key, _| frozen.contains(key)).collect();
-        frozen.objects.extend(
-            stopped
-                .into_iter()
-                .map(|(key, work)| (key, FrozenObjects { objects: work.objects, unread: None })),
-        );
+        let frozen = self.freeze(&mut works, &diagnostics);
         diagnostics.sort();
         diagnostics.dedup();
         cut_fairly(&mut diagnostics);
@@ -228,13 +194,6 @@ impl Renderer {
             suspended: Suspended { source: self.suspended, clusters },
             diagnostics,
         }
-    }
-
-    /// Whether a problem of a file may freeze this work. A folder does not freeze the work of
-    /// another folder by a name that it may not have.
-    fn may_freeze(&self, work: &DesiredWork, file: &RepoPath) -> bool {
-        let other = layout::work_folder_of(file).filter(|folder| *folder != work.path);
-        other.is_none_or(|folder| self.tenancy.may_be_named(&folder, &work.key))
     }
 
     /// Reads the files of `approvals`. One that cannot be used approves nothing, and stops nothing.
@@ -291,3 +250,6 @@ fn too_many_works() -> Diagnostic {
     Diagnostic::new(Code::TooManyFiles, folder, Scope::Source, message)
         .with_hint("split it into several sources, each with its own path")
 }
+
+#[cfg(test)]
+mod tests;

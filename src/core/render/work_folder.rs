@@ -8,6 +8,7 @@ mod files;
 mod folder_config;
 mod manifest_configs;
 mod parts;
+mod plurals;
 mod rule_index;
 mod settings;
 mod sidecar;
@@ -16,8 +17,9 @@ pub use checks::wire_size;
 pub use diagnostics::WorkDiagnostics;
 pub use folder_config::Reuse;
 pub use manifest_configs::{InheritedRules, is_about};
+pub use plurals::{NamedPlurals, name_resources};
 pub use rule_index::{ConfigIndex, RuleSteps};
-pub use sidecar::{Covering, Sidecar, name_resources, sidecar_fields};
+pub use sidecar::{Covering, Sidecar, sidecar_fields};
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -242,8 +244,10 @@ fn apply_rules(
 ) -> (Vec<Value>, BTreeSet<Identity>) {
     let mut steps = RuleSteps::default();
     let mut apply = || {
-        let covering = Covering::find(manifests, sidecars, &mut steps)?;
-        name_resources(manifests, sidecars, &covering, kinds, diagnostics);
+        let covering = Covering::find(manifests, sidecars, &mut steps, diagnostics)?;
+        let entries = folder.manifest_configs();
+        let named = NamedPlurals { sidecars, covering: &covering, entries };
+        name_resources(manifests, named, kinds, diagnostics);
         let [source, cluster] = inherited.settings;
         let [of_source, of_cluster] = inherited.rules;
         let levels = [
@@ -287,7 +291,8 @@ fn frozen_objects(
     let errors = errors.filter(|found| found.code != Code::BadName);
     let at: HashSet<&RepoPath> = errors.map(|found| &found.location.file).collect();
     let hides = at.contains(&rendered.path) || files.iter().any(|file| at.contains(&file.path));
-    FrozenObjects { objects: NamedObject::all(named), unread: hides.then(|| Arc::new(folder)) }
+    let unread = hides.then(|| Arc::new(folder)).into_iter().collect();
+    FrozenObjects { objects: NamedObject::all(named), unread }
 }
 
 /// The key that work.yaml or the folder's name gives.

@@ -82,6 +82,13 @@ impl SourceFacts {
         on_works.flat_map(|commits| rewind::applied(commits, self.record.current()))
     }
 
+    /// The last applied commit of the record, and the abandoned ones. Only gitwork writes them.
+    pub fn recorded_commits(&self) -> Vec<CommitId> {
+        let record = self.record.current();
+        let abandoned = record.into_iter().flat_map(|record| record.abandoned.iter().copied());
+        record.and_then(|record| record.commit).into_iter().chain(abandoned).collect()
+    }
+
     /// The applied commits that are known now, with abandoned ones.
     pub fn known_commits(&self) -> AppliedCommits {
         AppliedCommits {

@@ -59,7 +59,7 @@ impl GitHistory {
     /// those without a result.
     pub fn set_last_known(&mut self, looked_up: &[(WorkKey, RepoPath)], found: LastKnownStates) {
         self.looked_up.extend(looked_up.iter().map(|(key, _)| key.clone()));
-        self.last_known.extend(found);
+        self.last_known.append(found);
         self.due = None;
     }
 
@@ -70,7 +70,7 @@ impl GitHistory {
 
     /// Forgets the removed works: they belong to an older head.
     pub(crate) fn forget_removed(&mut self) {
-        self.last_known.clear();
+        self.last_known = LastKnownStates::default();
         self.looked_up.clear();
     }
 

@@ -58,7 +58,8 @@ pub(super) async fn ask_ancestry(
     Ok(if facts.knows_ancestry() { AncestryQuery::Known } else { AncestryQuery::Incomplete })
 }
 
-/// Asks Git for the final `deleteOption` of removed works. Without it nothing is deleted.
+/// Asks Git for the final `deleteOption` of removed works, and whether it ever had them. Without
+/// the answer nothing is deleted.
 pub(super) async fn ask_removed_works(
     source: &mut SourceAccess,
     facts: &mut SourceFacts,
@@ -68,9 +69,9 @@ pub(super) async fn ask_removed_works(
     let Some(desired) = facts.desired().cloned().filter(|_| !candidates.is_empty()) else {
         return Ok(());
     };
-    let asked = candidates.clone();
-    let query =
-        source.query(move |reader, cancel| reader.last_known_states(&desired, &asked, cancel));
+    let (asked, applied) = (candidates.clone(), facts.recorded_commits());
+    let query = source
+        .query(move |reader, cancel| reader.last_known_states(&desired, &asked, &applied, cancel));
     match query.await? {
         Some(Ok(found)) => facts.history.set_last_known(&candidates, found),
         Some(Err(error)) => {

@@ -50,7 +50,7 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 /// The held deletions that `gitwork plan` prints: their hash and their number.
-fn held(sync: &Sync) -> (String, u64) {
+pub fn held(sync: &Sync) -> (String, u64) {
     let plan = gitwork(sync, &["plan", "-o", "json"]);
     let plan: Value =
         serde_json::from_slice(&plan.stdout).unwrap_or_else(|_| panic!("{}", text(&plan.stderr)));

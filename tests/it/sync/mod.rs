@@ -11,6 +11,7 @@ mod faults;
 pub mod fixture;
 mod guards;
 mod held_changes;
+mod malformed_root;
 pub mod program;
 mod proof;
 mod secrets;

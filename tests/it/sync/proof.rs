@@ -7,27 +7,65 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use gitwork_api::work::ManifestWork;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::model::name::CommitId;
-use gitwork_core::plan::Guard;
+use gitwork_core::plan::{Guard, Reason};
 use gitwork_hub::{Hub as _, KubeHub, client};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use serde_json::json;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use super::fixture::{Sync, config_map, works};
 use super::guards::only_hold;
 use super::signatures::{DEADLINE, Guarded, names, ssh};
+use crate::git_server::signing::SshKey;
 use crate::harness::eventually;
 use crate::harness::requests::Request;
 
-/// Writes the id of a commit on a work, with exactly the rights of the cluster's agent.
-async fn agent_names_commit(sync: &Sync, cluster: usize, commit: &str) {
+/// A source whose operator trusts Ann's key, and the key.
+async fn trusting_ann(clusters: usize, policy: Value) -> (Guarded, SshKey) {
+    let guarded = Guarded::new(clusters, policy).await;
+    let ann = ssh();
+    guarded.allow(&ann.line("ann", ""), "");
+    (guarded, ann)
+}
+
+/// A source where Ann has to sign every commit.
+async fn signed_by_ann(clusters: usize) -> (Guarded, SshKey) {
+    trusting_ann(clusters, json!({ "verify": "commits" })).await
+}
+
+/// The same, with `one` on each cluster. Gives the commit that is verified and applied.
+async fn with_verified_commit(clusters: usize) -> (Guarded, SshKey, CommitId) {
+    let (guarded, ann) = signed_by_ann(clusters).await;
+    let commits = (0..clusters).map(|cluster| guarded.set_by(cluster, "one", &ann));
+    let last = commits.last().unwrap();
+    guarded.pass().await.unwrap();
+    for cluster in 0..clusters {
+        guarded.has(cluster, "one").await;
+    }
+    (guarded, ann, last)
+}
+
+/// The Leases with the records of sources, and the name of this source's.
+fn record_lease(guarded: &Guarded) -> (Api<Lease>, String) {
+    let leases = Api::namespaced(guarded.sync.hub.client(), "gitwork");
+    (leases, format!("gitwork-source-{}", guarded.sync.id))
+}
+
+/// The works of a cluster, with exactly the rights of its agent.
+async fn works_of_agent(sync: &Sync, cluster: usize) -> Api<ManifestWork> {
     let name = &sync.clusters[cluster];
     let kubeconfig = sync.hub.accept_as_file(name).await;
     let config = client::config(Some(&kubeconfig), None).await.unwrap();
-    let works = works(client::client(config).unwrap(), name);
+    works(client::client(config).unwrap(), name)
+}
+
+/// An agent writes the id of a commit on a work.
+async fn agent_names_commit(sync: &Sync, cluster: usize, commit: &str) {
+    let works = works_of_agent(sync, cluster).await;
     let annotations = json!({ "gitwork.dev/commit": commit });
     let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
     works.patch("web", &PatchParams::default(), &patch).await.unwrap();
@@ -35,14 +73,7 @@ async fn agent_names_commit(sync: &Sync, cluster: usize, commit: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn annotation_of_an_agent_verifies_no_commit_for_an_empty_cache() {
-    let guarded = Guarded::new(2, json!({ "verify": "commits" })).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
-    guarded.set_by(0, "one", &ann);
-    guarded.set_by(1, "one", &ann);
-    guarded.pass_elsewhere().await.unwrap();
-    guarded.has(1, "one").await;
-
+    let (guarded, _ann, _) = with_verified_commit(2).await;
     let unsigned = guarded.set(1, "evil");
     agent_names_commit(&guarded.sync, 0, &unsigned.to_string()).await;
     names(&guarded.pass_elsewhere().await, &[&unsigned.to_string(), "no signature"]);
@@ -72,6 +103,50 @@ async fn annotation_of_an_agent_does_not_hold_the_fleet() {
     sync.until_value(1, "web", "two").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_of_an_agent_delete_and_hold_nothing() {
+    let sync = Sync::new(2).await;
+    let [web, stays] = ["web", "stays"].map(|name| config_map(name, "one"));
+    sync.commit(&[(1, "web/cm.yaml", Some(&web)), (1, "stays/cm.yaml", Some(&stays))]);
+    let pass = || async {
+        let hub = Arc::new(KubeHub::new(sync.hub.client()));
+        sync.engine(hub, sync.source()).once().await.unwrap().0
+    };
+    assert!(pass().await.is_settled());
+    // More works of an add-on than the budget lets one plan delete.
+    let of_agent = works_of_agent(&sync, 0).await;
+    let path = format!("clusters/{}/web", sync.clusters[1]);
+    let patch = Patch::Merge(json!({ "metadata": {
+        "labels": { "gitwork.dev/source": sync.id.as_str() },
+        "annotations": { "gitwork.dev/path": path },
+    } }));
+    for number in 0..12 {
+        let name = format!("addon-{number}");
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": "default" },
+        });
+        let addon: ManifestWork = serde_json::from_value(json!({
+            "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+            "metadata": { "name": name },
+            "spec": { "workload": { "manifests": [manifest] } },
+        }))
+        .unwrap();
+        sync.works(0).create(&PostParams::default(), &addon).await.unwrap();
+        of_agent.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    }
+    sync.commit(&[(1, "web", None)]);
+    let plan = pass().await;
+    let held = plan.steps.iter().filter(|step| step.reason == Reason::NeverInGit);
+    assert_eq!((held.count(), plan.held_deletions()), (12, None), "{plan:?}");
+    sync.until_gone(1, "web").await;
+    let there = sync.works(0).list(&ListParams::default()).await.unwrap().items;
+    assert!(
+        there.len() == 12 && there.iter().all(|one| one.metadata.deletion_timestamp.is_none()),
+        "{there:?}"
+    );
+}
+
 /// Replaces the branch by one commit without a parent, which nobody signed.
 fn orphan(guarded: &Guarded, value: &str) -> CommitId {
     let file = guarded.sync.path(0, "web/cm.yaml");
@@ -82,11 +157,9 @@ const RULES: &str = "signers: {paths: [{paths: [clusters], required: 1}]}\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unrelated_history_is_refused_with_an_empty_cache() {
-    let ann = ssh();
     let by_operator = json!({ "paths": [{ "paths": ["clusters"], "required": 1 }] });
     for (policy, file) in [(by_operator, "# nothing\n"), (json!({}), RULES)] {
-        let guarded = Guarded::new(1, policy).await;
-        guarded.allow(&ann.line("ann", ""), "");
+        let (guarded, ann) = trusting_ann(1, policy).await;
         guarded.sync.repo.commit("main", &[("gitwork.yaml", Some(file))]);
         let verified = guarded.set_by(0, "one", &ann);
         guarded.pass_elsewhere().await.unwrap();
@@ -101,9 +174,7 @@ async fn unrelated_history_is_refused_with_an_empty_cache() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_for_paths_judge_all_files_of_the_first_commit() {
     let policy = json!({ "paths": [{ "paths": ["clusters"], "required": 1 }] });
-    let guarded = Guarded::new(1, policy).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
+    let (guarded, ann) = trusting_ann(1, policy).await;
     guarded.set(0, "evil");
     guarded.sync.repo.commit("main", &[("README.md", Some("hello\n"))]);
     let file = guarded.sync.path(0, "web/cm.yaml");
@@ -145,9 +216,7 @@ const PACKS_MAX: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unrelated_history_is_refused_when_the_mirror_is_rebuilt() {
-    let guarded = Guarded::new(1, json!({})).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
+    let (guarded, ann) = trusting_ann(1, json!({})).await;
     guarded.sync.repo.commit("main", &[("gitwork.yaml", Some(RULES))]);
     guarded.set_by(0, "0", &ann);
     let engine = guarded.engine(&guarded.cache, Arc::default());
@@ -179,9 +248,7 @@ async fn unrelated_history_is_refused_when_the_mirror_is_rebuilt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unrelated_history_is_refused_when_the_mirror_is_rebuilt_after_restarts() {
-    let guarded = Guarded::new(1, json!({})).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
+    let (guarded, ann) = trusting_ann(1, json!({})).await;
     guarded.sync.repo.commit("main", &[("gitwork.yaml", Some(RULES))]);
     let mut last = 0;
     while !is_full(&guarded.cache) {
@@ -211,16 +278,9 @@ fn trust(guarded: &Guarded, commit: CommitId) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_begins_with_a_trusted_commit_and_later_ones_are_verified() {
-    let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
-    guarded.set_by(0, "one", &ann);
-    guarded.pass_elsewhere().await.unwrap();
-    guarded.has(0, "one").await;
-
+    let (guarded, ann, _) = with_verified_commit(1).await;
     // The record is lost: works prove nothing, although all is as it was.
-    let name = format!("gitwork-source-{}", guarded.sync.id);
-    let leases: Api<Lease> = Api::namespaced(guarded.sync.hub.client(), "gitwork");
+    let (leases, name) = record_lease(&guarded);
     leases.delete(&name, &DeleteParams::default()).await.unwrap();
     let second = guarded.set_by(0, "two", &ann);
     let held = guarded.pass_elsewhere().await;
@@ -243,28 +303,29 @@ async fn operator_begins_with_a_trusted_commit_and_later_ones_are_verified() {
 /// Somebody damages the record: it is no proof, and it is not replaced.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_signed_is_applied_while_the_record_cannot_be_understood() {
-    let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
-    guarded.set_by(0, "one", &ann);
-    guarded.pass_elsewhere().await.unwrap();
-    let name = format!("gitwork-source-{}", guarded.sync.id);
-    let leases: Api<Lease> = Api::namespaced(guarded.sync.hub.client(), "gitwork");
+    let (guarded, ann, _) = with_verified_commit(1).await;
+    let (leases, name) = record_lease(&guarded);
     let damaged = json!({ "metadata": { "annotations": { "gitwork.dev/record": "{" } } });
     let patch = Patch::Merge(damaged);
     leases.patch(&name, &PatchParams::default(), &patch).await.unwrap();
-    guarded.set_by(0, "two", &ann);
-    let _held = guarded.pass_elsewhere().await;
+    let second = guarded.set_by(0, "two", &ann);
+    let damage = format!("the record in the Lease gitwork/{name} cannot be used");
+    let advice = "delete that Lease to start over";
+    for held in [guarded.pass().await, guarded.pass_elsewhere().await] {
+        names(&held, &[&damage, "not of the form that this version writes", advice]);
+    }
     guarded.has(0, "one").await;
     let record = leases.get(&name).await.unwrap();
     assert_eq!(record.metadata.annotations.unwrap()["gitwork.dev/record"], "{");
+    // The advice leads on: nothing is verified without a record until an operator begins.
+    leases.delete(&name, &DeleteParams::default()).await.unwrap();
+    names(&guarded.pass_elsewhere().await, &[&format!("gitwork trust {second}")]);
+    guarded.has(0, "one").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_signed_is_applied_while_the_record_cannot_be_written() {
-    let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
+    let (guarded, ann) = signed_by_ann(1).await;
     guarded.set_by(0, "one", &ann);
     let hub = KubeHub::new(guarded.sync.hub.client()).in_namespace("gitwork-is-not-installed");
     let cache = tempfile::tempdir_in(guarded.sync.folder.path()).unwrap();
@@ -276,11 +337,7 @@ async fn nothing_signed_is_applied_while_the_record_cannot_be_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_costs_one_write_after_one_of_the_record_and_no_commit_costs_none() {
-    let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
-    guarded.set_by(0, "one", &ann);
-    guarded.pass().await.unwrap();
+    let (guarded, ann, _) = with_verified_commit(1).await;
     let hub = KubeHub::new(guarded.sync.hub.client());
     let generation = || async {
         let record = hub.record(&guarded.sync.id).await.unwrap().unwrap().record;
@@ -306,11 +363,7 @@ async fn commit_costs_one_write_after_one_of_the_record_and_no_commit_costs_none
 
 #[tokio::test(flavor = "multi_thread")]
 async fn return_to_an_older_signed_commit_is_a_held_rewind_and_frees_no_policy() {
-    let guarded = Guarded::new(1, json!({ "verify": "commits" })).await;
-    let ann = ssh();
-    guarded.allow(&ann.line("ann", ""), "");
-    let first = guarded.set_by(0, "one", &ann);
-    guarded.pass().await.unwrap();
+    let (guarded, ann, first) = with_verified_commit(1).await;
     let second = guarded.set_by(0, "two", &ann);
     guarded.pass().await.unwrap();
 

@@ -1,20 +1,39 @@
 //! Commands while the hub answers nothing useful for a moment, as right after its CRDs were
 //! created.
 
-use std::collections::BTreeMap;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use gitwork_api::work::ManifestWork;
 use http::Method;
+use kube::ResourceExt as _;
+use kube::api::PostParams;
+use serde_json::json;
 
+use super::budget::{gitwork, held, text};
 use super::fixture::{Sync, config_map};
-use crate::cli;
+use super::guards::done;
 use crate::harness::fault_proxy::{Fault, FaultProxy, Target, Upstream};
+use crate::{cli, deploy};
 
-/// Runs a command whose first requests to the hub fail, each in another way.
-async fn run(sync: &Sync, arguments: &[&str]) -> Output {
-    let namer = |_: &Method, _: &str, _: &[u8]| "request".to_owned();
-    let proxy = FaultProxy::new(Arc::new(namer));
+/// One name for all requests.
+fn request(_: &Method, _: &str, _: &[u8]) -> String {
+    "request".to_owned()
+}
+
+/// Names a request by its method and the end of its path.
+fn method_and_object(method: &Method, path: &str, _: &[u8]) -> String {
+    let path = path.split('?').next().unwrap_or_default();
+    let mut parts = path.rsplit('/');
+    let (name, resource) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!("{method} {resource}/{name}")
+}
+
+type NameOf = fn(&Method, &str, &[u8]) -> String;
+
+/// Runs a command whose first requests of each of these names fail, each in another way.
+async fn run(sync: &Sync, arguments: &[&str], name_of: NameOf, names: &[&str]) -> Output {
+    let proxy = FaultProxy::new(Arc::new(name_of));
     let address = proxy.serve(Upstream::ApiServer(sync.hub.client())).await;
     let kubeconfig = sync.folder.path().join("proxy-kubeconfig");
     std::fs::write(&kubeconfig, FaultProxy::kubeconfig(&address)).unwrap();
@@ -23,15 +42,18 @@ async fn run(sync: &Sync, arguments: &[&str]) -> Output {
         Fault::Answer { code: 429, retry_after_seconds: Some(1) },
         Fault::Close,
     ];
-    let target = |number: usize| Target { name: "request".to_owned(), number };
-    let faults: BTreeMap<Target, Fault> =
-        faults.into_iter().enumerate().map(|(at, fault)| (target(at + 1), fault)).collect();
-    proxy.set_faults(faults);
+    let of_name = |name: &&str| {
+        let target = |number: usize| Target { name: (*name).to_owned(), number };
+        faults.iter().enumerate().map(|(at, fault)| (target(at + 1), *fault)).collect::<Vec<_>>()
+    };
+    proxy.set_faults(names.iter().flat_map(of_name).collect());
     let mut command: Command = cli::gitwork(arguments);
     command.args(["--source-id", sync.id.as_str(), "--kubeconfig"]).arg(kubeconfig);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let left = proxy.faults_left();
-    assert!(left.is_empty(), "{arguments:?} makes fewer requests: {output:?}");
+    assert!(left.is_empty(), "{arguments:?} does not make {left:?}: {output:?}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
     output
 }
 
@@ -53,9 +75,49 @@ async fn commands_retry_transient_answers_of_the_hub() {
         vec!["resume", &web],
         vec!["reconcile"],
     ] {
-        let output = run(&sync, &arguments).await;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
+        run(&sync, &arguments, request, &["request"]).await;
     }
     sync.until_value(0, "web", "one").await;
+}
+
+/// Their own requests are retried too, not only those of the plan that they begin with.
+#[tokio::test(flavor = "multi_thread")]
+async fn adopt_and_approve_retry_transient_answers_of_the_hub() {
+    deploy::installed().await;
+    let sync = Sync::new(1).await;
+    let map = |name: &str| config_map(name, "one");
+    sync.commit(&[(0, "web/cm.yaml", Some(&map("web")))]);
+    done(&gitwork(&sync, &["run", "--once"]));
+    let foreign: ManifestWork = serde_json::from_value(json!({
+        "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+        "metadata": { "name": "taken" },
+        "spec": { "workload": { "manifests": [{
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "taken", "namespace": "default" },
+        }] } },
+    }))
+    .unwrap();
+    sync.works(0).create(&PostParams::default(), &foreign).await.unwrap();
+    sync.commit(&[(0, "taken/cm.yaml", Some(&map("taken")))]);
+
+    let url = sync.server.url("fleet.git");
+    let cache = sync.folder.path().join("cli-cache").display().to_string();
+    let git = ["--repo", &url, "--branch", "main", "--cache", &cache];
+    let taken = format!("{}/taken", sync.clusters[0]);
+    let adopt = [&["adopt", &taken, "--yes"][..], &git].concat();
+    let requests = ["GET manifestworks/taken", "PATCH manifestworks/taken"];
+    run(&sync, &adopt, method_and_object, &requests).await;
+    let work = sync.until_there(0, "taken").await;
+    assert_eq!(work.annotations()["gitwork.dev/adopt"], sync.id.as_str());
+
+    sync.commit(&[(0, "web", None)]);
+    let (hash, _) = held(&sync);
+    let approve = [&["approve", &hash][..], &git].concat();
+    let read = format!("GET configmaps/gitwork-source-{}", sync.id);
+    let requests = [&read, "POST v1/selfsubjectreviews", "POST gitwork/configmaps"];
+    let approved = run(&sync, &approve, method_and_object, &requests).await;
+    let said = text(&approved.stderr);
+    assert!(said.contains(" approved: ") && !said.contains("somebody"), "{said}");
+    done(&gitwork(&sync, &["run", "--once"]));
+    sync.until_gone(0, "web").await;
 }

@@ -153,7 +153,7 @@ impl World {
             let named = manifests.iter().map(|one| (one, "configmaps"));
             let objects = NamedObject::all(named);
             if self.frozen.contains(key) || self.frozen.folders.contains(&path) {
-                let hidden = FrozenObjects { objects, unread: None };
+                let hidden = FrozenObjects { objects, unread: Vec::new() };
                 frozen.objects.insert(key.clone(), hidden);
                 continue;
             }
@@ -211,7 +211,10 @@ impl World {
     pub fn plan(&self, desired: &Desired) -> Plan {
         let mut last_known = LastKnownStates::new();
         for (key, _) in removed_candidates(desired, &self.observed) {
-            let Some(last) = self.dropped.get(&key) else { continue };
+            let Some(last) = self.dropped.get(&key) else {
+                last_known.never_in_git.insert(key);
+                continue;
+            };
             let now: BTreeSet<WorkKey> = self.git.keys().cloned().collect();
             let brought = Some(Arc::new(&now - &self.besides[&key]));
             last_known.insert(key, LastKnownState { added_since: brought, ..last.clone() });

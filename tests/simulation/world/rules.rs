@@ -80,7 +80,8 @@ impl World {
     }
 
     /// Without an approval, no plan deletes more works than its budget, all works of the source, or
-    /// all works of a cluster that has more than the budget allows.
+    /// all works of a cluster that has more than the budget allows. The last rule holds the
+    /// deletions of that cluster, the others hold all.
     pub(super) fn check_budget(&self, desired: &Desired, plan: &Plan) {
         let target = |key: &WorkKey| {
             let uid = self.observed.works[key].uid.clone();
@@ -122,10 +123,14 @@ impl World {
             .collect();
         let rule = BudgetRule::new(&self.policy.budgets, &self.budgets);
         let steps = lines(plan);
-        assert!(plan.held_deletions().is_none(), "all unapproved deletions are held:\n{steps}");
+        let is_held = |step: &&PlanStep| matches!(step.reason, Reason::HeldByBudget { .. });
+        let held = plan.steps.iter().filter(is_held).map(|step| &step.key);
+        let held: Vec<&WorkKey> = held.filter(loses).collect();
+        let is_beside = |key: &&WorkKey| free.iter().any(|other| other.cluster == key.cluster);
+        assert!(!held.iter().any(is_beside), "a cluster's deletions are held together:\n{steps}");
         assert!(!kept.is_empty(), "everything is deleted:\n{steps}");
-        let had = all.len() + kept.len();
-        let count = free.len();
+        let had = all.len() + held.len() + kept.len();
+        let count = free.len() + held.len();
         assert!(rule.allows_deletions(count, had), "{count} of {had}, {rule:?}:\n{steps}");
         for key in free {
             let of = |keys: &[&WorkKey]| keys.iter().filter(|k| k.cluster == key.cluster).count();
@@ -275,6 +280,11 @@ impl World {
                 Reason::Conflict { .. } => {
                     let label = &objects[&step.key]["metadata"]["labels"]["gitwork.dev/source"];
                     assert_ne!(label, SOURCE, "{step}");
+                }
+                Reason::NeverInGit => {
+                    let known =
+                        [self.git.contains_key(&step.key), self.dropped.contains_key(&step.key)];
+                    assert_eq!(known, [false; 2], "Git had it: {step}");
                 }
                 Reason::NotYetOrphaned { complete: true, .. } | Reason::HeldByBudget { .. } => {
                     assert!(!self.git.contains_key(&step.key), "{step}");

@@ -115,20 +115,17 @@ impl World {
         let added = works.keys().filter(|key| !self.desired.works.contains_key(key));
         let added: Arc<BTreeSet<WorkKey>> = Arc::new(added.cloned().collect());
         let gone = self.desired.works.iter().filter(|(key, _)| !works.contains_key(key));
-        let gone: LastKnownStates = gone
-            .map(|(key, work)| {
-                let state = LastKnownState {
-                    removed_by: None,
-                    delete_option: work.delete_option.clone(),
-                    prune: work.prune,
-                    budgets: None,
-                    added_since: Some(added.clone()),
-                };
-                (key.clone(), state)
-            })
-            .collect();
-        self.last_known.extend(gone);
-        self.last_known.retain(|key, _| !works.contains_key(key));
+        self.last_known.works.extend(gone.map(|(key, work)| {
+            let state = LastKnownState {
+                removed_by: None,
+                delete_option: work.delete_option.clone(),
+                prune: work.prune,
+                budgets: None,
+                added_since: Some(added.clone()),
+            };
+            (key.clone(), state)
+        }));
+        self.last_known.works.retain(|key, _| !works.contains_key(key));
         self.desired.works = works;
     }
 
@@ -419,7 +416,7 @@ fn neither_work_changes_for_the_object_while_one_is_suspended() {
 fn unreadable(tenancy: &Tenancy) -> FrozenObjects {
     let path = RepoPath::parse("clusters/edge-1/shop2").unwrap();
     let folder = tenancy.of_folder(&path, &ClusterName::parse("edge-1").unwrap());
-    FrozenObjects { unread: Some(Arc::new(folder)), ..FrozenObjects::default() }
+    FrozenObjects { unread: vec![Arc::new(folder)], ..FrozenObjects::default() }
 }
 
 /// A tenant who breaks a file of their own keeps no object that the policy does not let them have.
@@ -458,7 +455,7 @@ fn object_that_the_policy_keeps_from_a_frozen_work_is_removed() {
 fn object_that_a_frozen_work_may_have_is_kept() {
     let objects = |name: &str| FrozenObjects {
         objects: NamedObject::all([(&manifest(name, "1"), "configmaps")].into_iter()),
-        unread: None,
+        unread: Vec::new(),
     };
     let unreadable = unreadable(&Tenancy::default());
     for (frozen, is_kept) in
@@ -707,7 +704,7 @@ fn receiver_orphans_object_only_after_agent_has_removed_it_from_the_giver() {
 fn removed_receiver_gets_its_delete_option_after_agent_has_removed_object_from_the_giver() {
     let mut world = moved_and_not_removed();
     world.commit(&[plain("shop", &[("a", "1")])]);
-    let last = world.last_known.get_mut(&key("shop2")).unwrap();
+    let last = world.last_known.works.get_mut(&key("shop2")).unwrap();
     last.delete_option = DeletionPolicy::Orphan;
     assert_eq!(world.pass(), [""; 0]);
     world.agent_applies("shop", None);
@@ -823,7 +820,7 @@ fn last_owner_of_a_shared_object_gets_no_delete_option_that_orphans_it() {
     world.agent_applies_all();
     // `b` is removed before `a` has dropped the object, with a last deleteOption that orphans it.
     world.commit(&[a, orphaning("c", &[("three", "1"), ("data", "1")])]);
-    world.last_known.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
+    world.last_known.works.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
     world.pass();
     assert_eq!(world.listed("a"), ["one"]);
     assert_eq!(world.spec("b")["deleteOption"], Value::Null);
@@ -841,7 +838,7 @@ fn work_that_shares_an_object_does_not_wait_for_a_receiver_that_gets_it_later() 
     world.agent_applies_all();
     // Before `a` has dropped the object, it moves on from `b`, which orphaned it last.
     world.commit(&[a, plain("c", &[("three", "1"), ("data", "1")])]);
-    world.last_known.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
+    world.last_known.works.get_mut(&key("b")).unwrap().delete_option = DeletionPolicy::Orphan;
     for _ in 0..8 {
         world.pass();
         world.agent_applies_all();

@@ -43,14 +43,19 @@ pub(super) fn link(path: &RepoPath, scope: Scope) -> Diagnostic {
 
 /// An error for a folder or file whose Git object cannot be used.
 pub(super) fn bad_object(path: &RepoPath, scope: Scope, why: &ObjectError) -> Diagnostic {
+    let code = Code::BadObject;
+    Diagnostic::new(code, Location::file(path), scope, object_problem(why))
+}
+
+/// Why a Git object cannot be used.
+pub(super) fn object_problem(why: &ObjectError) -> String {
     let message = match why {
         ObjectError::TooLarge { size, limit, .. } => {
             format!("its Git object has {size} bytes; the limit is {limit}")
         }
         why => why.to_string(),
     };
-    let code = Code::BadObject;
-    Diagnostic::new(code, Location::file(path), scope, shortened(&message))
+    shortened(&message)
 }
 
 /// A text of a file or tree as a message shows it.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entries::{bad_name, bad_object, gitlink, is_manifest, link, stray};
+use super::entries::{bad_name, bad_object, gitlink, is_manifest, link, object_problem, stray};
 use crate::config::file_names::{APPROVALS, CLUSTER_FILE, CLUSTERS, GROUPS, SOURCE_FILE};
 use crate::config::path_patterns::PathPatterns;
 use crate::limits;
@@ -42,9 +42,13 @@ pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
         top.report(Code::NotSupported, GROUPS, message);
     }
     if let Some(Entry { kind: EntryKind::Tree, id }) = tree.get(APPROVALS) {
-        let path = RepoPath::root().join(APPROVALS);
-        if let Some(tree) = top.tree(&path, *id, objects)? {
-            read_approvals(&tree, &mut top);
+        match objects.tree(*id) {
+            Ok(tree) => read_approvals(&tree, &mut top),
+            Err(why) if why.is_of_object() => {
+                let message = format!("no approval was read: {}", object_problem(&why));
+                top.report(Code::BadApproval, APPROVALS, message);
+            }
+            Err(why) => return Err(why),
         }
     }
     match tree.get(CLUSTERS) {

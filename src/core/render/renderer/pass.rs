@@ -133,7 +133,7 @@ impl RenderPass<'_> {
     fn blocked(&self, path: &RepoPath, cluster: &ClusterName, problem: Diagnostic) -> Rendered {
         let key = layout::folder_key(path, cluster);
         let key = Some(key).filter(|key| self.tenancy.may_be_named(path, key));
-        let unread = key.as_ref().map(|_| self.tenancy.of_folder(path, cluster).into());
+        let unread = key.iter().map(|_| self.tenancy.of_folder(path, cluster).into()).collect();
         let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
         Rendered { frozen, ..Rendered::without_work(path, key, vec![problem]) }
     }

@@ -27,7 +27,12 @@ pub struct FolderConfig<'a> {
     pub work_file: Option<&'a Config<WorkFile>>,
 }
 
-impl FolderConfig<'_> {
+impl<'a> FolderConfig<'a> {
+    /// `manifestConfigs` of work.yaml.
+    pub fn manifest_configs(&self) -> &'a [Value] {
+        self.work_file.map_or(&[], |config| &config.value.manifest_configs)
+    }
+
     /// The name that work.yaml or the folder gives the work. It may be invalid.
     pub fn work_name(&self) -> &str {
         let named = self.work_file.and_then(|config| config.value.name.as_deref());

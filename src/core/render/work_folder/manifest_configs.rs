@@ -27,8 +27,7 @@ pub struct WorkRules<'a> {
     /// The entries of work.yaml, each with whether it is about any object.
     entries: Vec<(&'a Value, bool)>,
     index: ConfigIndex,
-    /// The sidecars, each with whether it covers any object.
-    sidecars: Vec<(&'a Sidecar, bool)>,
+    sidecars: &'a [Sidecar],
     covering: &'a Covering,
     /// Lowest precedence first.
     levels: [InheritedRules<'a>; 2],
@@ -42,11 +41,11 @@ impl<'a> WorkRules<'a> {
         folder: &FolderConfig<'a>,
         levels: [InheritedRules<'a>; 2],
     ) -> Self {
-        let entries = folder.work_file.map_or(&[][..], |config| &config.value.manifest_configs);
+        let entries = folder.manifest_configs();
         Self {
             entries: entries.iter().map(|entry| (entry, false)).collect(),
             index: ConfigIndex::new(entries),
-            sidecars: sidecars.iter().map(|sidecar| (sidecar, false)).collect(),
+            sidecars,
             covering,
             levels,
         }
@@ -89,8 +88,7 @@ impl<'a> WorkRules<'a> {
     ) -> Result<Map<String, Value>, TooManySteps> {
         let mut fields = Map::new();
         for at in self.covering.of(number) {
-            let Some((sidecar, used)) = self.sidecars.get_mut(*at as usize) else { continue };
-            *used = true;
+            let Some(sidecar) = self.sidecars.get(*at as usize) else { continue };
             for (name, value) in sidecar_fields(&sidecar.config.value) {
                 if fields.contains_key(name) {
                     sidecar.report_second(name, manifest, diagnostics);
@@ -123,7 +121,8 @@ impl<'a> WorkRules<'a> {
                 diagnostics.of(Code::MatchesNothing, config.location(&pointer), message);
             diagnostics.push(diagnostic.with_field(file::dotted(&pointer)));
         }
-        for (sidecar, _) in self.sidecars.iter().filter(|(_, used)| !used) {
+        let sidecars = self.sidecars.iter().enumerate();
+        for (_, sidecar) in sidecars.filter(|(number, _)| !self.covering.is_used(*number)) {
             let message = format!("no object of {} matches", sidecar.manifest_file);
             let at = sidecar.config.location("/match");
             let diagnostic = diagnostics.of(Code::MatchesNothing, at, message);

@@ -1,6 +1,6 @@
 //! Manifest sidecars: which objects they are about, and what they set.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -9,8 +9,7 @@ use super::rule_index::{RuleIndex, RuleSteps, RuleTarget, TooManySteps};
 use crate::config::file::Config;
 use crate::config::ocm_rules;
 use crate::config::{ManifestFile, ManifestMatch, RULE_FIELDS};
-use crate::model::diagnostic::{Code, Location};
-use crate::model::kinds::{Found, KindIndex};
+use crate::model::diagnostic::Code;
 use crate::model::manifest::{Identity, Manifest};
 use crate::model::name::RepoPath;
 
@@ -24,6 +23,12 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
+    /// Whether it is about every object of its file.
+    fn covers_file(&self) -> bool {
+        let select = self.config.value.select.as_ref();
+        select.is_none_or(|select| *select == ManifestMatch::default())
+    }
+
     /// Whether it is about this object.
     pub fn covers(&self, manifest: &Manifest) -> bool {
         manifest.origin.file == self.manifest_file
@@ -64,19 +69,40 @@ pub fn sidecar_fields(file: &ManifestFile) -> impl Iterator<Item = (&'static str
         .filter_map(|(value, name)| Some((name, value.as_ref()?)))
 }
 
-/// The sidecars that cover each object of a work, by their numbers.
+/// The sidecars that set anything for each object of a work, by their numbers.
+///
+/// Of those without a `match`, one file may have as many as objects. So they are compared once for
+/// the file, and what is left of them is what each sets first: no object has more than one for each
+/// field.
 #[derive(Debug, Default)]
-pub struct Covering(Vec<Vec<u32>>);
+pub struct Covering {
+    of: Vec<Vec<u32>>,
+    used: Vec<bool>,
+}
 
 impl Covering {
-    /// Finds them.
+    /// Finds them. Reports those that set a field for a whole file again.
     pub fn find(
         manifests: &[Manifest],
         sidecars: &[Sidecar],
         steps: &mut RuleSteps,
+        diagnostics: &mut WorkDiagnostics<'_>,
     ) -> Result<Self, TooManySteps> {
+        let mut first_objects: BTreeMap<&RepoPath, &Manifest> = BTreeMap::new();
+        for manifest in manifests {
+            first_objects.entry(&manifest.origin.file).or_insert(manifest);
+        }
         let mut index = RuleIndex::default();
-        for (number, sidecar) in sidecars.iter().enumerate() {
+        let mut of_files: BTreeMap<&RepoPath, FileSidecars> = BTreeMap::new();
+        let mut used = vec![false; sidecars.len()];
+        for ((number, sidecar), used) in sidecars.iter().enumerate().zip(&mut used) {
+            if sidecar.covers_file() {
+                let Some(first) = first_objects.get(&sidecar.manifest_file) else { continue };
+                let of_file = of_files.entry(&sidecar.manifest_file).or_default();
+                of_file.add(number, sidecar, first, diagnostics);
+                *used = true;
+                continue;
+            }
             let select = sidecar.config.value.select.as_ref();
             let target = RuleTarget {
                 namespace: select.and_then(|select| select.namespace.as_deref()),
@@ -84,55 +110,78 @@ impl Covering {
             };
             index.add(number, [sidecar.manifest_file.as_str(), ""], target);
         }
-        let mut all = Vec::with_capacity(manifests.len());
+        let mut of = Vec::with_capacity(manifests.len());
         for manifest in manifests {
             let fits = |number: usize| sidecars.get(number).is_some_and(|one| one.covers(manifest));
             let class = [manifest.origin.file.as_str(), ""];
-            all.push(index.find(class, &manifest.identity, steps, fits)?);
+            let mut found = index.find(class, &manifest.identity, steps, fits)?;
+            for number in &found {
+                used.get_mut(*number as usize).into_iter().for_each(|used| *used = true);
+            }
+            if let Some(of_file) = of_files.get(&manifest.origin.file) {
+                found.extend(&of_file.setting);
+                found.sort_unstable();
+            }
+            of.push(found);
         }
-        Ok(Self(all))
+        Ok(Self { of, used })
     }
 
-    /// The sidecars of the object with this number.
+    /// The sidecars that set anything for the object with this number.
     pub fn of(&self, manifest: usize) -> &[u32] {
-        self.0.get(manifest).map_or(&[], Vec::as_slice)
+        self.of.get(manifest).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a sidecar is about any object.
+    pub fn is_used(&self, sidecar: usize) -> bool {
+        self.used.get(sidecar).copied().unwrap_or_default()
     }
 }
 
-/// Takes the plurals that sidecars name in the place of guessed ones. What Kubernetes or a CRD of
-/// the repository says of a kind stands: another plural for it is an error.
-pub fn name_resources(
-    manifests: &mut [Manifest],
-    sidecars: &[Sidecar],
-    covering: &Covering,
-    kinds: &KindIndex,
-    diagnostics: &mut WorkDiagnostics<'_>,
-) {
-    for (number, manifest) in manifests.iter_mut().enumerate() {
-        let known = kinds.lookup(&manifest.identity.group, &manifest.kind);
-        let mut named = false;
-        for sidecar in covering.of(number).iter().filter_map(|at| sidecars.get(*at as usize)) {
-            let Some(resource) = &sidecar.config.value.resource else { continue };
-            if named && *resource != manifest.identity.resource {
-                sidecar.report_second("resource", manifest, diagnostics);
-            }
-            named = true;
-            if matches!(known, Found::Guessed { .. }) {
-                if manifest.identity.resource != *resource {
-                    manifest.identity.resource.clone_from(resource);
-                }
-            } else if known.resource() != resource {
-                let message = format!("the plural of {} is {}", manifest.kind, known.resource());
-                let at = sidecar.config.location("/resource");
-                let diagnostic = diagnostics.of(Code::BadValue, at, message);
-                diagnostics.push(diagnostic.with_field("resource"));
+/// The sidecars without a `match` of one file.
+#[derive(Debug, Default)]
+struct FileSidecars {
+    /// Those that set a field first.
+    setting: Vec<u32>,
+    /// The fields that are set.
+    fields: BTreeSet<&'static str>,
+    resource: Option<String>,
+    is_orphaned: bool,
+}
+
+impl FileSidecars {
+    /// Adds the next one. `first`: the first object of the file, for messages.
+    fn add(
+        &mut self,
+        number: usize,
+        sidecar: &Sidecar,
+        first: &Manifest,
+        diagnostics: &mut WorkDiagnostics<'_>,
+    ) {
+        let file = &sidecar.config.value;
+        let mut sets = false;
+        for (field, _) in sidecar_fields(file) {
+            match self.fields.insert(field) {
+                true => sets = true,
+                false => sidecar.report_second(field, first, diagnostics),
             }
         }
-        if let (Found::Guessed { resource }, false) = (&known, named) {
-            let (kind, group) = (&manifest.kind, &manifest.identity.group);
-            let message = format!("the plural of {kind} in {group:?} is taken to be {resource:?}");
-            let at = Location::at(&manifest.origin.file, manifest.origin.span);
-            diagnostics.add(Code::GuessedPlural, at, message);
+        match (&self.resource, &file.resource) {
+            (None, Some(resource)) => {
+                self.resource = Some(resource.clone());
+                sets = true;
+            }
+            (Some(before), Some(resource)) if before != resource => {
+                sidecar.report_second("resource", first, diagnostics);
+            }
+            _ => {}
+        }
+        if file.orphan == Some(true) && !self.is_orphaned {
+            self.is_orphaned = true;
+            sets = true;
+        }
+        if sets {
+            self.setting.push(u32::try_from(number).unwrap_or(u32::MAX));
         }
     }
 }
@@ -149,4 +198,60 @@ pub fn orphans(
     };
     let all = manifests.iter().enumerate();
     all.filter(|(number, _)| is_orphaned(*number)).map(|(_, one)| one.identity.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{FileKind, SecretPolicy, file};
+    use crate::model::diagnostic::Scope;
+    use crate::model::kinds::KindIndex;
+    use crate::render::manifests;
+
+    /// The sidecars of each object, whether each sidecar is used, and what is reported.
+    fn covering(manifest_text: &str, sidecar_text: &str) -> (Vec<Vec<u32>>, Vec<bool>, usize) {
+        let path = RepoPath::parse("clusters/a/web/x.yaml").unwrap();
+        let (kinds, scope) = (KindIndex::default(), Scope::Source);
+        let rules = manifests::Rules { kinds: &kinds, secrets: SecretPolicy::Allow, scope: &scope };
+        let read = manifests::read(&path, manifest_text.as_bytes(), &rules, None);
+        let (configs, problems) =
+            file::read_all(&path, sidecar_text.as_bytes(), FileKind::Manifest, &scope);
+        assert_eq!((read.diagnostics, problems), (vec![], vec![]));
+        let of_file = |config| Sidecar { config, manifest_file: path.clone() };
+        let sidecars: Vec<Sidecar> = configs.into_iter().map(of_file).collect();
+        let mut diagnostics = WorkDiagnostics::new(&scope, Vec::new());
+        let mut steps = RuleSteps::default();
+        let found = Covering::find(&read.manifests, &sidecars, &mut steps, &mut diagnostics);
+        let Covering { of, used } = found.unwrap();
+        (of, used, diagnostics.into_all().len())
+    }
+
+    fn objects(count: usize) -> String {
+        let object =
+            |n| format!("---\n{{apiVersion: x.io/v1, kind: Mouse, metadata: {{name: n{n}}}}}\n");
+        (0..count).map(object).collect()
+    }
+
+    #[test]
+    fn objects_have_one_sidecar_of_their_file_for_each_field() {
+        let rest = "orphan: true\n---\nfeedbackScrapeType: Poll\n---\norphan: true\n---\n{}\n";
+        let text = "resource: mice\n---\n".repeat(1_000) + rest;
+        let (of, used, reported) = covering(&objects(3), &text);
+        assert_eq!(of, vec![vec![0, 1_000, 1_001]; 3]);
+        assert_eq!((used, reported), (vec![true; 1_004], 0));
+    }
+
+    #[test]
+    fn sidecars_that_set_a_field_of_a_file_again_are_reported_once() {
+        let twice = "resource: mice\nfeedbackScrapeType: Poll\n---\n".repeat(5);
+        let text = twice
+            + "resource: rats\n---\nmatch: {name: n1}\nfeedbackScrapeType: Poll\n\
+             ---\nmatch: {name: none}\nfeedbackScrapeType: Poll\n";
+        let (of, used, reported) = covering(&objects(3), &text);
+        assert_eq!(of, [vec![0], vec![0, 6], vec![0]]);
+        assert_eq!(used, [true, true, true, true, true, true, true, false]);
+        // Four of `feedbackScrapeType`, and one of `resource`.
+        assert_eq!(reported, 5);
+        assert_eq!(covering("", "resource: mice\n").1, [false]);
+    }
 }

@@ -22,7 +22,8 @@ use crate::render::manifests;
 use crate::render::substitute::CLUSTER_NAME;
 use crate::render::substitute::Substitution;
 use crate::render::work_folder::{
-    Covering, RuleSteps, Sidecar, WorkDiagnostics, is_about, name_resources, sidecar_fields,
+    Covering, NamedPlurals, RuleSteps, Sidecar, WorkDiagnostics, is_about, name_resources,
+    sidecar_fields,
 };
 
 /// What stands in place of a value that a Secret uses.
@@ -138,9 +139,12 @@ pub fn origins(
     }
     let sidecars = reading.sidecars(&files.sidecars)?;
     let mut unreported = WorkDiagnostics::new(&scope, Vec::new());
-    let covering = Covering::find(&objects, &sidecars, &mut RuleSteps::default());
+    let mut steps = RuleSteps::default();
+    let covering = Covering::find(&objects, &sidecars, &mut steps, &mut unreported);
     let covering = covering.unwrap_or_default();
-    name_resources(&mut objects, &sidecars, &covering, kinds, &mut unreported);
+    let entries = work_file.as_ref().map_or(&[][..], |config| &config.value.manifest_configs);
+    let named = NamedPlurals { sidecars: &sidecars, covering: &covering, entries };
+    name_resources(&mut objects, named, kinds, &mut unreported);
     let rules = objects.iter().map(|object| object_settings(object, &sidecars, &levels)).collect();
     Ok(Some(Origins { folder, tree, settings, objects, rules }))
 }

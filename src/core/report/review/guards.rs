@@ -1,7 +1,7 @@
 //! The guards' verdict on a change, as far as two commits determine it. It assumes that the hub
 //! matches the base, and that nothing is approved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::moves::FoundMoves;
 use crate::config::window::Closed;
 use crate::model::name::{ClusterName, CommitId};
 use crate::model::work::DesiredWork;
-use crate::plan::budget::{Budget, DeletionCount, excess};
+use crate::plan::budget::{Budget, DeletionCount, over_budget};
 use crate::plan::{Guard, PlanPolicy};
 use crate::render::desired::Desired;
 use crate::signature::verification::VerificationFailure;
@@ -66,8 +66,9 @@ pub fn would_hold(
         return Vec::new();
     }
     let change = JudgedChange { base, head, moves: FoundMoves::between(base, head) };
-    let budget = change.over_budget(policy);
-    let windows = closed.and_then(|closed| change.outside_windows(budget.is_some(), closed));
+    let (budget, held) = change.over_budget(policy).unzip();
+    let held = held.unwrap_or_default();
+    let windows = closed.and_then(|closed| change.outside_windows(&held, closed));
     budget.into_iter().chain(windows).collect()
 }
 
@@ -84,7 +85,8 @@ fn is_unread(work: &DesiredWork, head: &Desired) -> bool {
 }
 
 impl JudgedChange<'_> {
-    fn over_budget(&self, policy: &PlanPolicy) -> Option<WouldHold> {
+    /// The deletions over the budget, and the clusters that have them.
+    fn over_budget(&self, policy: &PlanPolicy) -> Option<(WouldHold, BTreeSet<ClusterName>)> {
         if policy.allow_delete_all {
             return None;
         }
@@ -102,15 +104,17 @@ impl JudgedChange<'_> {
             [base, head].map(|desired| Budget::of(&policy.budgets, &desired.rules.budgets));
         let all = [&policy.budgets, &base.rules.budgets, &head.rules.budgets];
         let of_clusters = all.into_iter().flat_map(|budgets| &budgets.clusters).collect();
-        let excess = excess(before.stricter(after), &of_clusters, &clusters)?;
-        let works = clusters.values().map(|deletions| deletions.unapproved).sum();
+        let over = over_budget(before.stricter(after), &of_clusters, &clusters);
+        let held = clusters.iter().filter(|(cluster, _)| over.contains_key(*cluster));
+        let works = held.map(|(_, deletions)| deletions.unapproved).sum();
         let what = count(works, "deletion");
-        let reason = format!("{what} would wait for an approval: {excess}");
-        Some(WouldHold { guard: Guard::Budget.as_str(), works, reason, until: None })
+        let reason = format!("{what} would wait for an approval: {}", over.values().next()?);
+        let hold = WouldHold { guard: Guard::Budget.as_str(), works, reason, until: None };
+        Some((hold, over.into_keys().collect()))
     }
 
-    /// `deletions_wait`: the budget already holds deletions.
-    fn outside_windows(&self, deletions_wait: bool, closed: &Closed) -> Option<WouldHold> {
+    /// `held`: clusters whose deletions the budget holds already.
+    fn outside_windows(&self, held: &BTreeSet<ClusterName>, closed: &Closed) -> Option<WouldHold> {
         let Self { base, head, moves } = self;
         let written = head.works.values().filter(|work| {
             let before = base.works.get(&work.key);
@@ -120,7 +124,8 @@ impl JudgedChange<'_> {
         let gone = base.works.values().filter(|work| {
             let stays = head.works.contains_key(&work.key) || is_unread(work, head);
             // What a move needs is written first, whatever holds the deletion.
-            let waits = deletions_wait && work.prune && !moves.gives(work);
+            let is_held = held.contains(&work.key.cluster);
+            let waits = is_held && work.prune && !moves.gives(work);
             !stays && !waits && !head.suspended.covers(&work.key)
         });
         let works = written.count() + gone.count();

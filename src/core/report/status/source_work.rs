@@ -170,6 +170,7 @@ impl StatusInputs<'_> {
             | Reason::HeldByRewind { .. }
             | Reason::HeldByRestore { .. }
             | Reason::HeldByWindow { .. }
+            | Reason::NeverInGit
             | Reason::NotYetOrphaned { .. } => State::Held,
             Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => State::Deleting,
             Reason::Conflict { .. } => State::Failed,

@@ -12,7 +12,7 @@ use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
 use crate::plan::directives::{Directives, Suspension};
 use crate::plan::moves::MovingWorks;
 use crate::plan::observed::{AGENT_FINALIZER, WorkContent};
-use crate::plan::{LastKnownState, plan, removed_candidates};
+use crate::plan::{LastKnownState, LastKnownStates, plan, removed_candidates};
 use crate::render::desired::{Desired, Frozen};
 use crate::sync::facts::tests::{commit, desired, test_now};
 use crate::sync::git_history::AncestryLookup;
@@ -281,7 +281,8 @@ impl World {
             budgets: None,
             added_since: None,
         };
-        let found = removed.iter().map(|(key, _)| (key.clone(), known(key))).collect();
+        let works = removed.iter().map(|(key, _)| (key.clone(), known(key))).collect();
+        let found = LastKnownStates { works, ..LastKnownStates::default() };
         facts.history.set_last_known(&removed, found);
         let unread = facts.contents_to_read(now);
         let content =

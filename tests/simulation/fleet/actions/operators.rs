@@ -62,7 +62,8 @@ impl World {
         let mut observed = Observed::default();
         observed.record_list(&self.id, self.hub.works_of(Some(&self.id)));
         let candidates = removed_candidates(&desired, &observed);
-        let found = self.operator.last_known_states(&desired, &candidates, &Default::default());
+        let cancel = Default::default();
+        let found = self.operator.last_known_states(&desired, &candidates, &[], &cancel);
         let Ok(last_known) = found else { return Vec::new() };
         let budgets =
             Budgets { works: Some(0), percent: Some(0), cluster: Some(0), ..Budgets::default() };

@@ -94,6 +94,7 @@ impl SourceReader for SimulatedSource {
         &self,
         desired: &Desired,
         candidates: &[(WorkKey, RepoPath)],
+        _applied: &[CommitId],
         _cancel: &AtomicBool,
     ) -> Result<LastKnownStates, SourceReadError> {
         let mut state = self.git.lock();

@@ -1,0 +1,166 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::name::{ClusterName, SourceId, WorkName};
+use crate::model::work::DeletionPolicy;
+use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::{Action, LastKnownStates, Plan, PlanInputs, PlanPolicy, lint, plan};
+use crate::render::test_repository::{TestFiles, render};
+
+fn key(cluster: &str, work: &str) -> WorkKey {
+    let cluster = ClusterName::parse(cluster).unwrap();
+    WorkKey { cluster, work: WorkName::parse(work).unwrap() }
+}
+
+/// `count` work folders of a cluster.
+fn folders(cluster: &str, count: usize) -> TestFiles {
+    let file = |n: usize| {
+        let text = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: x, name: {cluster}-{n}}}\n"
+        );
+        (format!("clusters/{cluster}/work-{n:03}/x.yaml"), text.as_str().into())
+    };
+    (0..count).map(file).collect()
+}
+
+/// A source whose last commit drops works, and the hub before that.
+struct World {
+    desired: Desired,
+    hub: Vec<Value>,
+    last_known: LastKnownStates,
+}
+
+impl World {
+    /// The hub has the works of `before`, and Git those of `after`.
+    fn new(before: &TestFiles, after: &TestFiles) -> Self {
+        let (had, desired) = (render(before, "[]"), render(after, "[]"));
+        let hub = had.works.values().map(|work| work.body.to_manifest_work(&work.key, None));
+        let hub = hub.collect();
+        let mut last_known = LastKnownStates::new();
+        for key in had.works.into_keys().filter(|key| !desired.works.contains_key(key)) {
+            let state = LastKnownState {
+                removed_by: None,
+                delete_option: DeletionPolicy::Foreground,
+                prune: true,
+                budgets: None,
+                added_since: None,
+            };
+            last_known.insert(key, state);
+        }
+        Self { desired, hub, last_known }
+    }
+
+    /// Drops `count` works of a cluster.
+    fn drop_works(before: &TestFiles, cluster: &str, count: usize) -> TestFiles {
+        let mut after = before.clone();
+        after.retain(|path, _| {
+            !(0..count).any(|n| path.starts_with(&format!("clusters/{cluster}/work-{n:03}/")))
+        });
+        after
+    }
+
+    /// An agent makes other works of its cluster look like works of the source.
+    fn label(&mut self, cluster: &str, count: usize, path: &str) {
+        for n in 0..count {
+            let name = format!("addon-{n:03}");
+            let annotations = json!({
+                "gitwork.dev/path": path, "gitwork.dev/content-hash": "0".repeat(64),
+            });
+            self.hub.push(json!({
+                "metadata": {
+                    "namespace": cluster, "name": name, "annotations": annotations,
+                    "labels": {"gitwork.dev/source": "fleet"},
+                },
+                "spec": {"workload": {"manifests": []}},
+            }));
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let mut observed = Observed::default();
+        for (number, work) in self.hub.iter().enumerate() {
+            let mut work = work.clone();
+            work["metadata"]["uid"] = format!("uid-{number}").into();
+            work["metadata"]["resourceVersion"] = "1".into();
+            work["metadata"]["generation"] = 1.into();
+            observed.record_change(ObservedWork::from_manifest_work(work).unwrap());
+        }
+        let (desired, last_known) = (&self.desired, &self.last_known);
+        let policy = &PlanPolicy::default();
+        let plan = plan(desired, &observed, last_known, policy);
+        let inputs = PlanInputs { desired, observed: &observed, last_known, policy };
+        assert_eq!(lint::check(&plan, inputs), []);
+        plan
+    }
+}
+
+/// The number of steps with this action and reason on a cluster.
+fn count(plan: &Plan, cluster: &str, action: Action, reason: &str) -> usize {
+    let steps = plan.steps.iter().filter(|step| step.key.cluster.as_str() == cluster);
+    steps.filter(|step| step.action() == action && step.reason.code() == reason).count()
+}
+
+#[test]
+fn works_that_git_never_had_are_neither_counted_nor_deleted() {
+    let mut before = folders("a", 3);
+    before.extend(folders("b", 30));
+    let mut after = World::drop_works(&before, "b", 10);
+    after.extend(folders("c", 1));
+    let mut world = World::new(&before, &after);
+    world.label("a", 50, "clusters/b/work-000");
+    // Without its history, each of them could be a work that Git has dropped.
+    let unknown = world.plan();
+    assert_eq!(count(&unknown, "b", Action::Hold, "HeldByBudget"), 10);
+
+    let addons = (0..50).map(|n| key("a", &format!("addon-{n:03}")));
+    world.last_known.never_in_git.extend(addons);
+    let plan = world.plan();
+    assert_eq!(count(&plan, "a", Action::Hold, "NeverInGit"), 50);
+    assert_eq!(count(&plan, "b", Action::Delete, "RemovedFromGit"), 10);
+    assert_eq!(plan.held_deletions(), None);
+    let new = plan.steps.get(&key("c", "work-000")).unwrap();
+    let body = new.effect.as_ref().and_then(Effect::body).unwrap();
+    assert!(!body.created_during_hold, "nothing is held that a new work could hide");
+    assert_eq!(plan.holds(&SourceId::parse("fleet").unwrap()), []);
+}
+
+/// An agent must not make the source look larger than it is, either.
+#[test]
+fn folder_that_cannot_be_read_keeps_one_work_only() {
+    let mut before = folders("a", 2);
+    before.extend(folders("b", 60));
+    let mut after = World::drop_works(&before, "b", 11);
+    after.insert("clusters/a/broken/x.yaml".into(), "broken: [".into());
+    let mut world = World::new(&before, &after);
+    world.label("a", 300, "clusters/a/broken");
+    let plan = world.plan();
+    assert_eq!(count(&plan, "b", Action::Hold, "HeldByBudget"), 11);
+    assert_eq!(count(&plan, "a", Action::Hold, "Frozen"), 300);
+    // A folder of another cluster is none of theirs.
+    let mut world = World::new(&before, &after);
+    world.label("b", 300, "clusters/a/broken");
+    let addons = (0..300).map(|n| key("b", &format!("addon-{n:03}")));
+    world.last_known.never_in_git.extend(addons);
+    let plan = world.plan();
+    assert_eq!(count(&plan, "b", Action::Hold, "HeldByBudget"), 11);
+    assert_eq!(count(&plan, "b", Action::Hold, "NeverInGit"), 300);
+}
+
+/// An agent removes gitwork's annotations from the works that stay on its cluster.
+#[test]
+fn cluster_that_seems_emptied_holds_only_its_own_deletions() {
+    let mut before = folders("a", 5);
+    before.extend(folders("b", 60));
+    let after = World::drop_works(&World::drop_works(&before, "b", 4), "a", 2);
+    let mut world = World::new(&before, &after);
+    let plan = world.plan();
+    assert_eq!(plan.held_deletions(), None);
+    for work in world.hub.iter_mut().filter(|work| work["metadata"]["namespace"] == "a") {
+        work["metadata"]["annotations"] = Value::Null;
+    }
+    let plan = world.plan();
+    let held = plan.held_deletions().unwrap();
+    assert_eq!(held.works.len(), 2);
+    assert_eq!(held.excess.to_string().matches("on the cluster a").count(), 1, "{held:?}");
+    assert_eq!(count(&plan, "b", Action::Delete, "RemovedFromGit"), 4);
+}

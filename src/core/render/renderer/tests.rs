@@ -1,0 +1,230 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::name::{RepoPath, SourceId};
+use crate::model::object_digest::ObjectDigest;
+use crate::model::snapshot::{Entry, Objects as _, Snapshot};
+use crate::render::desired::{Desired, Frozen};
+use crate::render::renderer::Renderer;
+use crate::render::test_repository::{TestFile, TestRepository, files, render};
+
+const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: readable}\n";
+
+/// The digest of a ConfigMap of this name.
+fn map(name: &str) -> ObjectDigest {
+    let metadata = json!({"namespace": "x", "name": name});
+    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    ObjectDigest::of_manifest(&manifest).unwrap()
+}
+
+fn frozen_works(desired: &Desired) -> Vec<String> {
+    desired.frozen.works.iter().map(ToString::to_string).collect()
+}
+
+/// Whether a frozen work may have this ConfigMap.
+fn may_have(desired: &Desired, work: &str, name: &str) -> bool {
+    let all = desired.frozen.objects.iter();
+    let mut found = all.filter(|(key, _)| key.work.as_str() == work);
+    let (_, objects) = found.next().unwrap();
+    objects.may_contain(map(name), None)
+}
+
+#[test]
+fn frozen_work_keeps_what_every_folder_of_its_name_may_have() {
+    let second = MAP.replace("readable", "second");
+    let shop = "name: shop\n";
+    let desired = render(
+        &files(&[
+            ("clusters/a/other/work.yaml", shop),
+            ("clusters/a/other/x.yaml", MAP),
+            ("clusters/a/shop/x.yaml", "broken: ["),
+        ]),
+        "[]",
+    );
+    assert_eq!((frozen_works(&desired), desired.works.len()), (vec!["a/shop".into()], 0));
+    assert!(may_have(&desired, "shop", "readable"));
+    assert!(may_have(&desired, "shop", "any"), "it may be in the folder that cannot be read");
+
+    let desired = render(
+        &files(&[
+            ("clusters/a/one/work.yaml", shop),
+            ("clusters/a/one/x.yaml", MAP),
+            ("clusters/a/shop/x.yaml", &second),
+        ]),
+        "[]",
+    );
+    assert_eq!((frozen_works(&desired), desired.works.len()), (vec!["a/shop".into()], 0));
+    let known = ["readable", "second", "any"].map(|name| may_have(&desired, "shop", name));
+    assert_eq!(known, [true, true, false]);
+}
+
+/// A folder keeps its claim beside the work of a name that it may not have, whatever becomes of
+/// that work.
+#[test]
+fn folder_without_a_right_to_a_name_claims_under_its_own() {
+    let policy = "[{paths: [clusters/a/web], works: [x*]}, {paths: [clusters/a/o*]}]";
+    let mut all = files(&[
+        ("clusters/a/other/work.yaml", "name: web\n"),
+        ("clusters/a/other/x.yaml", MAP),
+        ("clusters/a/web/work.yaml", "name: x_y\n"),
+        ("clusters/a/web/x.yaml", "broken: ["),
+    ]);
+    let desired = render(&all, policy);
+    assert_eq!((frozen_works(&desired), desired.works.len()), (vec![], 1));
+    assert!(may_have(&desired, "_web", "any"));
+
+    // A third folder freezes the work.
+    all.insert("clusters/a/o2/work.yaml".into(), "name: web\n".into());
+    all.insert("clusters/a/o2/x.yaml".into(), MAP.into());
+    let desired = render(&all, policy);
+    assert_eq!((frozen_works(&desired), desired.works.len()), (vec!["a/web".into()], 0));
+    assert!(may_have(&desired, "_web", "any") && !may_have(&desired, "web", "any"));
+}
+
+/// The CRDs of a tenant who breaks their own work: of a kind that others have, with a lying scope
+/// and plural, and for kinds of Kubernetes.
+const LIES: &[(&str, &str, &str)] = &[
+    ("x.example", "Mouse", "rats"),
+    ("x.example", "Cat", "mouses"),
+    ("apps", "Deployment", "deploys"),
+    ("apps", "Mouse", "deployments"),
+    ("rbac.authorization.k8s.io", "ClusterRole", "roles"),
+];
+
+fn crd(group: &str, kind: &str, plural: &str, scope: &str) -> String {
+    format!(
+        "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
+         metadata: {{name: {plural}.{group}}}\n\
+         spec: {{group: {group}, scope: {scope}, names: {{kind: {kind}, plural: {plural}}}}}\n"
+    )
+}
+
+const MOUSE: &str =
+    "---\napiVersion: x.example/v1\nkind: Mouse\nmetadata: {namespace: shop, name: jerry}\n";
+
+fn config(resource: &str) -> String {
+    let identifier =
+        format!("{{group: x.example, resource: {resource}, namespace: shop, name: j*}}");
+    format!("- resourceIdentifier: {identifier}\n  feedbackScrapeType: Poll\n")
+}
+
+/// The works and problems of all folders but one.
+fn without(desired: &Desired, folder: &str) -> (Vec<String>, Vec<Diagnostic>) {
+    let works = desired.works.values().filter(|work| work.path.as_str() != folder);
+    let works = works.map(|work| format!("{} {}", work.key, work.body.digest)).collect();
+    let is_other = |found: &&Diagnostic| !found.location.file.as_str().starts_with(folder);
+    (works, desired.diagnostics.iter().filter(is_other).cloned().collect())
+}
+
+#[test]
+fn crds_of_a_frozen_work_change_no_other_work() {
+    let others = [
+        ("clusters/b/guess/work.yaml", format!("manifestConfigs:\n{}", config("mouses"))),
+        ("clusters/b/guess/x.yaml", MOUSE.to_owned()),
+        ("clusters/b/none/x.yaml", MOUSE.replace("jerry", "tom")),
+        ("clusters/b/sidecar/x.config.yaml", "resource: mice\norphan: true\n".to_owned()),
+        ("clusters/b/sidecar/x.yaml", MOUSE.replace("jerry", "speedy")),
+        ("clusters/b/orphan/x.config.yaml", "orphan: true\n".to_owned()),
+        (
+            "clusters/b/orphan/x.yaml",
+            MOUSE.replace("jerry", "minnie")
+                + &MOUSE.replace("jerry", "tom").replace("Mouse", "Cat")
+                + "---\napiVersion: apps/v1\nkind: Deployment\n\
+                   metadata: {namespace: shop, name: web}\n",
+        ),
+        ("clusters/c/rats/work.yaml", format!("manifestConfigs:\n{}", config("rats"))),
+        ("clusters/c/rats/x.yaml", MOUSE.to_owned() + &MOUSE.replace("Mouse", "Rat")),
+    ];
+    let others: Vec<(&str, &str)> = others.iter().map(|(path, text)| (*path, &**text)).collect();
+    let alone = render(&files(&others), "[]");
+    let expected = without(&alone, "clusters/a/lies");
+    assert_eq!(expected.0.len(), 5, "{:?}", alone.diagnostics);
+
+    for scope in ["Cluster", "Namespaced"] {
+        let crds: String =
+            LIES.iter().map(|(group, kind, plural)| crd(group, kind, plural, scope)).collect();
+        let mut all = files(&others);
+        all.insert("clusters/a/lies/crds.yaml".into(), crds.as_str().into());
+        all.insert("clusters/a/lies/broken.yaml".into(), "broken: [".into());
+        let desired = render(&all, "[]");
+        assert_eq!(frozen_works(&desired), ["a/lies"]);
+        assert_eq!(without(&desired, "clusters/a/lies"), expected);
+    }
+}
+
+/// A problem beside a CRD freezes no work whose own rule has the plural.
+#[test]
+fn rule_that_names_the_plural_of_a_frozen_crd_holds() {
+    let crds = crd("x.example", "Mouse", "mice", "Namespaced");
+    let rules = format!("manifestConfigs:\n{}", config("mice"));
+    let mut all = files(&[
+        ("clusters/a/crds/crds.yaml", &crds),
+        ("clusters/b/shop/work.yaml", &rules),
+        ("clusters/b/shop/x.yaml", MOUSE),
+    ]);
+    let before = without(&render(&all, "[]"), "clusters/a/crds");
+    assert_eq!((before.0.len(), before.1.as_slice()), (1, &[][..]));
+    all.insert("clusters/a/crds/broken.yaml".into(), "broken: [".into());
+    let desired = render(&all, "[]");
+    assert_eq!(frozen_works(&desired), ["a/crds"]);
+    assert_eq!(without(&desired, "clusters/a/crds"), before);
+    // Without the CRD, nothing has that plural.
+    all.remove("clusters/a/crds/crds.yaml");
+    let frozen: BTreeSet<String> = frozen_works(&render(&all, "[]")).into_iter().collect();
+    assert_eq!(frozen, ["a/crds".to_owned(), "b/shop".to_owned()].into());
+}
+
+/// The plural of a CRD that no API server accepts is in no object.
+#[test]
+fn plural_that_is_too_long_is_not_used() {
+    let crds = crd("x.example", "Mouse", &"x".repeat(1_000), "Namespaced");
+    let all = files(&[("clusters/a/crds/crds.yaml", &crds), ("clusters/b/shop/x.yaml", MOUSE)]);
+    let desired = render(&all, "[]");
+    let shop = desired.works.values().find(|work| work.key.cluster.as_str() == "b").unwrap();
+    assert_eq!(&*shop.objects[0].resource, "mouses");
+}
+
+/// A link or a malformed folder above the clusters: nothing of the source is known, and the message
+/// names the path.
+#[test]
+fn malformed_objects_above_the_clusters_freeze_the_source_and_are_named() {
+    let long = || TestFile::Link("x/".repeat(2_500));
+    for (path, file, place) in [
+        ("clusters", TestFile::BadFolder, "clusters"),
+        ("clusters", long(), "clusters"),
+        ("gitwork.yaml", TestFile::BadFolder, "gitwork.yaml"),
+        ("gitwork.yaml", long(), "gitwork.yaml"),
+    ] {
+        let mut all = files(&[("clusters/a/web/x.yaml", MAP)]);
+        all.retain(|name, _| !name.starts_with(path));
+        all.insert(path.into(), file.clone());
+        let desired = render(&all, "[]");
+        let errors = desired.diagnostics.iter().filter(|found| found.is_error());
+        let at: Vec<String> = errors.map(|found| found.location.file.to_string()).collect();
+        assert_eq!((at, desired.frozen.source), (vec![place.to_owned()], true), "{file:?}");
+    }
+    let mut repository = TestRepository::default();
+    let clusters = repository.add(&[("clusters".to_owned(), TestFile::BadFolder)].into());
+    let Entry { id: root, .. } = repository.tree(clusters).unwrap()["clusters"].clone();
+    let mut renderer = Renderer::new(SourceId::parse("fleet").unwrap());
+    let mut desired =
+        renderer.render(&Snapshot { commit: None, root, objects: &repository }).unwrap();
+    let [found] = &desired.diagnostics[..] else { panic!("{:?}", desired.diagnostics) };
+    assert_eq!((found.code, desired.frozen.source), (Code::BadObject, true));
+    assert_eq!(found.location.file.to_string(), ".");
+    desired.locate_from_root(&RepoPath::parse("team/a").unwrap());
+    assert_eq!(desired.diagnostics[0].location.file.to_string(), "team/a");
+}
+
+#[test]
+fn malformed_folder_of_approvals_approves_nothing_and_stops_nothing() {
+    let mut all = files(&[("clusters/a/web/x.yaml", MAP)]);
+    all.insert("approvals".into(), TestFile::BadFolder);
+    let desired = render(&all, "[]");
+    assert_eq!((desired.works.len(), &desired.frozen), (1, &Frozen::default()));
+    let [found] = &desired.diagnostics[..] else { panic!("{:?}", desired.diagnostics) };
+    assert_eq!(found.location.file.to_string(), "approvals");
+    assert!(!found.is_error() && found.message.starts_with("no approval was read: "), "{found:?}");
+}
