@@ -1,6 +1,6 @@
 //! Reads a text: checks its encoding, composes its documents, adds snippets to its problems.
 
-use crate::compose;
+use crate::compose::stream::compose;
 use crate::document::Document;
 use crate::limits;
 use crate::lines::Lines;
@@ -24,7 +24,7 @@ pub fn read(bytes: &[u8]) -> ParsedYaml {
             return ParsedYaml { documents: Vec::new(), problems: vec![problem] };
         }
     };
-    let composed = compose::compose(text);
+    let composed = compose(text);
     // Split the lines once: a text may have as many problems as lines.
     let lines = if composed.problems.is_empty() { None } else { Lines::new(bytes) };
     let masked = lines.as_ref().is_none_or(|lines| lines.masked);
