@@ -30,7 +30,7 @@ async fn foreground_deletion_waits_for_the_objects() {
 }
 
 #[tokio::test]
-async fn gotcha_07_orphaned_objects_lose_their_owner_first_and_stay() {
+async fn orphaned_objects_lose_their_owner_first_and_stay() {
     let fixture = Fixture::start().await;
     fixture
         .create("web", vec![fixture.config_map("a", "1"), fixture.config_map("b", "1")], json!({}))
@@ -76,7 +76,7 @@ async fn orphan_option_keeps_every_object() {
 }
 
 #[tokio::test]
-async fn gotcha_06_an_object_of_two_works_goes_with_the_last() {
+async fn an_object_of_two_works_goes_with_the_last() {
     let fixture = Fixture::start().await;
     fixture.create("one", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.create("two", vec![fixture.config_map("a", "1")], json!({})).await;
@@ -109,7 +109,7 @@ async fn two_works_that_claim_one_object_are_rate_limited() {
 }
 
 #[tokio::test]
-async fn gotcha_23_a_recreated_object_is_not_deleted() {
+async fn a_recreated_object_is_not_deleted() {
     let mut fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.wait_recorded("web", &["configmaps/a"]).await;

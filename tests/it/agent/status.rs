@@ -49,7 +49,7 @@ async fn feedback_follows_a_rollout() {
 }
 
 #[tokio::test]
-async fn gotcha_16_complete_work_is_not_reconciled() {
+async fn complete_work_is_not_reconciled() {
     let fixture = Fixture::start().await;
     let rules = json!({"conditionRules": [{"type": "CEL", "condition": "Complete",
         "celExpressions": ["object.data.key == 'done'"],
@@ -77,7 +77,7 @@ async fn gotcha_16_complete_work_is_not_reconciled() {
 }
 
 #[tokio::test]
-async fn gotcha_03_new_generation_moves_the_applied_condition_to_the_end() {
+async fn new_generation_moves_the_applied_condition_to_the_end() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.condition("web", "Available", "True").await;
@@ -99,7 +99,7 @@ async fn gotcha_03_new_generation_moves_the_applied_condition_to_the_end() {
 }
 
 #[tokio::test]
-async fn gotcha_04_empty_work_has_no_available_resources() {
+async fn empty_work_has_no_available_resources() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     fixture.wait_recorded("web", &["configmaps/a"]).await;
