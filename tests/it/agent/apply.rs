@@ -165,8 +165,7 @@ async fn read_only_objects_are_recorded_and_never_deleted() {
     fixture.wait_recorded("web", &["configmaps/a"]).await;
     fixture.delete("web").await;
     fixture.is_gone(&fixture.works(), "web").await;
-    fixture.value("a", "theirs").await;
-    assert!(owners(&fixture.config_maps().get("a").await.unwrap()).is_empty());
+    fixture.is_kept("a", "theirs").await;
 }
 
 #[tokio::test]
@@ -271,7 +270,7 @@ async fn missing_kind_keeps_stale_objects() {
     fixture
         .patch_spec(
             "web",
-            json!({"workload": {"manifests": [unknown, fixture.config_map("b", "1")]}}),
+            json!({"workload": {"manifests": [unknown.clone(), fixture.config_map("b", "1")]}}),
         )
         .await;
     fixture.value("b", "1").await;
@@ -282,7 +281,16 @@ async fn missing_kind_keeps_stale_objects() {
     );
     let work = fixture.condition("web", "Applied", "False").await;
     insta::assert_snapshot!("an_unknown_kind", stable(&work, &fixture));
-    fixture.value("a", "1").await;
+    // One pass after the other: when the second one has applied, the first one has ended.
+    fixture
+        .patch_spec(
+            "web",
+            json!({"workload": {"manifests": [unknown, fixture.config_map("b", "2")]}}),
+        )
+        .await;
+    fixture.value("b", "2").await;
+    let kept = fixture.config_maps().get("a").await.unwrap();
+    assert_eq!(kept.metadata.deletion_timestamp, None);
     assert_eq!(fixture.recorded("web").await, ["configmaps/a"]);
     fixture
         .patch_spec("web", json!({"workload": {"manifests": [fixture.config_map("b", "1")]}}))
