@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_08_and_23_what_is_deleted() {
+    fn dropped_objects_are_deleted_released_or_left_by_their_owners() {
         let owner = Owner { name: "hash-web".into(), uid: "amw".into() };
         let other = Owner { name: "hash-b".into(), uid: "amw2".into() };
         let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "cm"});

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_12_server_side_apply_carries_no_owner() {
+    fn server_side_apply_carries_no_owner() {
         let options = json!({"type": "ServerSideApply",
             "serverSideApply": {"force": true, "fieldManager": "work-agent-x"}});
         let Ok(ApplyStep::Apply { object, field_manager, force }) =
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_11_ignored_fields_are_sent_at_creation_and_then_left_alone() {
+    fn ignored_fields_are_sent_at_creation_and_then_left_alone() {
         let options = strategy(json!({"type": "ServerSideApply", "serverSideApply":
             {"ignoreFields": [{"condition": "OnSpokePresent", "jsonPaths": [".data.y"]}]}}));
         assert_eq!(step(&options, LiveObject::Unseen), Ok(ApplyStep::Read));

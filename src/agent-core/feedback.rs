@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_15_one_bad_path_keeps_the_good_values() {
+    fn one_bad_path_keeps_the_good_values() {
         let rules = paths(&[
             ("paused", ".spec.paused"),
             ("list", ".spec.args"),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_15_duplicate_names_do_not_block_the_status() {
+    fn duplicate_names_do_not_block_the_status() {
         let found =
             feedback(&deployment(), &paths(&[("n", ".spec.replicas"), ("n", ".spec.paused")]), OFF);
         assert_eq!(found.values.len(), 1);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_15_raw_json_is_as_go_writes_it() {
+    fn raw_json_is_as_go_writes_it() {
         let found = feedback(
             &deployment(),
             &paths(&[("args", ".spec.args"), ("status", ".status"), ("ratio", ".spec.ratio")]),

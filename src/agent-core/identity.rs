@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gotcha_01_the_hub_hash_is_of_the_literal_server_string() {
+    fn hub_hash_is_of_the_literal_server_string() {
         assert!(hub_hash("https://127.0.0.1:6443").starts_with("6c5003f4dd16"));
         assert!(hub_hash("https://127.0.0.1:6443/").starts_with("a637a180fd25"));
         for (server, host) in [

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_11_the_hash_is_upstreams() {
+    fn hash_without_ignored_fields_is_that_of_ocms_agent() {
         let manifest = object(json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "test", "namespace": "default"},
             "data": {"foo1": "bar1", "foo2": "x"}}));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_12_null_creation_timestamps_go_at_any_depth() {
+    fn null_creation_timestamps_are_removed_at_any_depth() {
         let mut work = object(
             json!({"metadata": {"creationTimestamp": null, "name": "a"}, "spec": {"workload":
             {"manifests": [{"metadata": {"creationTimestamp": null}}, {"spec": {"template":

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_19_only_the_resource_meta_of_a_cluster_scoped_manifest_loses_its_namespace() {
+    fn only_the_resource_meta_of_a_cluster_scoped_manifest_loses_its_namespace() {
         let raw = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": "a", "namespace": "ns", "uid": "1"}});
         let manifest = ParsedManifest::parse(0, raw).unwrap();

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_06_references_match_by_name_kind_and_group_and_a_dash_removes() {
+    fn owner_references_match_by_name_kind_and_group_and_a_dash_removes() {
         let ours = owner().reference(true);
         let old = json!({"apiVersion": "work.open-cluster-management.io/v1alpha1",
             "kind": "AppliedManifestWork", "name": "hash-web", "uid": "old"});

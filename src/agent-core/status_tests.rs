@@ -92,7 +92,7 @@ fn a_fresh_work() {
 }
 
 #[test]
-fn gotcha_03_applied_moves_to_the_end_with_a_new_generation() {
+fn applied_moves_to_the_end_with_a_new_generation() {
     let mut status = ManifestWorkStatus::default();
     record_apply_outcomes(&mut status, 1, &[(meta(0, "a"), done())], time(0));
     record_observations(&mut status, 1, [(0, available())], time(0));
@@ -131,7 +131,7 @@ fn dropped_manifests_vanish_and_an_emptied_work_keeps_its_condition() {
 }
 
 #[test]
-fn gotcha_04_what_was_known_stays_where_the_object_is_gone() {
+fn last_known_feedback_stays_when_the_object_is_gone() {
     let value = FeedbackValue {
         name: "n".into(),
         field_value: FieldValue {
@@ -171,7 +171,7 @@ fn gotcha_04_what_was_known_stays_where_the_object_is_gone() {
 }
 
 #[test]
-fn gotcha_16_and_17_rules_aggregate_and_go_with_their_generation() {
+fn condition_rules_aggregate_and_end_with_their_generation() {
     let rule = |kind: &str, status, message: &str| {
         NewCondition::new(kind, status, "ConditionRuleEvaluated", message)
     };

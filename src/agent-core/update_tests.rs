@@ -44,7 +44,7 @@ fn replaced(update: Update) -> Value {
 }
 
 #[test]
-fn gotcha_05_only_metadata_of_namespaces_pods_and_service_accounts() {
+fn only_metadata_of_namespaces_pods_and_service_accounts_is_updated() {
     for kind in ["Namespace", "Pod", "ServiceAccount"] {
         assert_eq!(
             check("v1", kind, json!({"spec": {"a": 1}}), json!({"spec": {}})),
@@ -59,7 +59,7 @@ fn gotcha_05_only_metadata_of_namespaces_pods_and_service_accounts() {
 }
 
 #[test]
-fn gotcha_05_config_maps() {
+fn config_map_data_is_replaced_unless_immutable_or_injected() {
     let data = |value: Value| json!({"data": value});
     assert_eq!(
         check("v1", "ConfigMap", data(json!({"a": "1"})), data(json!({"a": "1"}))),
@@ -82,7 +82,7 @@ fn gotcha_05_config_maps() {
 }
 
 #[test]
-fn gotcha_05_secrets() {
+fn secret_data_is_replaced_and_a_new_type_recreates_the_secret() {
     let string = json!({"stringData": {"a": "x"}});
     assert_eq!(
         check("v1", "Secret", string.clone(), json!({"data": {"a": "eA=="}, "type": "Opaque"})),
@@ -111,7 +111,7 @@ fn gotcha_05_secrets() {
 }
 
 #[test]
-fn gotcha_05_services_note_the_hash_of_their_spec() {
+fn services_store_the_hash_of_their_spec() {
     let spec = json!({"spec": {"selector": {"a": "1"}, "ports": [{"port": 80}]}});
     let found =
         json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "selector": {"a": "1"}}});
@@ -127,7 +127,7 @@ fn gotcha_05_services_note_the_hash_of_their_spec() {
 }
 
 #[test]
-fn gotcha_05_rbac() {
+fn rbac_objects_are_compared_without_what_the_server_sets() {
     let rbac = "rbac.authorization.k8s.io/v1";
     let rules = |verb: &str| {
         let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
@@ -148,7 +148,7 @@ fn gotcha_05_rbac() {
 }
 
 #[test]
-fn gotcha_05_crds_storage_classes_webhooks() {
+fn crds_storage_classes_and_webhooks_are_compared_without_what_the_server_sets() {
     let wanted = json!({"spec": {"group": "x.io", "names": {"kind": "Mouse", "plural": "mice"}}});
     let found = json!({"spec": {"group": "x.io", "conversion": {"strategy": "None"}, "names":
         {"kind": "Mouse", "plural": "mice", "singular": "mouse", "listKind": "MouseList"}}});
@@ -185,7 +185,7 @@ fn gotcha_05_crds_storage_classes_webhooks() {
 }
 
 #[test]
-fn gotcha_05_all_others_are_replaced_whole_but_for_finalizers_and_status() {
+fn other_kinds_are_replaced_whole_except_finalizers_and_status() {
     let wanted = json!({"spec": {"replicas": 1}});
     assert_eq!(check("apps/v1", "Deployment", wanted.clone(), wanted.clone()), Update::Nothing);
     let found = json!({"metadata": {"finalizers": ["f"], "labels": {"theirs": "1"}},

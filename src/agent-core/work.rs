@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_14_options_are_merged_first_match_per_field() {
+    fn options_are_merged_first_match_per_field() {
         let spec: ManifestWorkSpec = serde_json::from_value(json!({"manifestConfigs": [
             {"resourceIdentifier": {"resource": "configmaps", "namespace": "*", "name": "*"},
              "feedbackScrapeType": "Watch"},
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn gotcha_07_orphan_rules_match_exactly() {
+    fn orphan_rules_match_exactly() {
         let rule =
             |name| json!({"group": "", "resource": "configmaps", "namespace": "ns", "name": name});
         let selectively = |name| {

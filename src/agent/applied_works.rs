@@ -32,7 +32,7 @@ impl AppliedWorks {
     /// Stores the response to a write, unless a newer version is stored already.
     fn written(&self, object: Object) -> Result<Arc<AppliedItem>, PassError> {
         let item: AppliedItem = serde_json::from_value(Value::Object(object))
-            .map_err(|_| PassError::Answer("AppliedManifestWork"))?;
+            .map_err(|_| PassError::InvalidResponse("AppliedManifestWork"))?;
         let item = Arc::new(item);
         let mut state = self.shared.lock();
         let name: Arc<str> = item.metadata.name.as_str().into();
@@ -73,13 +73,17 @@ impl AppliedWorks {
                     },
                     "spec": spec,
                 });
-                let Value::Object(object) = object else { return Err(PassError::Answer("object")) };
+                let Value::Object(object) = object else {
+                    return Err(PassError::InvalidResponse("object"));
+                };
                 match self.server.create(&self.applied_path(None), &object).await {
                     Ok(object) => return self.written(object),
                     Err(error) if error.is_already_exists() => {
                         let found = self.server.get(&self.applied_path(Some(&name))).await;
                         let found = found.map_err(request_error("read the AppliedManifestWork"))?;
-                        self.written(found.ok_or(PassError::Answer("AppliedManifestWork"))?)?
+                        self.written(
+                            found.ok_or(PassError::InvalidResponse("AppliedManifestWork"))?,
+                        )?
                     }
                     Err(error) => {
                         return Err(request_error("create the AppliedManifestWork")(error));

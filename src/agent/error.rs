@@ -21,7 +21,7 @@ pub enum PassError {
     InvalidSpec(serde_json::Error),
     /// A response is not an object of this kind.
     #[error("the API server's response is no {0}")]
-    Answer(&'static str),
+    InvalidResponse(&'static str),
 }
 
 impl OperationError for PassError {
@@ -29,7 +29,9 @@ impl OperationError for PassError {
         match self {
             Self::Request { error, .. } => error.class(),
             Self::InvalidSpec(_) => ErrorClass::NeedsAction,
-            Self::Unrecorded(_) | Self::Contended | Self::Answer(_) => ErrorClass::TRANSIENT,
+            Self::Unrecorded(_) | Self::Contended | Self::InvalidResponse(_) => {
+                ErrorClass::TRANSIENT
+            }
         }
     }
 
@@ -39,7 +41,7 @@ impl OperationError for PassError {
             Self::Unrecorded(_) => "ObjectsUnknown",
             Self::Contended => "Conflict",
             Self::InvalidSpec(_) => "InvalidSpec",
-            Self::Answer(_) => "InvalidResponse",
+            Self::InvalidResponse(_) => "InvalidResponse",
         }
     }
 
@@ -47,7 +49,7 @@ impl OperationError for PassError {
         match self {
             Self::Request { error, .. } => error.hints(),
             Self::InvalidSpec(_) => vec!["fix it on the hub".to_owned()],
-            Self::Unrecorded(_) | Self::Contended | Self::Answer(_) => Vec::new(),
+            Self::Unrecorded(_) | Self::Contended | Self::InvalidResponse(_) => Vec::new(),
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct ExecutorPermissions {
     cluster: ApiServer,
     shared: Arc<SharedState>,
     is_cached: bool,
-    answers: Mutex<Answers>,
+    answers: Mutex<AllowedPermissions>,
     /// Works with an executor: checked again when roles or bindings change.
     works: Mutex<HashSet<Arc<str>>>,
     follows: Mutex<Option<JoinSet<()>>>,
@@ -44,13 +44,13 @@ pub struct ExecutorPermissions {
 
 /// The cached permissions. A denial is not cached, so it ends with its cause.
 #[derive(Default)]
-struct Answers {
+struct AllowedPermissions {
     allowed: HashSet<Question>,
     /// Counts invalidations. A response to an earlier request is not cached.
     forgotten: u64,
 }
 
-impl Answers {
+impl AllowedPermissions {
     fn forget(&mut self) {
         self.allowed.clear();
         self.forgotten += 1;

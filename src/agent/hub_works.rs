@@ -60,7 +60,7 @@ impl HubWorks {
 
     fn written(&self, object: Object) -> Result<Arc<HubWork>, PassError> {
         let item: WorkItem = serde_json::from_value(Value::Object(object))
-            .map_err(|_| PassError::Answer("ManifestWork"))?;
+            .map_err(|_| PassError::InvalidResponse("ManifestWork"))?;
         Ok(self.shared.lock().put_written(item.into()))
     }
 

@@ -57,7 +57,7 @@ pub enum ApiError {
     Connection(String),
     /// The response is not what the request asks for, which is this.
     #[error("the API server's answer is not what was asked for: {0}")]
-    Answer(&'static str),
+    InvalidResponse(&'static str),
     /// An open watch ended early.
     #[error("{0}")]
     Watch(Box<WatchEnd>),
@@ -68,7 +68,7 @@ impl OperationError for ApiError {
         match self {
             Self::Status(status) => status.retry_class().into(),
             Self::Watch(end) => end.class(),
-            Self::Timeout | Self::Connection(_) | Self::Answer(_) => ErrorClass::TRANSIENT,
+            Self::Timeout | Self::Connection(_) | Self::InvalidResponse(_) => ErrorClass::TRANSIENT,
         }
     }
 
@@ -78,7 +78,7 @@ impl OperationError for ApiError {
             Self::Watch(end) => end.reason(),
             Self::Timeout => "Timeout",
             Self::Connection(_) => "Network",
-            Self::Answer(_) => "InvalidResponse",
+            Self::InvalidResponse(_) => "InvalidResponse",
         }
     }
 
@@ -139,7 +139,9 @@ impl From<RequestError> for ApiError {
         match error {
             RequestError::Timeout(_) => Self::Timeout,
             RequestError::Connection(problem) => Self::Connection(problem),
-            RequestError::TooLarge { .. } => Self::Answer("a response within the size limit"),
+            RequestError::TooLarge { .. } => {
+                Self::InvalidResponse("a response within the size limit")
+            }
         }
     }
 }
@@ -193,7 +195,9 @@ impl<'a> ServerRequest<'a> {
         if let Some(user) = self.impersonate {
             request = request.header("Impersonate-User", user);
         }
-        request.body(self.body.clone()).map_err(|_| ApiError::Answer("a name that fits a URL"))
+        request
+            .body(self.body.clone())
+            .map_err(|_| ApiError::InvalidResponse("a name that fits a URL"))
     }
 }
 
@@ -361,7 +365,8 @@ fn read<T: DeserializeOwned>(response: &ApiResponse) -> Result<T, ApiError> {
     if !response.status.is_success() {
         return Err(failure(response));
     }
-    serde_json::from_slice(&response.body).map_err(|_| ApiError::Answer("JSON of an object"))
+    serde_json::from_slice(&response.body)
+        .map_err(|_| ApiError::InvalidResponse("JSON of an object"))
 }
 
 fn failure(response: &ApiResponse) -> ApiError {
@@ -377,7 +382,7 @@ fn absent_is_none<T>(answer: Result<T, ApiError>) -> Result<Option<T>, ApiError>
 }
 
 fn body(object: &Object) -> Result<Vec<u8>, ApiError> {
-    serde_json::to_vec(object).map_err(|_| ApiError::Answer("an object that can be sent"))
+    serde_json::to_vec(object).map_err(|_| ApiError::InvalidResponse("an object that can be sent"))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::source_args::HubArgs;
 use super::sources::sources;
 use super::view_args::ViewFormat;
 use gitwork_core::config::schema::closest;
+use gitwork_core::limits::EXPLANATION_BYTES_MAX;
 use gitwork_core::model::diagnostic::{Diagnostic, Scope, Severity};
 use gitwork_core::model::name::{ObjectId, RepoPath, SourceId, WorkKey};
 use gitwork_core::model::object_digest::ObjectDigest;
@@ -106,7 +107,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
     let mut explanation = assemble(&target.key, &mut git, selected.as_ref(), hub)?;
     explanation.hub_unknown = observed.as_ref().err().map(CommandError::message);
     explanation.prefix_paths(&path);
-    explanation.limit(explain::size::BYTES_MAX);
+    explanation.limit(EXPLANATION_BYTES_MAX);
     print(args, &explanation)?;
     let named = args.hub.kubeconfig.is_some() || args.hub.context.is_some();
     let unknown = git.origins.is_none() && tree.is_none() && step.is_none();

@@ -141,3 +141,7 @@ pub const MANAGER_CHARS_MAX: usize = 128;
 pub const DIRECTIVES_POLL: Duration = Duration::from_secs(10);
 /// Wait before a failed read of directives or record is repeated.
 pub const DIRECTIVES_RETRY: Duration = Duration::from_secs(2);
+/// Bytes of an explanation, about: thousands of objects, more than a person reads.
+pub const EXPLANATION_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one setting in an explanation. Its file and line are shown anyway.
+pub const EXPLANATION_SETTING_BYTES_MAX: usize = 16 * 1024;

@@ -15,8 +15,8 @@ use gitwork_core::report::status::source::SourceStatus;
 mod families;
 
 use families::{
-    ForgeWrite, Held, HubRequest, LeaderMetrics, OfSource, OfStage, OfState, PassMetrics, Planned,
-    ResultLabels, SourceMetrics, Webhook, Write,
+    ForgeWrite, HeldWorks, HubRequest, LeaderMetrics, OfSource, OfStage, OfState, PassMetrics,
+    Planned, ResultLabels, SourceMetrics, Webhook, Write,
 };
 
 /// A part of a sync.
@@ -114,7 +114,7 @@ impl Metrics {
         let held = plan.held_deletions().map_or(0, |held| held.works.len());
         self.leader.held_deletes.get_or_create(&of_source(source)).set(count(held));
         for guard in Guard::ALL {
-            let label = Held { source: source.to_string(), guard: guard.as_str() };
+            let label = HeldWorks { source: source.to_string(), guard: guard.as_str() };
             self.leader.held_works.get_or_create(&label).set(count(plan.held_by(guard)));
         }
         for action in Action::ALL {

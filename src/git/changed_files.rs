@@ -71,8 +71,8 @@ impl Repository {
             compare(&pair.path, &trees, &mut |path, change| {
                 cost += 1;
                 match change {
-                    Change::Folder { from, to } => open.push(FolderPair { path, from, to }),
-                    Change::File(state) => {
+                    ChangedEntry::Folder { from, to } => open.push(FolderPair { path, from, to }),
+                    ChangedEntry::File(state) => {
                         if let Some(path) = RepoPath::parse(&path).filter(is_wanted) {
                             cost += limits::KEPT_FILE_COST;
                             // A file that becomes a folder is deleted.
@@ -102,7 +102,7 @@ impl Repository {
 }
 
 /// How one entry of a folder differs.
-enum Change {
+enum ChangedEntry {
     /// A folder to compare. `None` if a version has no folder of this name.
     Folder { from: Option<Oid>, to: Option<Oid> },
     /// The new state of a file, link or submodule; `None` if it is gone.
@@ -111,7 +111,11 @@ enum Change {
 
 /// Calls `each` with the path and the change of each entry that differs. Paths that are too long
 /// for a file of a source are left out, with all that is below them.
-fn compare(folder: &str, [from, to]: &[Option<Tree<'_>>; 2], each: &mut dyn FnMut(String, Change)) {
+fn compare(
+    folder: &str,
+    [from, to]: &[Option<Tree<'_>>; 2],
+    each: &mut dyn FnMut(String, ChangedEntry),
+) {
     let mut changed = |name: &[u8], old: Option<&TreeEntry<'_>>, new: Option<&TreeEntry<'_>>| {
         let name = String::from_utf8_lossy(name);
         let path = if folder.is_empty() { name.into_owned() } else { format!("{folder}/{name}") };
@@ -121,11 +125,11 @@ fn compare(folder: &str, [from, to]: &[Option<Tree<'_>>; 2], each: &mut dyn FnMu
         let [old_folder, new_folder] = [old, new]
             .map(|entry| entry.filter(|it| it.kind() == Some(ObjectType::Tree)).map(TreeEntry::id));
         if old_folder != new_folder {
-            each(path.clone(), Change::Folder { from: old_folder, to: new_folder });
+            each(path.clone(), ChangedEntry::Folder { from: old_folder, to: new_folder });
         }
         let [old_file, new_file] = [old, new].map(|entry| entry.and_then(file_state));
         if old_file != new_file {
-            each(path, Change::File(new_file));
+            each(path, ChangedEntry::File(new_file));
         }
     };
     for entry in to.iter().flatten() {

@@ -63,17 +63,17 @@ pub(super) struct FetchRequest<'a> {
 }
 
 /// How a source gets its commit.
-pub(super) enum Turn<'a> {
+pub(super) enum FetchEntry<'a> {
     /// From the fetch of another source, into the repository of this number.
     Shared { number: u64, result: Result<Fetched, FetchError> },
-    /// From its own fetch. All others wait until the turn is dropped.
-    Own(OwnTurn<'a>),
+    /// From its own fetch. All others wait until the permit is dropped.
+    Own(FetchPermit<'a>),
     /// The source was cancelled.
     Cancelled,
 }
 
 /// The right to fetch.
-pub(super) struct OwnTurn<'a> {
+pub(super) struct FetchPermit<'a> {
     group: &'a FetchGroup,
     /// The reference of the source that fetches.
     pub own: Reference,
@@ -122,16 +122,16 @@ impl FetchGroup {
     }
 
     /// Waits for the result of another source's fetch, or for the right to fetch.
-    pub fn enter(&self, request: &FetchRequest<'_>) -> Turn<'_> {
+    pub fn enter(&self, request: &FetchRequest<'_>) -> FetchEntry<'_> {
         let mut state = self.state();
         loop {
             if request.cancel.load(Ordering::Relaxed) {
-                return Turn::Cancelled;
+                return FetchEntry::Cancelled;
             }
             if let Some(last) = state.last.as_ref().filter(|_| !request.alone)
                 && let Some(result) = last.result_for(request)
             {
-                return Turn::Shared { number: last.number, result };
+                return FetchEntry::Shared { number: last.number, result };
             }
             if !state.is_fetching {
                 break;
@@ -151,7 +151,7 @@ impl FetchGroup {
         let others = state.followed.iter().filter(|one| !is_apart && !one.is_apart);
         let others = others.map(|one| &one.reference).filter(|other| **other != own);
         let others = others.cloned().collect();
-        Turn::Own(OwnTurn { group: self, own, others, began: Instant::now() })
+        FetchEntry::Own(FetchPermit { group: self, own, others, began: Instant::now() })
     }
 }
 
@@ -186,7 +186,7 @@ impl GroupFetch {
     }
 }
 
-impl OwnTurn<'_> {
+impl FetchPermit<'_> {
     /// Leaves out the references of the other sources, which then fetch them by themselves.
     pub fn separate(&mut self) {
         let mut state = self.group.state();
@@ -195,7 +195,7 @@ impl OwnTurn<'_> {
         }
     }
 
-    /// Ends the turn, and gives the result of the source that fetched. The number is that of the
+    /// Ends the permit, and gives the result of the source that fetched. The number is that of the
     /// repository with what was fetched.
     pub fn end(
         self,
@@ -239,7 +239,7 @@ impl OwnTurn<'_> {
     }
 }
 
-impl Drop for OwnTurn<'_> {
+impl Drop for FetchPermit<'_> {
     fn drop(&mut self) {
         self.group.state().is_fetching = false;
         self.group.ended.notify_all();
@@ -269,10 +269,10 @@ mod tests {
         FetchRequest { reference, asked, age_max, alone: false, cancel: &NEVER }
     }
 
-    fn own<'a>(turn: Turn<'a>) -> OwnTurn<'a> {
-        match turn {
-            Turn::Own(turn) => turn,
-            _ => panic!("not an own turn"),
+    fn own<'a>(permit: FetchEntry<'a>) -> FetchPermit<'a> {
+        match permit {
+            FetchEntry::Own(permit) => permit,
+            _ => panic!("another source fetches"),
         }
     }
 
@@ -295,16 +295,16 @@ mod tests {
                 scope.spawn(move || {
                     let request = asked(reference, Instant::now(), Duration::ZERO);
                     let result = match group.enter(&request) {
-                        Turn::Shared { result, .. } => result,
-                        Turn::Own(turn) => {
+                        FetchEntry::Shared { result, .. } => result,
+                        FetchEntry::Own(permit) => {
                             fetches.fetch_add(1, Ordering::Relaxed);
-                            let Reference::Branch(other) = &turn.others[0] else {
+                            let Reference::Branch(other) = &permit.others[0] else {
                                 panic!("{name}")
                             };
                             let others = vec![(branch(other), fetched(other))];
-                            turn.end(Ok((0, GroupFetched { own: Ok(fetched(name)), others })))
+                            permit.end(Ok((0, GroupFetched { own: Ok(fetched(name)), others })))
                         }
-                        Turn::Cancelled => panic!("cancelled"),
+                        FetchEntry::Cancelled => panic!("cancelled"),
                     };
                     assert_eq!(result.unwrap(), fetched(name));
                 });
@@ -317,51 +317,52 @@ mod tests {
     fn earlier_fetch_serves_only_those_who_accept_its_age() {
         let (group, a, b) = group(Duration::ZERO);
         let age = Duration::from_secs(3_600);
-        let turn = own(group.enter(&asked(&a, Instant::now(), Duration::ZERO)));
-        assert_eq!((&turn.own, &turn.others), (&a, &vec![b.clone()]));
+        let permit = own(group.enter(&asked(&a, Instant::now(), Duration::ZERO)));
+        assert_eq!((&permit.own, &permit.others), (&a, &vec![b.clone()]));
         let others = vec![(b.clone(), fetched("b"))];
-        turn.end(Ok((3, GroupFetched { own: Ok(fetched("a")), others }))).unwrap();
+        permit.end(Ok((3, GroupFetched { own: Ok(fetched("a")), others }))).unwrap();
 
         let now = Instant::now();
-        let Turn::Shared { number: 3, result } = group.enter(&asked(&b, now, age)) else {
+        let FetchEntry::Shared { number: 3, result } = group.enter(&asked(&b, now, age)) else {
             panic!("not shared")
         };
         assert_eq!(result.unwrap(), fetched("b"));
         let strict = asked(&b, now, Duration::ZERO);
-        assert!(matches!(group.enter(&strict), Turn::Own(_)), "a hint needs a later fetch");
+        assert!(matches!(group.enter(&strict), FetchEntry::Own(_)), "a hint needs a later fetch");
         let late = asked(&b, now + age * 2, age);
-        assert!(matches!(group.enter(&late), Turn::Own(_)));
+        assert!(matches!(group.enter(&late), FetchEntry::Own(_)));
         let alone = FetchRequest { alone: true, ..asked(&b, now, age) };
-        assert!(matches!(group.enter(&alone), Turn::Own(_)));
+        assert!(matches!(group.enter(&alone), FetchEntry::Own(_)));
     }
 
     #[test]
     fn error_of_the_connection_is_shared_with_those_who_wait_and_not_with_a_retry() {
         let (group, a, b) = group(Duration::ZERO);
         let (start, age) = (Instant::now(), Duration::from_secs(3_600));
-        let turn = own(group.enter(&asked(&a, start, age)));
-        assert!(matches!(turn.end(Err(failed())), Err(FetchError::Shared(_))));
-        let Turn::Shared { result: Err(error), .. } = group.enter(&asked(&b, start, age)) else {
+        let permit = own(group.enter(&asked(&a, start, age)));
+        assert!(matches!(permit.end(Err(failed())), Err(FetchError::Shared(_))));
+        let FetchEntry::Shared { result: Err(error), .. } = group.enter(&asked(&b, start, age))
+        else {
             panic!("not shared")
         };
         assert_eq!(error.to_string(), failed().to_string());
         let retry = asked(&b, Instant::now(), age);
-        assert!(matches!(group.enter(&retry), Turn::Own(_)));
+        assert!(matches!(group.enter(&retry), FetchEntry::Own(_)));
     }
 
     #[test]
     fn reference_that_fails_is_fetched_apart_until_it_succeeds() {
         let (group, a, b) = group(Duration::ZERO);
-        let mut turn = own(group.enter(&asked(&a, Instant::now(), Duration::ZERO)));
-        turn.separate();
-        assert!(turn.others.is_empty());
+        let mut permit = own(group.enter(&asked(&a, Instant::now(), Duration::ZERO)));
+        permit.separate();
+        assert!(permit.others.is_empty());
         let alone = |name| Ok((0, GroupFetched { own: Ok(fetched(name)), others: Vec::new() }));
-        turn.end(alone("a")).unwrap();
+        permit.end(alone("a")).unwrap();
         let again = || asked(&a, Instant::now(), Duration::ZERO);
         assert!(own(group.enter(&again())).others.is_empty());
-        let turn = own(group.enter(&asked(&b, Instant::now(), Duration::ZERO)));
-        assert!(turn.others.is_empty(), "its failure must not be that of the others");
-        turn.end(alone("b")).unwrap();
+        let permit = own(group.enter(&asked(&b, Instant::now(), Duration::ZERO)));
+        assert!(permit.others.is_empty(), "its failure must not be that of the others");
+        permit.end(alone("b")).unwrap();
         assert_eq!(own(group.enter(&again())).others, std::slice::from_ref(&b));
         group.unfollow(&b);
         assert!(own(group.enter(&again())).others.is_empty());
@@ -371,12 +372,12 @@ mod tests {
     fn cancelled_source_neither_waits_nor_fails_the_others() {
         let (group, a, b) = group(Duration::ZERO);
         let now = Instant::now();
-        let turn = own(group.enter(&asked(&a, now, Duration::ZERO)));
+        let permit = own(group.enter(&asked(&a, now, Duration::ZERO)));
         let cancel = AtomicBool::new(true);
         let waiting = FetchRequest { cancel: &cancel, ..asked(&b, now, Duration::ZERO) };
-        assert!(matches!(group.enter(&waiting), Turn::Cancelled));
+        assert!(matches!(group.enter(&waiting), FetchEntry::Cancelled));
         let error = FetchError::Cancelled { url: "u".to_owned() };
-        assert!(matches!(turn.end(Err(error)), Err(FetchError::Cancelled { .. })));
-        assert!(matches!(group.enter(&asked(&b, now, Duration::ZERO)), Turn::Own(_)));
+        assert!(matches!(permit.end(Err(error)), Err(FetchError::Cancelled { .. })));
+        assert!(matches!(group.enter(&asked(&b, now, Duration::ZERO)), FetchEntry::Own(_)));
     }
 }

@@ -15,7 +15,7 @@ use git2::ErrorClass;
 use super::address::{Address, ProxyAddress};
 use super::error::{FetchError, MirrorError, RepositoryError};
 use super::fetch::{Fetched, GroupFetched, fetch_into, local_commit};
-use super::fetch_group::{FetchGroup, FetchRequest, OwnTurn, Turn};
+use super::fetch_group::{FetchEntry, FetchGroup, FetchPermit, FetchRequest};
 use super::folder_lock::{FolderLock, LongWait};
 use super::mirror_folder::{MirrorFolder, PinnedRepository, size};
 use super::remote::{Reference, Remote};
@@ -173,10 +173,10 @@ impl Mirror {
         }
         loop {
             match group.enter(&request) {
-                Turn::Cancelled => return Err(self.cancelled()),
-                Turn::Own(turn) => return self.fetch_for_all(turn, cancel),
-                Turn::Shared { result: Err(error), .. } => return Err(error),
-                Turn::Shared { number, result: Ok(fetched) } => {
+                FetchEntry::Cancelled => return Err(self.cancelled()),
+                FetchEntry::Own(permit) => return self.fetch_for_all(permit, cancel),
+                FetchEntry::Shared { result: Err(error), .. } => return Err(error),
+                FetchEntry::Shared { number, result: Ok(fetched) } => {
                     if self.move_to(number)? {
                         return Ok(fetched);
                     }
@@ -190,19 +190,19 @@ impl Mirror {
     /// Fetches for all sources that share the mirror.
     fn fetch_for_all(
         &mut self,
-        mut turn: OwnTurn<'_>,
+        mut permit: FetchPermit<'_>,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Fetched, FetchError> {
         let fetched = self.lock(cancel).and_then(|lock| {
             let mut newer = self.newer(&lock)?;
-            let fetched = self.fetch_locked(&mut newer, &turn, &lock, cancel);
-            if turn.others.is_empty() || !fetched.as_ref().is_err_and(may_be_of_another_source) {
+            let fetched = self.fetch_locked(&mut newer, &permit, &lock, cancel);
+            if permit.others.is_empty() || !fetched.as_ref().is_err_and(may_be_of_another_source) {
                 return fetched;
             }
-            turn.separate();
-            self.fetch_locked(&mut newer, &turn, &lock, cancel)
+            permit.separate();
+            self.fetch_locked(&mut newer, &permit, &lock, cancel)
         });
-        turn.end(fetched)
+        permit.end(fetched)
     }
 
     /// The newest repository, if this source does not read it yet. Removes those that nobody reads.
@@ -222,7 +222,7 @@ impl Mirror {
     fn fetch_locked(
         &mut self,
         newer: &mut Option<PinnedRepository>,
-        turn: &OwnTurn<'_>,
+        permit: &FetchPermit<'_>,
         lock: &FolderLock,
         cancel: &Arc<AtomicBool>,
     ) -> Result<(u64, GroupFetched), FetchError> {
@@ -231,11 +231,11 @@ impl Mirror {
             None => (self.number, self.repository.git(), self.repository.is_damaged()),
         };
         if is_damaged || self.is_oversized(number)? {
-            return self.rebuild(turn, lock, cancel);
+            return self.rebuild(permit, lock, cancel);
         }
-        let local = local_commit(git, &turn.own).filter(|_| turn.others.is_empty());
+        let local = local_commit(git, &permit.own).filter(|_| permit.others.is_empty());
         let bounds = self.bounds(self.limits.fetch_bytes_max);
-        let references = (&turn.own, &turn.others[..]);
+        let references = (&permit.own, &permit.others[..]);
         let fetched = match local {
             Some(fetched) => Ok(GroupFetched { own: Ok(fetched), others: Vec::new() }),
             None => fetch_into(git, &self.remote, bounds, references, cancel),
@@ -246,7 +246,7 @@ impl Mirror {
             | Ok(GroupFetched { own: Err(FetchError::Git { source, .. }), .. })
                 if is_local(&source) =>
             {
-                return self.rebuild(turn, lock, cancel);
+                return self.rebuild(permit, lock, cancel);
             }
             other => other?,
         };
@@ -332,13 +332,13 @@ impl Mirror {
     /// Fetches into a new repository, which then replaces the old one.
     fn rebuild(
         &mut self,
-        turn: &OwnTurn<'_>,
+        permit: &FetchPermit<'_>,
         lock: &FolderLock,
         cancel: &Arc<AtomicBool>,
     ) -> Result<(u64, GroupFetched), FetchError> {
         let git = self.folder.create(lock)?;
         let budget = self.limits.fetch_bytes_max.min(self.limits.mirror_bytes_max);
-        let references = (&turn.own, &turn.others[..]);
+        let references = (&permit.own, &permit.others[..]);
         let fetched = fetch_into(&git, &self.remote, self.bounds(budget), references, cancel);
         drop(git);
         if !matches!(fetched, Ok(GroupFetched { own: Ok(_), .. })) {

@@ -202,3 +202,35 @@ fn may_be_change(root: &Path, event: &notify::Event) -> bool {
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(folder).ok().map(|facts| (facts.dev(), facts.ino()))
 }
+
+#[cfg(test)]
+mod tests {
+    use notify::Event;
+    use notify::event::{AccessKind, CreateKind, Flag, ModifyKind};
+
+    use super::*;
+
+    #[test]
+    fn reads_and_files_of_git_are_no_changes() {
+        let (read, modified) =
+            (EventKind::Access(AccessKind::Read), EventKind::Modify(ModifyKind::Any));
+        let created = EventKind::Create(CreateKind::Any);
+        for (kind, paths, expected) in [
+            (modified, &["a.yaml"][..], true),
+            (read, &["a.yaml"], false),
+            (created, &[".git"], false),
+            (created, &[".git/index.lock"], false),
+            (modified, &[".git/index", "a.yaml"], true),
+            (modified, &[".github/a.yaml"], true),
+            (modified, &[], true),
+        ] {
+            let root = Path::new("/work");
+            let add = |event: Event, path: &&str| event.add_path(root.join(path));
+            let event = paths.iter().fold(Event::new(kind), add);
+            assert_eq!(may_be_change(root, &event), expected, "{event:?}");
+        }
+        let lost = Event::new(EventKind::Other).set_flag(Flag::Rescan);
+        let lost = lost.add_path(PathBuf::from("/work/.git/index"));
+        assert!(may_be_change(Path::new("/work"), &lost), "events were lost");
+    }
+}

@@ -35,3 +35,13 @@ pub const JQ_PATHS_MAX: usize = 10_000;
 /// Operators, dots and brackets of one CEL expression. A chain such as `a.b.c` or `a + b + c` is as
 /// deep as it is long once it is parsed. This depth fits several times into a stack of 2 MiB.
 pub const CEL_SIGNS_MAX: usize = 1_000;
+/// Levels of the tree of one CEL expression, which is as deep as a chain of operators is long. The
+/// interpreter is recursive: a level takes a few KiB of stack with optimisation, which all profiles
+/// use for it. A thread has 2 MiB.
+pub const CEL_TREE_DEPTH_MAX: usize = 128;
+/// Loop steps of one CEL expression. OCM's agent bounds cost units instead; a step costs about ten.
+pub const CEL_STEPS_MAX: u64 = 100_000;
+/// Bytes of the values that one CEL expression creates, compares and visits.
+pub const CEL_VALUE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// All CEL expressions of a manifest share the budget of this many, as in OCM's agent.
+pub const CEL_OBJECT_EXPRESSIONS: u64 = 10;

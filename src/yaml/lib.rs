@@ -26,7 +26,7 @@ mod write;
 pub use document::Document;
 pub use gitwork_api::escape::is_dangerous;
 pub use lines::Lines;
-pub use problem::{Problem, ProblemKind};
+pub use problem::{ProblemKind, YamlProblem};
 pub use read::{ParsedYaml, read};
 pub use span::Span;
 pub use write::write;

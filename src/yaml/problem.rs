@@ -81,7 +81,7 @@ impl ProblemKind {
 
 /// One problem of a text. Has no values of the text if the text may hold a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct YamlProblem {
     /// The kind, which decides whether it is an error.
     pub kind: ProblemKind,
     /// The location, or `None` for the text as a whole.

@@ -1,10 +1,10 @@
 //! Reads a text: checks its encoding, composes its documents, adds snippets to its problems.
 
-use crate::compose;
+use crate::compose::stream::compose;
 use crate::document::Document;
 use crate::limits;
 use crate::lines::Lines;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{ProblemKind, YamlProblem};
 
 /// The documents of a text and its problems.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub struct ParsedYaml {
     /// Documents in the order of the text, without empty ones.
     pub documents: Vec<Document>,
     /// Problems in the order of the text.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<YamlProblem>,
 }
 
 /// Reads all documents of a text. Keeps the documents before a syntax error.
@@ -20,15 +20,15 @@ pub fn read(bytes: &[u8]) -> ParsedYaml {
     let text = match text_of(bytes) {
         Ok(text) => text,
         Err((kind, message)) => {
-            let problem = Problem { kind, span: None, message, related: vec![], snippet: None };
+            let problem = YamlProblem { kind, span: None, message, related: vec![], snippet: None };
             return ParsedYaml { documents: Vec::new(), problems: vec![problem] };
         }
     };
-    let composed = compose::compose(text);
+    let composed = compose(text);
     // Split the lines once: a text may have as many problems as lines.
     let lines = if composed.problems.is_empty() { None } else { Lines::new(bytes) };
     let masked = lines.as_ref().is_none_or(|lines| lines.masked);
-    let problems = composed.problems.into_iter().map(|problem| Problem {
+    let problems = composed.problems.into_iter().map(|problem| YamlProblem {
         kind: problem.kind,
         span: Some(problem.span),
         message: match problem.kind {

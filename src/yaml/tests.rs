@@ -59,7 +59,8 @@ fn as_kubectl() {
         ("{\n\t\"v\": [\n\t\t1\n\t]\n}", json!([1])),
     ] {
         let read = read_text(text);
-        let errors: Vec<&Problem> = read.problems.iter().filter(|p| p.kind.is_error()).collect();
+        let errors: Vec<&YamlProblem> =
+            read.problems.iter().filter(|p| p.kind.is_error()).collect();
         assert!(errors.is_empty(), "{text}: {errors:?}");
         assert_eq!(read.documents[0].value["v"], expected, "{text}");
     }

@@ -163,12 +163,12 @@ pub struct Faulty {
     faults: Faults,
 }
 
-type Answer = Response<Box<DynBody>>;
+type ServerResponse = Response<Box<DynBody>>;
 
 impl Service<Request<Body>> for Faulty {
-    type Response = Answer;
+    type Response = ServerResponse;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+    type Future = BoxFuture<'static, Result<ServerResponse, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context)
@@ -201,7 +201,7 @@ impl Faulty {
         &mut self,
         request: Request<Body>,
         is_watch: bool,
-    ) -> BoxFuture<'static, Result<Answer, BoxError>> {
+    ) -> BoxFuture<'static, Result<ServerResponse, BoxError>> {
         let mut cut = self.faults.cut.subscribe();
         let answer = self.inner.call(request);
         async move {
@@ -241,7 +241,7 @@ pub fn status(code: u16) -> String {
     status.to_string()
 }
 
-fn answer(code: u16, retry_after_seconds: Option<u64>) -> Answer {
+fn answer(code: u16, retry_after_seconds: Option<u64>) -> ServerResponse {
     let body: Box<DynBody> = Box::new(Whole(Some(status(code).into())));
     let mut answer = Response::builder().status(code);
     if let Some(seconds) = retry_after_seconds {

@@ -12,6 +12,7 @@ use gitwork_core::config::file;
 use gitwork_core::config::schema;
 use gitwork_core::model::diagnostic::{Diagnostic, Scope};
 use gitwork_core::model::name::RepoPath;
+use gitwork_core::plan::Guard;
 use serde_json::Value;
 
 use crate::cases;
@@ -510,4 +511,22 @@ fn every_message_that_operators_look_up_is_one_that_gitwork_says() {
         }
     }
     assert!(count > 20, "{count}");
+}
+
+#[test]
+fn invariant_of_guards_names_every_guard() {
+    let page = Page::read("docs/architecture.md").text;
+    let invariant = page.split("- **I16.").nth(1).unwrap().split("\n- **").next().unwrap();
+    for guard in Guard::ALL {
+        let name = match guard {
+            Guard::Origin => "another origin",
+            Guard::Budget => "the deletion budget",
+            Guard::Rewind => "a held rewind",
+            Guard::Restore => "a restored hub",
+            Guard::Window => "closed window",
+            Guard::Suspension => "A suspension",
+        };
+        let words: Vec<&str> = invariant.split_whitespace().collect();
+        assert!(words.join(" ").contains(name), "I16 does not name {name}: {invariant}");
+    }
 }

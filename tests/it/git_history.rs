@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
 use gitwork_core::model::operation_error::describe;
@@ -292,40 +292,69 @@ fn content_changed_after_listing_is_an_error() {
     );
 }
 
+/// The files and folders below a folder, except `.git`, with the content of files; `None` if it is
+/// missing.
+fn listing(folder: &Path) -> Option<BTreeMap<PathBuf, String>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).ok()? {
+            let path = entry.ok()?.path();
+            if path.is_dir() && !path.ends_with(".git") {
+                open.push(path.clone());
+            }
+            found.insert(path.clone(), fs::read_to_string(&path).unwrap_or_default());
+        }
+    }
+    Some(found)
+}
+
+/// Each change is waited for by what a hint finds in the folder: a late hint of an earlier change
+/// does not count for a later one.
 #[test]
 fn watched_folder_sends_hints_also_after_recreation() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("work");
     fs::create_dir_all(folder.join("clusters")).unwrap();
     let (sender, hints) = mpsc::channel();
+    let watched = folder.clone();
     let watch = Watch::start(&folder, Duration::from_millis(20), move || {
-        let _ = sender.send(());
+        let _ = sender.send(listing(&watched));
     });
     let watch = watch.unwrap();
-    let hinted = |what: &str| {
-        hints.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("no hint: {what}"));
-        // More than one may come of one change.
-        while hints.recv_timeout(Duration::from_millis(500)).is_ok() {}
+    let hinted = |what: &str, is_seen: &dyn Fn(Option<&BTreeMap<PathBuf, String>>) -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let seen = hints.recv_timeout(left).unwrap_or_else(|_| panic!("no hint: {what}"));
+            if is_seen(seen.as_ref()) {
+                return;
+            }
+        }
+    };
+    let has = |path: &str, content: &str| {
+        let (path, content) = (folder.join(path), content.to_owned());
+        move |seen: Option<&BTreeMap<PathBuf, String>>| {
+            seen.is_some_and(|seen| seen.get(&path) == Some(&content))
+        }
     };
     fs::write(folder.join("clusters/a.yaml"), "1").unwrap();
-    hinted("a new file");
+    hinted("a new file", &has("clusters/a.yaml", "1"));
     fs::create_dir(folder.join("clusters/new")).unwrap();
-    hinted("a new folder");
+    hinted("a new folder", &has("clusters/new", ""));
     fs::write(folder.join("clusters/new/b.yaml"), "1").unwrap();
-    hinted("a file in a new folder");
-    fs::create_dir(folder.join(".git")).unwrap();
-    fs::write(folder.join(".git/index.lock"), "").unwrap();
-    let silence = hints.recv_timeout(Duration::from_millis(300));
-    assert!(silence.is_err(), "what Git does for itself is no change");
+    hinted("a file in a new folder", &has("clusters/new/b.yaml", "1"));
     fs::remove_dir_all(&folder).unwrap();
-    hinted("the removal");
+    hinted("the removal", &|seen| seen.is_none());
     fs::create_dir(&folder).unwrap();
-    hinted("the return");
+    hinted("the return", &|seen| seen.is_some_and(BTreeMap::is_empty));
     fs::write(folder.join("c.yaml"), "1").unwrap();
-    hinted("a file in the folder that came back");
+    hinted("a file in the folder that came back", &has("c.yaml", "1"));
     drop(watch);
     fs::write(folder.join("d.yaml"), "1").unwrap();
-    assert_eq!(hints.recv(), Err(mpsc::RecvError), "the thread has ended");
+    // The thread has ended: the channel is closed.
+    let late = hints.iter().flatten().any(|seen| seen.contains_key(&folder.join("d.yaml")));
+    assert!(!late);
 }
 
 #[test]

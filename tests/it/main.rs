@@ -21,6 +21,7 @@ mod crash;
 mod custom_resources;
 mod deploy;
 mod docs;
+mod documented_limits;
 mod example;
 mod explain;
 mod forge;

@@ -23,7 +23,7 @@ const EDITS_BY_HAND: u32 = 4;
 /// No edit for this long ends a contention. Other tools reconcile every 3 to 5 minutes.
 pub const CALM: Duration = Duration::from_secs(600);
 /// The longest wait before a put-back.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(300);
+pub const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// Between the put-backs of a contended work.
 const PUT_BACKS: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_WAIT);
 

@@ -10,5 +10,5 @@ mod sequence;
 mod tests;
 mod walk;
 
-pub use change::{Change, FieldChange, FieldDiff};
+pub use change::{ChangeKind, FieldChange, FieldDiff};
 pub use walk::diff;

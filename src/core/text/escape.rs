@@ -11,3 +11,18 @@ pub fn json_text(value: &impl Serialize) -> String {
     // The values that gitwork prints have names as keys: their serialization cannot fail.
     escape_untrusted_json(&serde_json::to_string_pretty(value).unwrap_or_default()) + "\n"
 }
+
+/// Escapes untrusted text but keeps its line breaks.
+pub fn escape_lines(text: &str) -> String {
+    text.split('\n').map(escape_untrusted).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_breaks_stay_and_control_characters_are_escaped() {
+        assert_eq!(escape_lines("a\u{1b}[31m\n\u{202e}b"), "a\\u{1b}[31m\n\\u{202e}b");
+    }
+}

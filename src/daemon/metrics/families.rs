@@ -37,7 +37,7 @@ pub(super) struct Planned {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Held {
+pub(super) struct HeldWorks {
     pub(super) source: String,
     pub(super) guard: &'static str,
 }
@@ -108,7 +108,7 @@ pub(super) struct LeaderMetrics {
     pub(super) unverified: Family<OfSource, Gauge>,
     pub(super) works: Family<Planned, Gauge>,
     pub(super) held_deletes: Family<OfSource, Gauge>,
-    pub(super) held_works: Family<Held, Gauge>,
+    pub(super) held_works: Family<HeldWorks, Gauge>,
     pub(super) backed_off: Family<OfSource, Gauge>,
     pub(super) states: Family<OfState, Gauge>,
     pub(super) synced_commit: Family<OfSource, Gauge>,
@@ -171,7 +171,7 @@ impl LeaderMetrics {
             works.remove(&Planned { source: source(), action: action.as_str() });
         }
         for guard in Guard::ALL {
-            held_works.remove(&Held { source: source(), guard: guard.as_str() });
+            held_works.remove(&HeldWorks { source: source(), guard: guard.as_str() });
         }
         for state in State::ALL {
             states.remove(&OfState { source: source(), state: state.as_str() });

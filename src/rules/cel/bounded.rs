@@ -43,9 +43,9 @@ pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_overload("@replace", "@replace_n", counted(3), replace)
 }
 
-type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+type CelResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
-fn pass<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>, even_borrowed: bool) -> Answer<'b, 'v> {
+fn pass<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>, even_borrowed: bool) -> CelResult<'b, 'v> {
     let value = arguments.pop().ok_or_else(|| failed(KEPT, "there is no value"))?;
     if even_borrowed || value.is_owned() {
         meter_of(&arguments)?.charge_value(value.as_ref())?;
@@ -53,11 +53,11 @@ fn pass<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>, even_borrowed: bool) -> Answ
     Ok(value)
 }
 
-fn made<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn made<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> CelResult<'b, 'v> {
     pass(arguments, false)
 }
 
-fn kept<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn kept<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> CelResult<'b, 'v> {
     pass(arguments, true)
 }
 
@@ -93,20 +93,20 @@ fn searched<'a>(
     Ok((pattern, text))
 }
 
-fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> CelResult<'b, 'v> {
     let (pattern, text) = searched("matches", &arguments)?;
     Ok(CowVal::owned(CelBool::from(pattern.is_match(text))))
 }
 
 /// Returns the first match, or an empty text.
-fn find<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn find<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> CelResult<'b, 'v> {
     let (pattern, text) = searched("find", &arguments)?;
     let found = pattern.find(text).map_or("", |found| found.as_str());
     Ok(CowVal::owned(CelString::from(found.to_owned())))
 }
 
 /// Returns all matches, or the first few.
-fn find_all<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn find_all<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> CelResult<'b, 'v> {
     let (pattern, text) = searched("findAll", &arguments)?;
     let meter = meter_of(&arguments)?;
     let mut found = Vec::new();
@@ -117,7 +117,7 @@ fn find_all<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(texts(found)))
 }
 
-fn join<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn join<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> CelResult<'b, 'v> {
     let meter = meter_of(&arguments)?;
     let separator = if arguments.len() > 2 { text_of(&arguments, 2)? } else { "" };
     let list = arguments.get(1).and_then(|list| list.as_iterable());
@@ -136,7 +136,7 @@ fn join<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelString::from(joined)))
 }
 
-fn replace<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+fn replace<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> CelResult<'b, 'v> {
     let meter = meter_of(&arguments)?;
     let (text, from, to) =
         (text_of(&arguments, 1)?, text_of(&arguments, 2)?, text_of(&arguments, 3)?);

@@ -32,11 +32,6 @@ pub const KEPT: &str = "@kept";
 /// replace them; their names start with `@`.
 const REPLACED: &[&str] = &["find", "findAll", "join", "matches", "replace"];
 
-/// Levels of a tree, which is as deep as a chain of operators is long. The interpreter is
-/// recursive: a level takes a few KiB of stack with optimisation, which all profiles use for it. A
-/// thread has 2 MiB.
-pub const DEPTH_MAX: usize = 128;
-
 /// Bytes of a value besides its text.
 pub const VALUE_BYTES: u64 = 48;
 /// Bytes of a compiled pattern. Real ones are far smaller.
@@ -191,7 +186,7 @@ fn weigh(value: &dyn Val, limit: u64, weight: &mut u64) {
     }
 }
 
-/// The tree of an expression is deeper than [`DEPTH_MAX`].
+/// The tree of an expression is deeper than [`crate::limits::CEL_TREE_DEPTH_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooDeep;
 

@@ -24,14 +24,10 @@ use cel::{Context, Env, Program, Value as CelValue, extensions};
 use serde_json::Value;
 
 use self::check::check;
-use self::meter::{DEPTH_MAX, Meter, Variables, metered};
-
-/// Loop steps of one expression. (OCM's agent bounds cost units instead. A step costs about ten.)
-const STEPS_OF_ONE_MAX: u64 = 100_000;
-/// Bytes of the values that one expression creates, compares and visits.
-const BYTES_OF_ONE_MAX: u64 = 32 * 1024 * 1024;
-/// All expressions of a manifest share the budget of this many expressions, as in OCM's agent.
-const SHARE: u64 = 10;
+use self::meter::{Meter, Variables, metered};
+use crate::limits::{
+    CEL_OBJECT_EXPRESSIONS, CEL_STEPS_MAX, CEL_TREE_DEPTH_MAX, CEL_VALUE_BYTES_MAX,
+};
 
 /// Why an expression has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,8 +75,8 @@ impl CelEvaluator {
     pub fn new(object: &Value) -> Self {
         Self {
             object: convert(object),
-            steps_left: AtomicU64::new(STEPS_OF_ONE_MAX * SHARE),
-            bytes_left: AtomicU64::new(BYTES_OF_ONE_MAX * SHARE),
+            steps_left: AtomicU64::new(CEL_STEPS_MAX * CEL_OBJECT_EXPRESSIONS),
+            bytes_left: AtomicU64::new(CEL_VALUE_BYTES_MAX * CEL_OBJECT_EXPRESSIONS),
         }
     }
 
@@ -133,13 +129,14 @@ impl CelEvaluator {
             .compile(expression)
             .map_err(|error| CelEvaluationError::Compile(format!("ERROR: <input>: {error}")))?;
         let mut tree = program.expression().clone();
-        metered(&mut tree, DEPTH_MAX).map_err(|_| {
-            let problem = format!("operators and calls nest deeper than {DEPTH_MAX} levels");
+        metered(&mut tree, CEL_TREE_DEPTH_MAX).map_err(|_| {
+            let problem =
+                format!("operators and calls nest deeper than {CEL_TREE_DEPTH_MAX} levels");
             CelEvaluationError::Compile(format!("ERROR: <input>: {problem}"))
         })?;
         let total =
             (self.steps_left.load(Ordering::Relaxed), self.bytes_left.load(Ordering::Relaxed));
-        let granted = (total.0.min(STEPS_OF_ONE_MAX), total.1.min(BYTES_OF_ONE_MAX));
+        let granted = (total.0.min(CEL_STEPS_MAX), total.1.min(CEL_VALUE_BYTES_MAX));
         let meter = Meter::new(granted.0, granted.1);
         let variables = Variables { object: self.object.as_ref(), meter: meter.clone() };
         let outcome = {

@@ -282,9 +282,9 @@ fn what_an_expression_makes_is_bounded() {
 #[test]
 fn deep_trees_are_refused_before_they_run() {
     for expression in [
-        format!("1{} > 0", " + 1".repeat(DEPTH_MAX)),
-        format!("[1]{}.size() > 0", ".map(a, a)".repeat(DEPTH_MAX)),
-        format!("object{} == 1", ".a".repeat(DEPTH_MAX)),
+        format!("1{} > 0", " + 1".repeat(CEL_TREE_DEPTH_MAX)),
+        format!("[1]{}.size() > 0", ".map(a, a)".repeat(CEL_TREE_DEPTH_MAX)),
+        format!("object{} == 1", ".a".repeat(CEL_TREE_DEPTH_MAX)),
     ] {
         let error = evaluator().test(&expression).unwrap_err().to_string();
         assert!(error.contains("nest deeper"), "{error}");
@@ -304,9 +304,9 @@ fn trees_as_deep_as_may_be_need_half_a_stack() {
         ] {
             let test =
                 |count: usize| evaluator().test(&format!("{first}{}{last}", step.repeat(count)));
-            let counts: Vec<usize> = (1..=DEPTH_MAX).collect();
+            let counts: Vec<usize> = (1..=CEL_TREE_DEPTH_MAX).collect();
             let accepted = counts.partition_point(|count| test(*count).is_ok());
-            assert!((8..DEPTH_MAX).contains(&accepted), "{step}: {accepted}");
+            assert!((8..CEL_TREE_DEPTH_MAX).contains(&accepted), "{step}: {accepted}");
             assert_eq!(test(accepted), Ok(true), "{step}");
             let error = test(accepted + 1).unwrap_err().to_string();
             assert!(error.contains("nest deeper"), "{step} {accepted}: {error}");

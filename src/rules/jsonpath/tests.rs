@@ -1,6 +1,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::types::Part;
 use super::*;
 use crate::limits::{JSONPATH_BYTES_MAX, JSONPATH_DEPTH_MAX};
 

@@ -3,9 +3,7 @@
 mod mapping;
 mod problems;
 mod scalar;
-mod stream;
-
-pub(crate) use stream::compose;
+pub(crate) mod stream;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

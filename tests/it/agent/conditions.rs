@@ -116,7 +116,7 @@ async fn server_side_apply_reports_conflicts_and_fields_that_cannot_be_ignored()
 /// Both texts are compared to the letter elsewhere: two spaces for the core group, and one at the
 /// end.
 #[tokio::test]
-async fn gotcha_24_condition_texts_match_ocm_literally() {
+async fn condition_texts_match_ocm_literally() {
     let fixture = Fixture::start().await;
     fixture.create("refused", vec![fixture.config_map("a", "1")], executor(&fixture)).await;
     insta::assert_snapshot!(
@@ -247,7 +247,7 @@ async fn deleting_work_has_a_deletion_condition() {
 /// A conflict is tried again within the pass, four times in all; what fails otherwise is tried
 /// again with a back-off that a new spec ends.
 #[tokio::test]
-async fn gotcha_10_conflicts_are_retried_at_once_and_errors_after_a_delay() {
+async fn conflicts_are_retried_at_once_and_errors_after_a_delay() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     stable_status(&fixture, "web", "True", "True").await;
@@ -282,7 +282,7 @@ async fn gotcha_10_conflicts_are_retried_at_once_and_errors_after_a_delay() {
 
 /// Every status write carries the version that was read, so that conditions of others stay.
 #[tokio::test]
-async fn gotcha_20_conditions_of_other_controllers_are_kept() {
+async fn conditions_of_other_controllers_are_kept() {
     let fixture = Fixture::start().await;
     fixture.create("web", vec![fixture.config_map("a", "1")], json!({})).await;
     for round in 0..5 {
@@ -319,7 +319,7 @@ async fn gotcha_20_conditions_of_other_controllers_are_kept() {
 }
 
 #[tokio::test]
-async fn gotcha_21_labels_are_copied_at_creation_of_the_applied_work_only() {
+async fn labels_are_copied_at_creation_of_the_applied_work_only() {
     let fixture = Fixture::start().await;
     let mut work =
         DynamicObject::new("web", &kind("work.open-cluster-management.io/v1", "ManifestWork"));
@@ -338,7 +338,7 @@ async fn gotcha_21_labels_are_copied_at_creation_of_the_applied_work_only() {
 }
 
 #[tokio::test]
-async fn gotcha_22_finalizer_is_added_before_anything_is_applied() {
+async fn finalizer_is_added_before_anything_is_applied() {
     let fixture = Fixture::start().await;
     fixture.faults.next(usize::MAX, Fault::LoseRequest, |seen| {
         seen.method == Method::PATCH && seen.path.ends_with("/manifestworks/web")

@@ -59,7 +59,7 @@ async fn a_refusal_ends_with_a_role(caches: bool) {
 }
 
 #[tokio::test]
-async fn gotcha_13_executor_needs_every_verb_and_new_roles_apply_at_once() {
+async fn executor_needs_every_verb_and_new_roles_apply_at_once() {
     a_refusal_ends_with_a_role(false).await;
 }
 
@@ -69,7 +69,7 @@ async fn cached_access_reviews_follow_role_changes() {
 }
 
 #[tokio::test]
-async fn gotcha_13_an_executor_cannot_grant_what_it_does_not_have() {
+async fn an_executor_cannot_grant_what_it_does_not_have() {
     let fixture = Fixture::start().await;
     let verbs = ["create", "update", "patch", "get", "delete"];
     grant(

@@ -219,6 +219,13 @@ impl<'a> Fixture<'a> {
         .unwrap();
     }
 
+    /// A ConfigMap has a value, is not being deleted, and has no owner that could take it along.
+    pub async fn is_kept(&self, name: &str, value: &str) {
+        let map = self.config_maps().get(name).await.unwrap();
+        assert_eq!(map.data["data"]["key"], value);
+        assert_eq!((owners(&map), map.metadata.deletion_timestamp), (Vec::new(), None), "{name}");
+    }
+
     pub async fn is_gone(&self, api: &Api<DynamicObject>, name: &str) {
         eventually(&format!("{name} to go"), DEADLINE, || async {
             match api.get_opt(name).await.map_err(|error| error.to_string())? {

@@ -1,5 +1,4 @@
-//! The agent on a real hub and a real managed cluster. Tests named `gotcha_…` follow the list of
-//! what an implementation gets wrong.
+//! The agent on a real hub and a real managed cluster.
 
 mod apply;
 mod conditions;

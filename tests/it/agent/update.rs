@@ -142,7 +142,7 @@ async fn assert_spec_hashes(fixture: &Fixture<'_>) {
 }
 
 #[tokio::test]
-async fn gotcha_05_an_agent_that_takes_over_changes_no_object_of_a_special_kind() {
+async fn an_agent_that_takes_over_changes_no_object_of_a_special_kind() {
     let mut fixture = Fixture::start().await;
     let mut manifests: Vec<Value> = cases().iter().map(|case| case.manifest(&fixture)).collect();
     manifests.push(service(&fixture));
@@ -178,7 +178,7 @@ async fn gotcha_05_an_agent_that_takes_over_changes_no_object_of_a_special_kind(
 /// What the cluster says about a StorageClass or a webhook stays: which class is the default, and
 /// the authority that another controller has put in.
 #[tokio::test]
-async fn gotcha_05_default_class_and_injected_authorities_stay() {
+async fn default_class_and_injected_authorities_stay() {
     let fixture = Fixture::start().await;
     let class = &cases()[1];
     let hook = &cases()[4];

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use regex::Regex;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
+use syn::{Attribute, Item, ItemUse, Macro, UseTree, Visibility};
 
 /// A module's path inside its crate; empty for the root.
 type ModulePath = Vec<String>;
@@ -80,7 +81,7 @@ impl CrateModules {
                     if self.modules.contains_key(&inner) {
                         path = inner;
                     } else if let Some(behind) = self.modules.get(&path)?.reexports.get(name) {
-                        return self.resolve(&path, behind, depth + 1).or(Some(path));
+                        return self.resolve(&path, behind, depth + 1);
                     } else {
                         break;
                     }
@@ -166,11 +167,22 @@ impl<'ast> Visit<'ast> for Module {
         let is_reexport = !matches!(item.vis, Visibility::Inherited);
         for (path, name) in leaves {
             if is_reexport {
-                self.reexports.insert(name, path);
-            } else {
-                self.paths.push(path);
+                self.reexports.insert(name, path.clone());
             }
+            self.paths.push(path);
         }
+    }
+
+    /// The body of a macro is text to `syn`: everything in it that looks like a path counts.
+    fn visit_macro(&mut self, item: &'ast Macro) {
+        let tokens = item.tokens.to_string();
+        let literal = Regex::new(r#""(?:\\.|[^"\\])*""#).unwrap();
+        let written = Regex::new(r"[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)+").unwrap();
+        let tokens = literal.replace_all(&tokens, "");
+        for path in written.find_iter(&tokens) {
+            self.paths.push(path.as_str().split("::").map(|part| part.trim().to_owned()).collect());
+        }
+        visit::visit_macro(self, item);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

@@ -59,7 +59,11 @@ async fn move_is_shown_by_commands_and_page_until_it_is_done() {
 
     agent.resume();
     stage.until_as_in_git("after the move").await;
-    let status = ask(&stage, &["status", "-o", "json", "--cluster", &cluster], false);
-    assert!(!status.contains("\"shop\""), "{status}");
+    eventually("the status without the work that is gone", DEADLINE, || async {
+        let status = ask(&stage, &["status", "-o", "json", "--cluster", &cluster], false);
+        if status.contains("\"shop\"") { Err(status) } else { Ok(()) }
+    })
+    .await
+    .unwrap();
     stage.end().await;
 }

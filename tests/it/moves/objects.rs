@@ -51,11 +51,11 @@ impl Object {
 
 /// Where the objects of one test are.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ObjectNames {
     pub namespace: String,
 }
 
-impl Place {
+impl ObjectNames {
     /// The API group of the custom object.
     fn group(&self) -> String {
         format!("{}.example.com", self.namespace)

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::objects::{Object, Place};
+use super::objects::{Object, ObjectNames};
 use super::watch::Watch;
 use crate::agent::fixture::Fixture;
 use crate::cli::{code, err, out, write};
@@ -34,7 +34,7 @@ impl Source {
     }
 
     /// Writes the objects that move, with a content.
-    fn add(&self, place: &Place, content: &str) {
+    fn add(&self, place: &ObjectNames, content: &str) {
         for object in OBJECTS {
             self.write(&format!("{object:?}.yaml"), &place.manifest(object, content).to_string());
         }
@@ -63,7 +63,7 @@ async fn objects_that_their_source_orphans_move_to_another_source() {
     let hub = plane.start("two-sources", options).await;
     hub.create_namespace("gitwork").await;
     let agent = Fixture::between(&hub, plane.managed().await, |_| {}).await;
-    let place = Place { namespace: agent.namespace.clone() };
+    let place = ObjectNames { namespace: agent.namespace.clone() };
     let folder = |work: &str| format!("clusters/{}/{work}", agent.cluster_name);
     let (a, b) = (Source::new("a", folder("shop")), Source::new("b", folder("store")));
 

@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::layout::{Layout, WorkLayout};
-use super::objects::{Object, Place};
+use super::objects::{Object, ObjectNames};
 use super::watch::Watch;
 use crate::forge::daemon::Daemon;
 use crate::harness::{Cluster, eventually};
@@ -29,7 +29,7 @@ const NAMES: [&str; 2] = ["first", "second"];
 pub struct Stage {
     sync: Sync,
     cluster: Client,
-    place: Place,
+    place: ObjectNames,
     accounts: [PathBuf; 2],
     /// The leader first, unless another one took over.
     daemons: [Option<Daemon>; 2],
@@ -50,7 +50,7 @@ impl Stage {
         let mut stage = Self {
             sync,
             cluster: managed.client(),
-            place: Place { namespace: namespace.to_owned() },
+            place: ObjectNames { namespace: namespace.to_owned() },
             accounts,
             daemons: [None, None],
             layout: Layout::new(),

@@ -10,7 +10,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
 use tokio::task::JoinSet;
 
-use super::objects::{CONTENT, Object, Place};
+use super::objects::{CONTENT, Object, ObjectNames};
 use super::stage::DEADLINE;
 use crate::harness::eventually;
 
@@ -30,7 +30,7 @@ struct Seen {
 
 impl Watch {
     /// Watches objects that are there.
-    pub async fn start(client: &Client, place: &Place, objects: &[Object]) -> Self {
+    pub async fn start(client: &Client, place: &ObjectNames, objects: &[Object]) -> Self {
         let seen: Arc<Mutex<Seen>> = Arc::default();
         let mut tasks = JoinSet::new();
         for &object in objects {

@@ -37,7 +37,7 @@ pub struct Faults {
 pub type Backup = (BTreeMap<WorkKey, Arc<Value>>, BTreeMap<SourceId, (Record, u64)>);
 
 /// A change of one work; `None` if it is gone.
-pub type Change = (WorkKey, Option<Arc<Value>>);
+pub type WorkChange = (WorkKey, Option<Arc<Value>>);
 
 /// A hub. Clones share their state.
 #[derive(Clone)]
@@ -54,7 +54,7 @@ pub(super) struct State {
     revision: u64,
     watchers: Vec<(SourceId, UnboundedSender<HubEvent>)>,
     /// All changes of each cluster's works, oldest first. Agents watch them.
-    changes: BTreeMap<ClusterName, Vec<Change>>,
+    changes: BTreeMap<ClusterName, Vec<WorkChange>>,
     /// Fields of the spec that this hub's CRD does not have. They are dropped when an object is
     /// stored.
     unknown_fields: Vec<String>,
@@ -130,7 +130,7 @@ impl SimulatedHub {
     }
 
     /// A change of a cluster's works, by its number. An agent that watches sees them in this order.
-    pub fn change(&self, cluster: &ClusterName, number: usize) -> Option<Change> {
+    pub fn change(&self, cluster: &ClusterName, number: usize) -> Option<WorkChange> {
         self.lock().changes.get(cluster)?.get(number).cloned()
     }
 
@@ -244,7 +244,7 @@ impl SimulatedHub {
     }
 
     /// Makes one write at once.
-    pub fn call(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> Answer {
+    pub fn call(&self, key: &WorkKey, effect: &Effect, commit: Option<CommitId>) -> WorkResult {
         let mut state = self.lock();
         state.fail_at_random()?;
         let refused = state.faults.refused;
@@ -278,7 +278,7 @@ impl SimulatedHub {
     }
 }
 
-type Answer = Result<Option<ObservedWork>, HubError>;
+type WorkResult = Result<Option<ObservedWork>, HubError>;
 
 /// An object after a write; `None` if it is gone.
 type Stored = Result<Option<Arc<Value>>, HubError>;

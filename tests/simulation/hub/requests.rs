@@ -1,6 +1,6 @@
 //! The hub as gitwork uses it.
 
-use super::{Answer, SimulatedHub, unavailable};
+use super::{SimulatedHub, WorkResult, unavailable};
 use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -93,7 +93,7 @@ impl Hub for SimulatedHub {
         Box::pin(std::future::ready(answer))
     }
 
-    fn get<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, Answer> {
+    fn get<'a>(&'a self, key: &'a WorkKey) -> BoxFuture<'a, WorkResult> {
         let mut state = self.lock();
         let answer = state.fail_at_random().map(|()| state.observed(key));
         Box::pin(std::future::ready(answer))
@@ -115,7 +115,7 @@ impl Hub for SimulatedHub {
         key: &'a WorkKey,
         effect: &'a Effect,
         commit: Option<CommitId>,
-    ) -> BoxFuture<'a, Answer> {
+    ) -> BoxFuture<'a, WorkResult> {
         Box::pin(async move { self.call(key, effect, commit) })
     }
 }

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::size::{BYTES_MAX, within};
+use super::size::within;
 use super::{CommitNote, Explanation, GitSide, HubSide, Setting};
+use crate::limits::EXPLANATION_BYTES_MAX;
 use crate::report::status::print::{Layout, age, paint};
 use crate::report::status::view::Condition;
 use crate::text::escape::single_line;
@@ -50,7 +51,7 @@ pub fn text(explanation: &Explanation, layout: &Layout) -> String {
     if *omitted > 0 {
         out.push(format!("\n{omitted} more settings and objects are not shown"));
     }
-    within(&out, BYTES_MAX)
+    within(&out, EXPLANATION_BYTES_MAX)
 }
 
 fn narrower(layout: &Layout) -> Option<usize> {

@@ -4,11 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Explanation;
-
-/// Bytes of an explanation, about: thousands of objects, more than a person reads.
-pub const BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of one setting. Its file and line are shown anyway.
-const SETTING_BYTES_MAX: usize = 16 * 1024;
+use crate::limits::EXPLANATION_SETTING_BYTES_MAX;
 
 impl Explanation {
     /// Leaves out what does not fit into `bytes_max` and counts it: settings first come first, then
@@ -17,7 +13,7 @@ impl Explanation {
         let git = &mut self.git;
         for setting in &mut git.settings {
             let bytes = printed_bytes(&setting.value);
-            if bytes > SETTING_BYTES_MAX {
+            if bytes > EXPLANATION_SETTING_BYTES_MAX {
                 setting.value = Value::String(format!("({bytes} bytes, not shown)"));
             }
         }
@@ -71,6 +67,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::limits::EXPLANATION_BYTES_MAX;
     use crate::model::name::RepoPath;
     use crate::report::explain::{Conclusion, FileLine, GitSide, ObjectLocation, Setting, text};
     use crate::report::status::print::Layout;
@@ -113,15 +110,15 @@ mod tests {
     fn every_form_of_an_explanation_has_a_limit_of_bytes_and_says_what_is_left_out() {
         let deep = (0..100).fold(json!([0]), |inner, _| json!([inner, 0, 0]));
         for values in [
-            vec![json!("x".repeat(4 * BYTES_MAX))],
-            vec![json!("x".repeat(SETTING_BYTES_MAX - 200)); 300],
+            vec![json!("x".repeat(4 * EXPLANATION_BYTES_MAX))],
+            vec![json!("x".repeat(EXPLANATION_SETTING_BYTES_MAX - 200)); 300],
             vec![json!(vec![deep.clone(); 20])],
             vec![deep; 1_000],
             Vec::new(),
         ] {
             let settings = values.len();
             let mut explanation = explanation(values, 4_000);
-            explanation.limit(BYTES_MAX);
+            explanation.limit(EXPLANATION_BYTES_MAX);
             let git = &explanation.git;
             assert!(explanation.omitted > 0);
             assert_eq!(
@@ -135,7 +132,7 @@ mod tests {
             for shown in
                 [format!("{value:#}"), gitwork_yaml::write(&value), text(&explanation, &wide)]
             {
-                assert!(shown.len() < BYTES_MAX + 64 * 1024, "{} bytes", shown.len());
+                assert!(shown.len() < EXPLANATION_BYTES_MAX + 64 * 1024, "{} bytes", shown.len());
             }
         }
     }
@@ -144,7 +141,7 @@ mod tests {
     fn usual_explanation_is_whole() {
         let mut explanation = explanation(vec![json!("platform"), json!({"a": 1})], 20);
         let whole = explanation.clone();
-        explanation.limit(BYTES_MAX);
+        explanation.limit(EXPLANATION_BYTES_MAX);
         assert_eq!(explanation, whole);
         assert!(json!(explanation).get("omitted").is_none());
     }

@@ -1,11 +1,12 @@
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::conclusion::HubInputs;
 use super::*;
 use crate::config::AdoptionPolicy;
 use crate::model::digest::Digest;
 use crate::model::manifest::Identity;
-use crate::model::name::{ClusterName, WorkKey, WorkName};
+use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::plan::budget::Excess;
 use crate::plan::moves::{MoveProgress, ObjectMove};

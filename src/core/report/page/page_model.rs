@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use super::model_json::{Cell, Difference, SourceRow, Sums, Whole};
 use super::numbered::Numbered;
-use super::{PendingApproval, SourceInfo, shown};
+use super::{PendingApproval, SourceInfo};
 use crate::limits;
 use crate::model::name::{ClusterName, WorkName};
 use crate::report::status::source::{SourceStatus, WorkState};
 use crate::report::status::work_states::{ChangedWork, WorkStates};
 use crate::report::status::{Clusters, RolloutVerdict, State};
+use crate::text::escape::escape_lines;
 
 /// The state of the page.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl PageModel {
 
     /// Sets the error of the source with this number; `None` if it can be read.
     pub fn set_source_error(&mut self, number: usize, error: Option<&str>) -> ModelChange {
-        let error = error.map(shown);
+        let error = error.map(escape_lines);
         match self.sources.get_mut(number) {
             Some(source) if source.source_error != error => source.source_error = error,
             _ => return ModelChange::Nothing,
@@ -203,7 +204,7 @@ impl PageModel {
             self.sources.iter().filter_map(|source| source.status.as_deref()).collect();
         let line = match known.as_slice() {
             [] => "nothing has been read yet".into(),
-            [one] => shown(&one.line(limits::PAGE_LINE_CHARS_MAX)),
+            [one] => escape_lines(&one.line(limits::PAGE_LINE_CHARS_MAX)),
             all => {
                 let works = all.iter().flat_map(|status| status.works.iter());
                 let lost = |cluster| self.lost.contains(cluster);
@@ -273,16 +274,16 @@ impl Source {
         let link = |commit| Some(self.info.pages.as_ref()?.commit(commit));
         SourceRow {
             id: self.info.id.as_str(),
-            repository: shown(&self.info.repository),
-            reference: shown(&self.info.reference),
+            repository: escape_lines(&self.info.repository),
+            reference: escape_lines(&self.info.reference),
             known: status.is_some(),
             commit,
             commit_url: commit.and_then(link),
-            line: status.map(|status| shown(&status.line(limits::PAGE_LINE_CHARS_MAX))),
+            line: status.map(|status| escape_lines(&status.line(limits::PAGE_LINE_CHARS_MAX))),
             verdict: status.map(SourceStatus::verdict),
             works: status.map_or(0, |status| status.works.len()),
             errors: status.map_or(0, |status| status.errors),
-            first_error: status.and_then(|status| status.first_error.as_deref()).map(shown),
+            first_error: status.and_then(|status| status.first_error.as_deref()).map(escape_lines),
             source_error: self.source_error.clone(),
             leads: self.leads,
             held: status

@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{PendingApproval, SourceInfo, shown};
+use super::{PendingApproval, SourceInfo};
 use crate::model::name::{CommitId, WorkKey};
 use crate::report::status::State;
 use crate::report::status::source::SourceStatus;
 use crate::report::status::view::{Condition, ObjectDetails};
+use crate::text::escape::escape_lines;
 
 /// One work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -71,9 +72,9 @@ impl WorkDetail {
             state: work.state,
             since: work.since,
             unreachable: status.unreachable.contains(&key.cluster),
-            why: work.why.as_deref().map(shown),
-            message: details.message.as_deref().map(shown),
-            path: work.path.as_ref().map(|path| shown(path.as_str())),
+            why: work.why.as_deref().map(escape_lines),
+            message: details.message.as_deref().map(escape_lines),
+            path: work.path.as_ref().map(|path| escape_lines(path.as_str())),
             folder_url: folder(),
             commit: work.commit,
             commit_url: work.commit.and_then(link),
@@ -90,24 +91,28 @@ impl WorkDetail {
 impl Object {
     fn of(details: ObjectDetails) -> Self {
         let text = |value: Value| match value {
-            Value::String(text) => shown(&text),
+            Value::String(text) => escape_lines(&text),
             other => other.to_string(),
         };
         Self {
-            object: shown(&details.object),
+            object: escape_lines(&details.object),
             conditions: details.conditions.iter().map(condition).collect(),
-            feedback: details.feedback.into_iter().map(|(k, v)| (shown(&k), text(v))).collect(),
+            feedback: details
+                .feedback
+                .into_iter()
+                .map(|(k, v)| (escape_lines(&k), text(v)))
+                .collect(),
         }
     }
 }
 
 fn condition(reported: &Condition) -> Condition {
     Condition {
-        kind: shown(&reported.kind),
-        status: shown(&reported.status),
-        reason: shown(&reported.reason),
-        message: shown(&reported.message),
-        since: shown(&reported.since),
+        kind: escape_lines(&reported.kind),
+        status: escape_lines(&reported.status),
+        reason: escape_lines(&reported.reason),
+        message: escape_lines(&reported.message),
+        since: escape_lines(&reported.since),
         outdated: reported.outdated,
     }
 }

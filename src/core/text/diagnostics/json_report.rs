@@ -32,7 +32,7 @@ struct Entry<'a> {
     /// What to do about it.
     help: &'a str,
     #[serde(flatten)]
-    place: Place<'a>,
+    location: JsonLocation<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,19 +48,19 @@ struct Entry<'a> {
 #[derive(Debug, Serialize)]
 struct Related<'a> {
     #[serde(flatten)]
-    place: Place<'a>,
+    location: JsonLocation<'a>,
     message: &'a str,
 }
 
 /// Lines and columns count from 1; columns and lengths are in characters.
 #[derive(Debug, Serialize)]
-struct Place<'a> {
+struct JsonLocation<'a> {
     file: &'a RepoPath,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     span: Option<Span>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> JsonLocation<'a> {
     fn of(location: &'a Location) -> Self {
         Self { file: &location.file, span: location.span }
     }
@@ -79,7 +79,7 @@ impl<'a> Entry<'a> {
             title: diagnostic.code.title(),
             message: &diagnostic.message,
             help: diagnostic.help(),
-            place: Place::of(&diagnostic.location),
+            location: JsonLocation::of(&diagnostic.location),
             field: diagnostic.field.as_deref(),
             cluster,
             work,
@@ -87,7 +87,10 @@ impl<'a> Entry<'a> {
             related: diagnostic
                 .related
                 .iter()
-                .map(|(location, why)| Related { place: Place::of(location), message: why })
+                .map(|(location, why)| Related {
+                    location: JsonLocation::of(location),
+                    message: why,
+                })
                 .collect(),
         }
     }

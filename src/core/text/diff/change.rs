@@ -28,14 +28,14 @@ pub struct FieldChange {
     pub path: String,
     /// How it differs.
     #[serde(flatten)]
-    pub change: Change,
+    pub change: ChangeKind,
 }
 
 /// How a field differs. Values are cut to `limits::DIFF_VALUE_BYTES_MAX`; what a Secret holds is
 /// not in them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "change", rename_all = "camelCase")]
-pub enum Change {
+pub enum ChangeKind {
     /// The field is new.
     Added {
         /// The new value.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::change::{Change, FieldChange, FieldDiff};
+use super::change::{ChangeKind, FieldChange, FieldDiff};
 use super::secrets::HIDDEN;
 use crate::text::escape::escape_untrusted;
 use crate::text::style::{ColorMode, TextStyle, count};
@@ -30,20 +30,20 @@ impl FieldChange {
         let path = if self.path.is_empty() { "(the whole)" } else { &self.path };
         let one = |paint, text: String| vec![(paint, text)];
         match &self.change {
-            Change::Added { after } => {
+            ChangeKind::Added { after } => {
                 one(Some(TextStyle::Good), format!("+ {path}: {}", brief(after)))
             }
-            Change::Removed { before } => {
+            ChangeKind::Removed { before } => {
                 one(Some(TextStyle::Bad), format!("- {path}: {}", brief(before)))
             }
-            Change::Changed { before, after } => {
+            ChangeKind::Changed { before, after } => {
                 one(None, format!("~ {path}: {} -> {}", brief(before), brief(after)))
             }
-            Change::Reordered => one(None, format!("~ {path}: other order")),
-            Change::SecretAdded => one(Some(TextStyle::Good), format!("+ {path}: {HIDDEN}")),
-            Change::SecretRemoved => one(Some(TextStyle::Bad), format!("- {path}: {HIDDEN}")),
-            Change::SecretChanged => one(None, format!("~ {path}: {HIDDEN} -> {HIDDEN}")),
-            Change::Text { lines } => {
+            ChangeKind::Reordered => one(None, format!("~ {path}: other order")),
+            ChangeKind::SecretAdded => one(Some(TextStyle::Good), format!("+ {path}: {HIDDEN}")),
+            ChangeKind::SecretRemoved => one(Some(TextStyle::Bad), format!("- {path}: {HIDDEN}")),
+            ChangeKind::SecretChanged => one(None, format!("~ {path}: {HIDDEN} -> {HIDDEN}")),
+            ChangeKind::Text { lines } => {
                 let mut all = one(None, format!("~ {path}:"));
                 all.extend(lines.iter().map(|line| {
                     let paint = match line.chars().next() {

@@ -153,7 +153,7 @@ fn what_is_long_is_cut() {
         (0..200_000).map(|n| format!("{sign}{n}\n")).collect::<String>().into()
     };
     let FieldDiff { changes, .. } = diff(&lines_of("a"), &lines_of("b"));
-    let [FieldChange { change: Change::Text { lines }, .. }] = &changes[..] else { panic!() };
+    let [FieldChange { change: ChangeKind::Text { lines }, .. }] = &changes[..] else { panic!() };
     assert_eq!(lines.len(), limits::DIFF_LINES_MAX + 1);
 }
 

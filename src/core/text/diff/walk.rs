@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use similar::DiffTag;
 
-use super::change::{Change, FieldChange, FieldDiff};
+use super::change::{ChangeKind, FieldChange, FieldDiff};
 use super::secrets::{hides, shown};
 use super::sequence::{operations, unified};
 use crate::limits;
@@ -42,7 +42,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn push(&mut self, change: Change) {
+    fn push(&mut self, change: ChangeKind) {
         if self.found.changes.len() < limits::DIFF_FIELDS_MAX {
             self.found.changes.push(FieldChange { path: self.path.clone(), change });
         } else {
@@ -61,16 +61,16 @@ impl Walk {
     fn added(&mut self, value: &Value, hidden: bool) {
         match value {
             Value::Object(fields) if hidden => self.fields(&Map::new(), fields, true),
-            _ if hidden => self.push(Change::SecretAdded),
-            _ => self.push(Change::Added { after: shown(value) }),
+            _ if hidden => self.push(ChangeKind::SecretAdded),
+            _ => self.push(ChangeKind::Added { after: shown(value) }),
         }
     }
 
     fn removed(&mut self, value: &Value, hidden: bool) {
         match value {
             Value::Object(fields) if hidden => self.fields(fields, &Map::new(), true),
-            _ if hidden => self.push(Change::SecretRemoved),
-            _ => self.push(Change::Removed { before: shown(value) }),
+            _ if hidden => self.push(ChangeKind::SecretRemoved),
+            _ => self.push(ChangeKind::Removed { before: shown(value) }),
         }
     }
 
@@ -80,14 +80,14 @@ impl Walk {
         }
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => self.fields(before, after, hidden),
-            _ if hidden => self.push(Change::SecretChanged),
+            _ if hidden => self.push(ChangeKind::SecretChanged),
             (Value::Array(before), Value::Array(after)) => self.list(before, after),
             (Value::String(before), Value::String(after))
                 if before.contains('\n') || after.contains('\n') =>
             {
-                self.push(Change::Text { lines: unified(before, after) });
+                self.push(ChangeKind::Text { lines: unified(before, after) });
             }
-            _ => self.push(Change::Changed { before: shown(before), after: shown(after) }),
+            _ => self.push(ChangeKind::Changed { before: shown(before), after: shown(after) }),
         }
     }
 
@@ -137,7 +137,7 @@ impl Walk {
         let kept_old = old.iter().filter(|label| new_by_label.contains_key(label));
         let kept_new = new.iter().filter(|label| old_by_label.contains_key(label));
         if !kept_old.eq(kept_new) {
-            self.push(Change::Reordered);
+            self.push(ChangeKind::Reordered);
         }
     }
 

@@ -1,0 +1,70 @@
+//! The hub as the daemon and the commands see it.
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt};
+
+use crate::limits;
+use gitwork_core::model::name::{CommitId, SourceId, WorkKey};
+use gitwork_core::plan::Effect;
+use gitwork_core::plan::directives::Directives;
+use gitwork_core::plan::observed::{ObservedWork, WorkContent};
+use gitwork_core::plan::record::Record;
+use gitwork_core::sync::hub::{HubError, HubEvent, StoredRecord};
+
+/// The default namespace of gitwork's own objects, as in `deploy/gitwork.yaml`.
+pub const NAMESPACE: &str = "gitwork";
+
+/// A hub. Each call ends within the implementation's time-out.
+pub trait Hub: Send + Sync + 'static {
+    /// The works of one source, then their changes, without end. Reconnects by itself.
+    fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent>;
+    /// The ManifestWorks of one source, or of all sources.
+    fn list<'a>(
+        &'a self,
+        source: Option<&'a SourceId>,
+    ) -> BoxFuture<'a, Result<Vec<ObservedWork>, HubError>>;
+    /// One ManifestWork; `None` if it does not exist.
+    fn get<'a>(&'a self, key: &'a WorkKey)
+    -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+    /// The content of one ManifestWork; `None` if it does not exist.
+    fn content<'a>(
+        &'a self,
+        key: &'a WorkKey,
+    ) -> BoxFuture<'a, Result<Option<WorkContent>, HubError>>;
+    /// The operators' directives for a source: approvals, suspensions, a requested sync.
+    fn directives<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Directives, HubError>>;
+    /// The source's record; `None` if there is none.
+    fn record<'a>(
+        &'a self,
+        source: &'a SourceId,
+    ) -> BoxFuture<'a, Result<Option<StoredRecord>, HubError>>;
+    /// Replaces the record that was read, or creates it. `Stale` if another process wrote it since.
+    fn set_record<'a>(
+        &'a self,
+        source: &'a SourceId,
+        record: &'a Record,
+        before: Option<&'a StoredRecord>,
+    ) -> BoxFuture<'a, Result<StoredRecord, HubError>>;
+    /// Executes one effect and gives the stored work; `None` if it is deleted.
+    fn execute<'a>(
+        &'a self,
+        key: &'a WorkKey,
+        effect: &'a Effect,
+        commit: Option<CommitId>,
+    ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>>;
+}
+
+/// The contents of works, read a few at once.
+pub async fn read_contents(
+    hub: &dyn Hub,
+    keys: Vec<WorkKey>,
+) -> Vec<(WorkKey, Result<Option<WorkContent>, HubError>)> {
+    let reads = keys.into_iter().map(|key| async move {
+        let content = hub.content(&key).await;
+        (key, content)
+    });
+    stream::iter(reads).buffer_unordered(limits::HUB_IN_FLIGHT_PER_CLUSTER).collect().await
+}
