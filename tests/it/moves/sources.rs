@@ -41,7 +41,7 @@ impl Source {
     }
 
     /// Writes an object that stays.
-    fn add_other(&self, place: &Place) {
+    fn add_other(&self, place: &ObjectNames) {
         let mut other = place.manifest(Object::ConfigMap, "other");
         other["metadata"]["name"] = self.id.into();
         self.write("other.yaml", &other.to_string());

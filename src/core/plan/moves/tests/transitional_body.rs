@@ -17,7 +17,7 @@ fn new_delete_option_of_the_giver_goes_out_at_once() {
     // The final one of a removed work, too.
     let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
     world.commit(&[plain("b", &[("data", "1")])]);
-    let last = world.last_known.get_mut(&key("shop")).unwrap();
+    let last = world.last_known.works.get_mut(&key("shop")).unwrap();
     last.delete_option = DeletionPolicy::from_value(&option["deleteOption"]);
     assert_eq!(world.pass(), ["create b", "update shop"]);
     assert_eq!(world.spec("shop")["deleteOption"], option["deleteOption"]);
