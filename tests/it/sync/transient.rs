@@ -109,6 +109,8 @@ async fn adopt_and_approve_retry_transient_answers_of_the_hub() {
     run(&sync, &adopt, method_and_object, &requests).await;
     let work = sync.until_there(0, "taken").await;
     assert_eq!(work.annotations()["gitwork.dev/adopt"], sync.id.as_str());
+    // A failed creation finds the work, and would postpone a deletion.
+    done(&gitwork(&sync, &["run", "--once"]));
 
     sync.commit(&[(0, "web", None)]);
     let (hash, _) = held(&sync);
