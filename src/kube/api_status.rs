@@ -113,8 +113,12 @@ impl ApiStatus {
         self.code == 422 && self.causes.iter().any(is_immutable)
     }
     /// The verb that the user lacks, if the authorizer denied the request. Admission denies with
-    /// the same code and reason and the `Status` has no other field that tells them apart: only the
-    /// text of the message does.
+    /// the same code, reason and details, so only the text tells them apart. (kube-apiserver 1.33,
+    /// `forbiddenMessage` in pkg/endpoints/handlers/responsewriters/errors.go, and `NewForbidden`
+    /// in pkg/admission/errors.go: both call `apierrors.NewForbidden`.) A SelfSubjectAccessReview
+    /// would tell too, with one more request for each denied write. If the text changes, a denial
+    /// counts as one of admission: the message is shown without the missing rule, and the write is
+    /// retried at longer intervals.
     pub fn denied_verb(&self) -> Option<&str> {
         if !self.is_forbidden() {
             return None;
@@ -125,6 +129,9 @@ impl ApiStatus {
     }
     /// etcd, or the connection to it, rejects the size of the object. The API server reports it as
     /// a 500 without a reason: only the text of the message tells it from other failures.
+    /// (kube-apiserver 1.33: `ErrorToAPIStatus` in pkg/endpoints/handlers/responsewriters/status.go
+    /// copies the text, and `isTooLargeError` in pkg/endpoints/handlers/rest.go compares the same
+    /// texts.)
     pub fn is_too_large(&self) -> bool {
         let words = ["request is too large", "larger than max"];
         self.code == 413

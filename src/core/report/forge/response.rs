@@ -75,8 +75,7 @@ pub fn read(
     let blocked = |text: String| Err(Rejection::Blocked { message: with_said(text) });
     match status {
         200..=299 => Ok(()),
-        // GitLab's response if the status already has this state.
-        400 if provider == Provider::Gitlab && said.contains("Cannot transition status") => Ok(()),
+        400 if provider == Provider::Gitlab && has_state_already(&said) => Ok(()),
         300..=399 => blocked(format!(
             "{provider} redirects ({status}): set `apiUrl` to the address of the API"
         )),
@@ -89,10 +88,10 @@ pub fn read(
             target.repository,
             target.permission()
         )),
-        422 if said.contains("maximum number of statuses") => Err(Rejection::Full {
+        422 if is_full(&said) => Err(Rejection::Full {
             message: with_said(format!("{provider} accepts no more statuses for this commit")),
         }),
-        422 if said.contains("No commit found") => Err(Rejection::NoCommit {
+        422 if has_no_commit(&said) => Err(Rejection::NoCommit {
             message: with_said(format!(
                 "{provider} does not have this commit in {}",
                 target.repository
@@ -116,6 +115,28 @@ pub fn read(
              `apiUrl`"
         )),
     }
+}
+
+// No field of these responses tells them from other failures with their status code: errors of
+// GitHub have the code `custom`, and those of GitLab only a message. If a forge changes the text,
+// the status counts as rejected, and is retried rarely.
+
+/// GitLab: the status has this state. (gitlab-foss issue 25807: `Cannot transition status via :run
+/// from :running`.)
+fn has_state_already(said: &str) -> bool {
+    said.contains("Cannot transition status")
+}
+
+/// GitHub: the commit has the most statuses of one context. (REST API, "Create a commit status": a
+/// limit of 1,000, beyond which there is a validation error.)
+fn is_full(said: &str) -> bool {
+    said.contains("maximum number of statuses")
+}
+
+/// GitHub: the commit does not exist, or does not any more. (rust-lang/homu issue 141: `No commit
+/// found for SHA`.)
+fn has_no_commit(said: &str) -> bool {
+    said.contains("No commit found")
 }
 
 /// Reads the response to an App's login.
@@ -206,15 +227,16 @@ fn later(response: &ForgeResponse<'_>, now: Timestamp, message: String) -> Resul
     Err(Rejection::Later { after: asked.or_else(reset).map(|wait| wait.min(WAIT_MAX)), message })
 }
 
-/// The forge's message on one line: `message`, `error` or `error.message` of a JSON body.
+/// The forge's message on one line: `message`, `error` or `error.message` of a JSON body, and the
+/// first of GitHub's `errors`, which says what is wrong where the message is `Validation Failed`.
 fn said(response: &ForgeResponse<'_>) -> String {
     let Ok(value) = serde_json::from_slice::<serde_json::Value>(response.body) else {
         return String::new();
     };
-    let found = ["/message", "/error/message", "/error", "/errors/0/message"]
-        .iter()
-        .find_map(|at| value.pointer(at)?.as_str());
-    let text = found.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let at = |pointer: &&str| value.pointer(pointer).and_then(serde_json::Value::as_str);
+    let whole = ["/message", "/error/message", "/error"].iter().find_map(at);
+    let found: Vec<&str> = whole.into_iter().chain(at(&"/errors/0/message")).collect();
+    let text = found.join(": ").split_whitespace().collect::<Vec<_>>().join(" ");
     // Remove the secret before the text is shortened: a part of it could stay at the end.
     let text =
         if response.secret.is_empty() { text } else { text.replace(response.secret, "[token]") };
@@ -271,6 +293,11 @@ mod tests {
         let full =
             br#"{"message":"This SHA and context has reached the maximum number of statuses."}"#;
         assert!(matches!(read(Github, &response(422, full)), Err(Rejection::Full { .. })));
+        let full = br#"{"message":"Validation Failed","errors":[{"resource":"Status",
+            "code":"custom",
+            "message":"This SHA and context has reached the maximum number of statuses."}]}"#;
+        let rejection = read(Github, &response(422, full)).unwrap_err();
+        assert!(matches!(rejection, Rejection::Full { .. }), "{rejection:?}");
         let gone = br#"{"message":"No commit found for SHA: abab"}"#;
         assert!(matches!(read(Github, &response(422, gone)), Err(Rejection::NoCommit { .. })));
         for status in [408, 429, 500, 502, 503, 504] {

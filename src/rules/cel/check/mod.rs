@@ -55,7 +55,8 @@ fn signs(expression: &str) -> usize {
 }
 
 fn syntax_error(errors: &ParseErrors) -> CelCheckError {
-    // The parser reports what went wrong behind its limit too.
+    // The parser reports what went wrong behind its limit too. Its errors have a text and a place,
+    // and no kind (cel 0.15, parser/parser.rs).
     let deep = errors.errors.iter().find(|error| error.msg.contains("Recursion limit"));
     let Some(error) = deep.or(errors.errors.first()) else {
         return CelCheckError { line: 1, column: 1, problem: CelProblem::Syntax("no CEL".into()) };
