@@ -74,7 +74,8 @@ pub fn is_complete(work: &Value, meta: &Value) -> bool {
 }
 
 /// The entry of one manifest after it was applied: an earlier entry keeps its feedback and its
-/// other conditions. `Applied` of another generation is removed and appended again.
+/// other conditions. `Applied` of another generation is removed and appended again. Go writes the
+/// struct of the feedback also if it is empty.
 pub fn merged_entry(old: &[Value], meta: &Value, new: &Condition<'_>, now: Timestamp) -> Value {
     let equal = old.iter().find(|entry| entry["resourceMeta"] == *meta);
     let mut same = old.iter().filter(|entry| is_same_resource(&entry["resourceMeta"], meta));
@@ -83,7 +84,7 @@ pub fn merged_entry(old: &[Value], meta: &Value, new: &Condition<'_>, now: Times
         _ => None,
     };
     let earlier = equal.or(unique);
-    let mut entry = earlier.cloned().unwrap_or_else(|| json!({}));
+    let mut entry = earlier.cloned().unwrap_or_else(|| json!({"statusFeedback": {}}));
     let mut conditions = list(&entry, "/conditions").to_vec();
     let is_outdated = |one: &Value| {
         one["type"] == new.kind && one["observedGeneration"].as_i64() != new.generation

@@ -1,6 +1,6 @@
 //! The strategy `Update`: some kinds are merged into the live object, all others replace it.
 
-use ring::digest::{SHA256, digest};
+use gitwork_agent_core::spec_hash::spec_hash;
 use serde_json::{Map, Value};
 
 use super::apply::ApplyError;
@@ -158,8 +158,8 @@ fn is_same_service(live: &Value, wanted: &Value, required: &Value) -> bool {
 fn prepare(content: &Content, required: &mut Value) {
     match content {
         Content::Service => {
-            let bytes = digest(&SHA256, required["spec"].to_string().as_bytes());
-            let hash: String = bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            // Upstream hashes the Go struct. A program in Go checks this project's copy of it.
+            let hash = required.as_object().and_then(spec_hash).unwrap_or_default();
             let mut annotations = required["metadata"]["annotations"].clone();
             if annotations.is_null() {
                 annotations = Map::new().into();

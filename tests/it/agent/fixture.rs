@@ -1,6 +1,7 @@
 //! One agent between a hub and a managed cluster, mostly the shared ones, with namespaces of its
 //! own on both.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gitwork_agent::metrics::AgentMetrics;
@@ -28,6 +29,8 @@ pub struct Fixture<'a> {
     pub managed: &'a Cluster,
     /// What befalls the agent's requests.
     pub faults: Faults,
+    /// Of the agent that runs, or that ran last.
+    pub metrics: Arc<AgentMetrics>,
     hub_cluster: &'a Cluster,
     agent: Option<JoinHandle<()>>,
 }
@@ -70,6 +73,7 @@ impl<'a> Fixture<'a> {
             settings,
             managed,
             faults: Faults::none(),
+            metrics: Arc::default(),
             hub_cluster: hub,
             agent: None,
         };
@@ -81,12 +85,9 @@ impl<'a> Fixture<'a> {
     pub fn run(&mut self) {
         let client = |cluster: &Cluster| client_with(cluster.config(), &self.faults).unwrap();
         let (hub, cluster) = (client(self.hub_cluster), client(self.managed));
-        let agent = Agent::new(
-            self.settings.clone(),
-            (hub, None),
-            (cluster, None),
-            AgentMetrics::new().into(),
-        );
+        self.metrics = Arc::default();
+        let (settings, metrics) = (self.settings.clone(), self.metrics.clone());
+        let agent = Agent::new(settings, (hub, None), (cluster, None), metrics);
         self.agent = Some(tokio::spawn(agent.run(std::future::pending())));
     }
 
@@ -115,6 +116,7 @@ impl<'a> Fixture<'a> {
             settings: self.settings.clone(),
             managed: self.managed,
             faults: Faults::none(),
+            metrics: Arc::default(),
             hub_cluster: self.hub_cluster,
             agent: None,
         }

@@ -14,4 +14,5 @@ mod process;
 mod secrets;
 mod status;
 mod swap;
+mod takeover;
 mod update;
