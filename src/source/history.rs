@@ -117,9 +117,12 @@ impl<'a> SourceHistory<'a> {
         };
         let present: BTreeMap<&RepoPath, &DesiredWork> =
             desired.works.values().map(|work| (&work.path, work)).collect();
-        let (renamed, removed): (Vec<_>, Vec<_>) =
-            candidates.iter().partition(|(_, path)| present.contains_key(path));
+        let (of_groups, others): (Vec<_>, Vec<_>) =
+            candidates.iter().partition(|(_, path)| folder_removal::is_of_group(path));
+        let (renamed, mut removed): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, path)| present.contains_key(path));
         let mut found = LastKnownStates::new();
+        removed.extend(self.left_groups(mirror, head, of_groups, &mut found)?);
         for (key, path) in renamed {
             // The folder still exists, under another work name: its present options count.
             let Some(work) = present.get(path) else { continue };
@@ -134,6 +137,38 @@ impl<'a> SourceHistory<'a> {
         }
         found.extend(self.removed_folders(mirror, desired, &removed, cancel)?);
         Ok(found)
+    }
+
+    /// As [`Self::last_known_states`], for works of folders of groups. Answers those whose folder
+    /// no longer exists; the clusters of the others have left their groups.
+    fn left_groups<'c>(
+        &self,
+        mirror: &Mirror,
+        head: CommitId,
+        candidates: Vec<&'c (WorkKey, RepoPath)>,
+        found: &mut LastKnownStates,
+    ) -> Result<Vec<&'c (WorkKey, RepoPath)>, SourceReadError> {
+        if candidates.is_empty() {
+            return Ok(candidates);
+        }
+        let Some(there) = folder_at(mirror, head, &self.config.path)? else {
+            return Ok(candidates);
+        };
+        let mut removed = Vec::new();
+        for candidate in candidates {
+            let (key, folder) = candidate;
+            if there.snapshot().entry(folder)?.is_none() {
+                removed.push(candidate);
+                continue;
+            }
+            let (before, facts) = (there.root, self.config.facts.clone());
+            let objects = &there;
+            let (after, removed_by) = (Some(before), head);
+            let removal = FolderRemoval { key, folder, removed_by, before, after, objects, facts };
+            let state = folder_removal::last_known_state(&self.config.id, &removal)?;
+            found.extend(state.map(|state| (key.clone(), state)));
+        }
+        Ok(removed)
     }
 
     /// As [`Self::last_known_states`], for works whose folder no longer exists.
@@ -168,6 +203,7 @@ impl<'a> SourceHistory<'a> {
                 before: before.root,
                 after: at(ends.removed_by).map(|after| after.root),
                 objects: before,
+                facts: self.config.facts.clone(),
             };
             let Some(mut state) = folder_removal::last_known_state(&self.config.id, &removal)?
             else {

@@ -25,13 +25,14 @@ pub(crate) struct ClusterInputs {
 impl ClusterInputs {
     /// The state of a cluster.
     pub(crate) fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
-        let Frozen { source, deletes, clusters, works, folders, objects } = &desired.frozen;
+        let Frozen { source, deletes, clusters, works, folders, groups, objects } = &desired.frozen;
         let frozen = Frozen {
             source: *source,
             deletes: *deletes,
             clusters: clusters.iter().filter(|cluster| *cluster == name).cloned().collect(),
             works: keys_of(works, name),
-            folders: folders.clone(),
+            folders: folders.iter().filter(|(cluster, _)| cluster == name).cloned().collect(),
+            groups: groups.clone(),
             objects: works_of(objects, name),
         };
         let desired = Desired {

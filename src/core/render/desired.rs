@@ -9,9 +9,10 @@ use crate::config::source_rules::SourceRules;
 use crate::config::tenancy::TenantFolder;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
-use crate::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
+use crate::render::layout;
 
 /// The desired state of one commit or directory.
 #[derive(Debug, Clone)]
@@ -35,6 +36,17 @@ pub struct Desired {
 }
 
 impl Desired {
+    /// The folder that gives a work, as far as that is known.
+    pub fn folder_of(&self, key: &WorkKey) -> Option<RepoPath> {
+        let frozen = || {
+            self.frozen.folders.iter().find(|(cluster, folder)| {
+                *cluster == key.cluster && folder.name() == key.work.as_str()
+            })
+        };
+        let wanted = self.works.get(key).map(|work| work.path.clone());
+        wanted.or_else(|| frozen().map(|(_, folder)| folder.clone()))
+    }
+
     /// Makes every location relative to the repository's root, for a source whose files start at
     /// `path`.
     pub fn locate_from_root(&mut self, path: &RepoPath) {
@@ -69,12 +81,34 @@ pub struct Frozen {
     pub clusters: BTreeSet<ClusterName>,
     /// Works with an error in one of their files.
     pub works: BTreeSet<WorkKey>,
-    /// Work folders that could not be read. A work on the hub that came from one of them stays,
-    /// whatever its name.
-    pub folders: BTreeSet<RepoPath>,
+    /// Work folders that could not be read, each with the cluster of the work. A work on the hub
+    /// that came from one of them stays, whatever its name.
+    pub folders: BTreeSet<(ClusterName, RepoPath)>,
+    /// Groups that may have other members. A work on the hub that came from a folder of such a
+    /// group stays on these clusters.
+    pub groups: BTreeMap<GroupName, UncertainMembers>,
     /// The objects that frozen works may have in Git. An object that another work drops may have
     /// moved to one of these.
     pub objects: BTreeMap<WorkKey, FrozenObjects>,
+}
+
+/// The clusters that may be in a group beside its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UncertainMembers {
+    /// Any cluster, also one that is unknown.
+    Everyone,
+    /// These clusters.
+    Clusters(BTreeSet<ClusterName>),
+}
+
+impl UncertainMembers {
+    /// Whether the cluster is one of them.
+    pub fn contains(&self, cluster: &ClusterName) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Clusters(clusters) => clusters.contains(cluster),
+        }
+    }
 }
 
 /// What is known of the objects of a frozen work.
@@ -93,6 +127,15 @@ impl FrozenObjects {
         let may_hide = |folder: &Arc<TenantFolder>| manifest.is_none_or(|one| folder.may_have(one));
         self.unread.as_ref().is_some_and(may_hide)
             || self.objects.binary_search_by_key(&digest, |object| object.digest).is_ok()
+    }
+}
+
+impl FrozenObjects {
+    /// Adds the objects of another folder that may give the same work.
+    pub(crate) fn add(&mut self, other: Self) {
+        let all: BTreeSet<&NamedObject> = self.objects.iter().chain(&*other.objects).collect();
+        self.objects = all.into_iter().cloned().collect();
+        self.unread = self.unread.take().or(other.unread);
     }
 }
 
@@ -117,8 +160,21 @@ impl Frozen {
     /// Whether Git may still have a work that is not among the desired ones, in a part that could
     /// not be read. `path` is the work folder according to the hub, if known.
     pub fn may_contain(&self, key: &WorkKey, path: Option<&str>) -> bool {
+        let folder = path.and_then(RepoPath::parse);
         self.deletes
             || self.contains(key)
-            || path.and_then(RepoPath::parse).is_some_and(|path| self.folders.contains(&path))
+            || folder.is_some_and(|folder| self.keeps_folder(&key.cluster, folder))
+    }
+
+    /// Whether a work of this cluster that came from this folder stays as it is.
+    pub fn keeps_folder(&self, cluster: &ClusterName, folder: RepoPath) -> bool {
+        self.may_be_of_group(cluster, &folder) || self.folders.contains(&(cluster.clone(), folder))
+    }
+
+    /// Whether a folder is one of a group whose members are uncertain, and the cluster may be one.
+    pub fn may_be_of_group(&self, cluster: &ClusterName, folder: &RepoPath) -> bool {
+        let group = layout::group_of(folder);
+        let members = group.and_then(|group| self.groups.get(&group));
+        members.is_some_and(|members| members.contains(cluster))
     }
 }

@@ -2,9 +2,11 @@
 
 pub(crate) mod config_file;
 pub mod desired;
+pub(crate) mod groups;
 pub(crate) mod layout;
 pub(crate) mod manifests;
 pub mod renderer;
 mod snippets;
 pub(crate) mod substitute;
+pub(crate) mod values;
 pub(crate) mod work_folder;

@@ -5,6 +5,8 @@
 
 mod cluster;
 mod content;
+#[cfg(test)]
+mod group_tests;
 mod inputs;
 mod pass;
 
@@ -12,26 +14,39 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desired::{Desired, Frozen, FrozenObjects, Suspended};
+use super::desired::{Desired, Frozen, FrozenObjects, Suspended, UncertainMembers};
+use super::groups::{Certainty, GroupInputs, Membership, Memberships};
 use super::layout;
-use crate::config::file_names::{APPROVALS, CLUSTERS};
+use crate::config::file_names::{APPROVALS, CLUSTERS, GROUPS};
 use crate::config::source_rules::SourceRules;
 use crate::config::tenancy::Tenancy;
 use crate::limits;
 use crate::model::approval::{Approval, Approvals};
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::cut_fairly;
+use crate::model::facts::Facts;
 use crate::model::kinds::KindIndex;
-use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::operation_error::describe;
 use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::model::work::DesiredWork;
 use cluster::{RenderedCluster, RenderedFolder};
 use content::{ContentBudget, SharedContent};
-use inputs::SourceInputs;
-use pass::{PassError, RenderPass};
+use inputs::{ClusterConfig, SourceInputs};
+use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
 
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
+
+/// The clusters and groups of one snapshot.
+#[derive(Default)]
+struct Fleet {
+    clusters: RenderedClusters,
+    kinds: KindIndex,
+    groups: Vec<Arc<GroupInputs>>,
+    uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// Of the groups.
+    diagnostics: Vec<Diagnostic>,
+}
 
 /// Renders one source, commit after commit, and remembers what did not change.
 #[derive(Debug, Clone)]
@@ -42,6 +57,11 @@ pub struct Renderer {
     rules: SourceRules,
     approved: Approvals,
     suspended: bool,
+    groups: Vec<Arc<GroupInputs>>,
+    /// The groups that may have other members, with what is wrong with conditions.
+    uncertain: BTreeMap<GroupName, UncertainMembers>,
+    group_diagnostics: Vec<Diagnostic>,
+    facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
     content_bytes_max: usize,
     content: SharedContent,
@@ -57,6 +77,10 @@ impl Renderer {
             rules: SourceRules::default(),
             approved: Approvals::default(),
             suspended: false,
+            groups: Vec::new(),
+            uncertain: BTreeMap::new(),
+            group_diagnostics: Vec::new(),
+            facts: None,
             tenancy: Tenancy::default(),
             content_bytes_max: limits::CONTENT_BYTES_MAX,
             content: SharedContent::default(),
@@ -71,6 +95,12 @@ impl Renderer {
     /// With another bound of the bytes that the rendered works may hold in memory.
     pub fn with_content_bytes_max(self, content_bytes_max: usize) -> Self {
         Self { content_bytes_max, ..self }
+    }
+
+    /// Sets what the hub says of clusters, from the next snapshot on. Without it, the members of
+    /// groups are unknown, unless the groups name each cluster.
+    pub fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
+        self.facts = facts;
     }
 
     /// The kinds that the CRDs of the last snapshot define.
@@ -96,14 +126,18 @@ impl Renderer {
             tenancy: &self.tenancy,
             objects: snapshot.objects,
             inputs: source,
+            bare: Arc::new(ClusterConfig::new(None, true)),
             content: RefCell::new(std::mem::take(&mut self.content)),
             budget: RefCell::new(ContentBudget::new(self.content_bytes_max)),
         };
-        let rendered = self.clusters(&pass, top.clusters, &mut diagnostics);
+        let rendered = self.fleet(&pass, (top.clusters, top.groups), &mut diagnostics);
         self.content = pass.content.into_inner();
-        let (clusters, kinds) = rendered.inspect_err(|_| self.content.drop_unused())?;
-        self.clusters = clusters;
-        self.kinds = kinds;
+        let fleet = rendered.inspect_err(|_| self.content.drop_unused())?;
+        self.clusters = fleet.clusters;
+        self.kinds = fleet.kinds;
+        self.groups = fleet.groups;
+        self.uncertain = fleet.uncertain;
+        self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, diagnostics))
     }
@@ -113,19 +147,59 @@ impl Renderer {
         self.content.drop_unused();
     }
 
+    /// Reads groups and clusters, finds the members of the groups, and renders all works.
+    fn fleet(
+        &self,
+        pass: &RenderPass<'_>,
+        (clusters, groups): (BTreeMap<ClusterName, ObjectId>, BTreeMap<GroupName, ObjectId>),
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<Fleet, ObjectError> {
+        let mut fleet = Fleet::default();
+        let groups = pass.groups(groups, &self.groups);
+        let at = RepoPath::root().join(GROUPS);
+        let Some(groups) = self.within_bounds(groups, &at, diagnostics)? else { return Ok(fleet) };
+        let mut opened = BTreeMap::new();
+        for (name, tree) in clusters {
+            let open = pass.open(&name, tree, self.clusters.get(&name))?;
+            opened.insert(name, open);
+        }
+        let config = |open: &OpenCluster| open.inherited.config.clone();
+        let configs: BTreeMap<ClusterName, Arc<ClusterConfig>> =
+            opened.iter().map(|(name, open)| (name.clone(), config(open))).collect();
+        let labels = configs.iter().map(|(name, config)| (name, &config.file.labels)).collect();
+        let found = Memberships::find(&groups, &labels, self.facts.as_deref());
+        let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
+        fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
+        fleet.uncertain = found.uncertain;
+        fleet.groups = groups;
+        for member in found.by_cluster.keys() {
+            opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
+        }
+        let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
+        (fleet.clusters, fleet.kinds) = rendered;
+        Ok(fleet)
+    }
+
     /// Renders the clusters, up to the bounds of the source.
     fn clusters(
         &self,
         pass: &RenderPass<'_>,
-        trees: BTreeMap<ClusterName, ObjectId>,
+        opened: BTreeMap<ClusterName, OpenCluster>,
+        mut groups: BTreeMap<ClusterName, Vec<Membership>>,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<(RenderedClusters, KindIndex), ObjectError> {
         let mut clusters = BTreeMap::new();
         let mut works_left = limits::WORKS_MAX;
-        for (name, tree) in trees {
+        for (name, opened) in opened {
             let before = self.clusters.get(&name);
-            let cluster = pass.cluster(&name, tree, &self.kinds, before, works_left);
-            let Some(cluster) = self.within_bounds(cluster, &name, diagnostics)? else { break };
+            let place = ClusterPlace {
+                groups: groups.remove(&name).unwrap_or_default(),
+                facts: Facts::of(self.facts.as_deref(), &name),
+            };
+            let bounds = (&self.kinds, works_left);
+            let cluster = pass.cluster(&name, opened, place, bounds, before);
+            let at = layout::cluster_path(&name);
+            let Some(cluster) = self.within_bounds(cluster, &at, diagnostics)? else { break };
             works_left -= cluster.works.len();
             clusters.insert(name, cluster);
         }
@@ -138,7 +212,8 @@ impl Renderer {
                 .and_then(|()| pass.check(name, cluster));
             // What follows is corrected and checked in a later pass: until then, the source is
             // frozen.
-            if self.within_bounds(corrected, name, diagnostics)?.is_none() {
+            let at = layout::cluster_path(name);
+            if self.within_bounds(corrected, &at, diagnostics)?.is_none() {
                 break;
             }
         }
@@ -150,7 +225,7 @@ impl Renderer {
     fn within_bounds<T>(
         &self,
         result: Result<T, PassError>,
-        cluster: &ClusterName,
+        at: &RepoPath,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<Option<T>, ObjectError> {
         let found = match result {
@@ -158,7 +233,7 @@ impl Renderer {
             Err(PassError::Object(why)) => return Err(why),
             Err(PassError::TooManyWorks) => too_many_works(),
             Err(PassError::TooLarge) => {
-                too_large(&self.source, cluster, self.content_bytes_max / (1024 * 1024))
+                too_large(&self.source, at, self.content_bytes_max / (1024 * 1024))
             }
         };
         diagnostics.push(found);
@@ -167,44 +242,29 @@ impl Renderer {
 
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
     fn assemble(&self, commit: Option<CommitId>, mut diagnostics: Vec<Diagnostic>) -> Desired {
-        let folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        let folders = self.clusters.values().flat_map(|cluster| cluster.certain_works());
         let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
         let mut works: BTreeMap<WorkKey, DesiredWork> =
             works.map(|work| (work.key.clone(), work.clone())).collect();
-        let may_freeze = |key: &WorkKey, file: &RepoPath| {
-            key.is_of_work() && works.get(key).is_none_or(|work| self.may_freeze(work, file))
-        };
-        let mut frozen = Frozen::default();
-        for cluster in self.clusters.values() {
+        let mut frozen = Frozen { groups: self.uncertain.clone(), ..Frozen::default() };
+        diagnostics.extend(self.group_diagnostics.iter().cloned());
+        for (name, cluster) in &self.clusters {
             diagnostics.extend(
                 cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten()).cloned(),
             );
-            for RenderedFolder { rendered, .. } in cluster.works.values() {
+            for RenderedFolder { rendered, .. } in cluster.certain_works() {
                 diagnostics.extend(rendered.diagnostics.iter().cloned());
                 if rendered.work.is_none() {
-                    frozen.folders.insert(rendered.path.clone());
-                    let key = rendered.key.as_ref().filter(|key| may_freeze(key, &rendered.path));
+                    frozen.folders.insert((name.clone(), rendered.path.clone()));
+                    let key = rendered.key.as_ref();
+                    let key = key.filter(|key| self.freezes(&works, key, &rendered.path));
                     frozen.works.extend(key.cloned());
                     let objects = rendered.key.clone().map(|key| (key, rendered.frozen.clone()));
                     frozen.objects.extend(objects);
                 }
             }
         }
-        for diagnostic in diagnostics.iter().filter(|d| d.is_error()) {
-            match (&diagnostic.scope, diagnostic.code) {
-                // An older gitwork beside a newer repository: what it can read goes on.
-                (Scope::Source, Code::NotSupported | Code::BadName) => frozen.deletes = true,
-                (Scope::Source, _) => frozen.source = true,
-                (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
-                // What the policy refuses of one folder does not freeze the work of another folder.
-                (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
-                (Scope::Work(key), _) if may_freeze(key, &diagnostic.location.file) => {
-                    frozen.works.insert(key.clone());
-                }
-                // Its folder is frozen, which has no work of that name.
-                (Scope::Work(_), _) => {}
-            }
-        }
+        self.freeze_by_errors(&works, &diagnostics, &mut frozen);
         let stopped: Vec<(WorkKey, DesiredWork)> =
             works.extract_if(.., |key, _| frozen.contains(key)).collect();
         frozen.objects.extend(
@@ -212,6 +272,7 @@ impl Renderer {
                 .into_iter()
                 .map(|(key, work)| (key, FrozenObjects { objects: work.objects, unread: None })),
         );
+        self.add_possible_objects(&works, &mut frozen);
         diagnostics.sort();
         diagnostics.dedup();
         cut_fairly(&mut diagnostics);
@@ -228,6 +289,60 @@ impl Renderer {
             suspended: Suspended { source: self.suspended, clusters },
             diagnostics,
         }
+    }
+
+    /// Freezes what the errors are about.
+    fn freeze_by_errors(
+        &self,
+        works: &BTreeMap<WorkKey, DesiredWork>,
+        diagnostics: &[Diagnostic],
+        frozen: &mut Frozen,
+    ) {
+        for diagnostic in diagnostics.iter().filter(|d| d.is_error()) {
+            match (&diagnostic.scope, diagnostic.code) {
+                // It may be the renamed folder of any cluster or group: all others go on.
+                (Scope::Source, Code::BadName) => frozen.deletes = true,
+                (Scope::Source, _) => frozen.source = true,
+                (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
+                (Scope::Group(group), _) => {
+                    frozen.groups.insert(group.clone(), UncertainMembers::Everyone);
+                }
+                // What the policy refuses of one folder does not freeze the work of another folder.
+                (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
+                (Scope::Work(key), _) if self.freezes(works, key, &diagnostic.location.file) => {
+                    frozen.works.insert(key.clone());
+                }
+                // Its folder is frozen, which has no work of that name.
+                (Scope::Work(_), _) => {}
+            }
+        }
+    }
+
+    /// Adds the objects that clusters have if they are in groups whose members are uncertain: an
+    /// object that another work drops may have moved to one of these works.
+    fn add_possible_objects(&self, works: &BTreeMap<WorkKey, DesiredWork>, frozen: &mut Frozen) {
+        let all = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        for folder in all.filter(|folder| folder.certainty == Certainty::Possible) {
+            let rendered = &folder.rendered;
+            let Some(key) = rendered.key.as_ref().filter(|key| !works.contains_key(key)) else {
+                continue;
+            };
+            let objects = match &rendered.work {
+                Some(work) => FrozenObjects { objects: work.objects.clone(), unread: None },
+                None => rendered.frozen.clone(),
+            };
+            frozen.objects.entry(key.clone()).or_default().add(objects);
+        }
+    }
+
+    /// Whether a problem of a file freezes the work with this key.
+    fn freezes(
+        &self,
+        works: &BTreeMap<WorkKey, DesiredWork>,
+        key: &WorkKey,
+        file: &RepoPath,
+    ) -> bool {
+        key.is_of_work() && works.get(key).is_none_or(|work| self.may_freeze(work, file))
     }
 
     /// Whether a problem of a file may freeze this work. A folder does not freeze the work of
@@ -271,14 +386,15 @@ impl Renderer {
     }
 }
 
-/// The works of this cluster, and those of the clusters before it, hold more than they may.
-fn too_large(source: &SourceId, cluster: &ClusterName, mebibytes: usize) -> Diagnostic {
+/// The works of the cluster at this path, and those of the clusters before it, hold more than they
+/// may.
+fn too_large(source: &SourceId, at: &RepoPath, mebibytes: usize) -> Diagnostic {
     let message = format!(
         "the rendered works of the source {source} take more than {mebibytes} MiB of memory, of \
          which equal contents count once; nothing of it is changed or deleted until it has fewer \
          works or a larger `maxContentMib`"
     );
-    let at = Location::file(&layout::cluster_path(cluster));
+    let at = Location::file(at);
     let hint = "raise `maxContentMib` of this source in the daemon's file, if the process has the \
                 memory; otherwise split the source into several, each with its own path";
     Diagnostic::new(Code::TooManyFiles, at, Scope::Source, message).with_hint(hint)

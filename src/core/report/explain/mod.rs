@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use conclusion::{ClusterReachability, Conclusion, ExplainInputs};
-pub use origin::{Origins, origins};
+pub use origin::{OriginQuery, Origins, origins};
 pub use print::text;
 pub use target::{ExplainTarget, ObjectQuery, TargetError};
 
@@ -97,6 +97,9 @@ pub struct Setting {
     /// The location that sets the value; absent for a default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_by: Option<FileLine>,
+    /// The fact of the hub that gives the value, as in `ManagedCluster edge-1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fact: Option<String>,
     /// Locations that it overrides, lowest precedence first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<FileLine>,
