@@ -298,10 +298,12 @@ pub(super) fn plan_at(state: &mut SyncState, at: Timestamp) -> Plan {
 }
 
 /// Whether a step waits for a person or for a window. Suspended works do not count, because they
-/// are left alone on purpose; neither do frozen ones, because their errors are reported.
+/// are left alone on purpose; neither do frozen ones and those of groups with unknown members,
+/// because that is reported.
 fn is_waiting(step: &PlanStep) -> bool {
     let on_purpose = step.reason.guard() == Some(Guard::Suspension);
-    step.action() == Action::Hold && !on_purpose && step.reason != Reason::Frozen
+    let is_unknown = matches!(step.reason, Reason::Frozen | Reason::UnknownMembership);
+    step.action() == Action::Hold && !on_purpose && !is_unknown
 }
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandError> {

@@ -33,8 +33,11 @@ fn block_wanted(
     desired: &Desired,
     adoption: AdoptionPolicy,
 ) -> Option<Reason> {
-    if desired.frozen.contains(&work.key) || comes_from_group(work, there, desired) {
+    if desired.frozen.contains(&work.key) {
         return Some(Reason::Frozen);
+    }
+    if comes_from_group(work, there, desired) {
+        return Some(Reason::UnknownMembership);
     }
     if work.suspend {
         return Some(Reason::Suspended);
@@ -50,14 +53,21 @@ fn block_wanted(
 /// in: it is unknown then which of the two Git wants.
 fn comes_from_group(work: &DesiredWork, there: Option<&ObservedWork>, desired: &Desired) -> bool {
     let there = there.filter(|there| there.is_ours(&desired.source));
-    let path = there.and_then(|there| there.path.as_deref()).and_then(RepoPath::parse);
+    let path = there.and_then(folder_on_hub);
     path.filter(|path| *path != work.path)
         .is_some_and(|path| desired.frozen.may_be_of_group(&work.key.cluster, &path))
 }
 
+fn folder_on_hub(there: &ObservedWork) -> Option<RepoPath> {
+    there.path.as_deref().and_then(RepoPath::parse)
+}
+
 fn block_removed(work: &ObservedWork, desired: &Desired) -> Option<Reason> {
     if is_unknown(work, desired) {
-        return Some(Reason::Frozen);
+        let cluster = &work.key.cluster;
+        let is_of_group = folder_on_hub(work)
+            .is_some_and(|folder| desired.frozen.may_be_of_group(cluster, &folder));
+        return Some(if is_of_group { Reason::UnknownMembership } else { Reason::Frozen });
     }
     work.deleting.then_some(Reason::BeingDeleted { wanted: false })
 }
