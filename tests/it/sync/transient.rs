@@ -112,7 +112,7 @@ async fn adopt_and_approve_retry_transient_answers_of_the_hub() {
     // A failed creation finds the work, and would postpone a deletion.
     done(&gitwork(&sync, &["run", "--once"]));
 
-    sync.commit(&[(0, "web", None)]);
+    sync.commit(&[(0, "web", None), (0, "taken", None)]);
     let (hash, _) = held(&sync);
     let approve = [&["approve", &hash][..], &git].concat();
     let read = format!("GET configmaps/gitwork-source-{}", sync.id);
