@@ -84,9 +84,9 @@ async fn commands_retry_transient_answers_of_the_hub() {
 #[tokio::test(flavor = "multi_thread")]
 async fn adopt_and_approve_retry_transient_answers_of_the_hub() {
     deploy::installed().await;
-    let sync = Sync::new(1).await;
+    let sync = Sync::new(2).await;
     let map = |name: &str| config_map(name, "one");
-    sync.commit(&[(0, "web/cm.yaml", Some(&map("web")))]);
+    sync.commit(&[(0, "web/cm.yaml", Some(&map("web"))), (1, "db/cm.yaml", Some(&map("db")))]);
     done(&gitwork(&sync, &["run", "--once"]));
     let foreign: ManifestWork = serde_json::from_value(json!({
         "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
