@@ -292,9 +292,11 @@ fn content_changed_after_listing_is_an_error() {
     );
 }
 
-/// The files and folders below a folder, except `.git`, with the content of files; `None` if it is
-/// missing.
-fn listing(folder: &Path) -> Option<BTreeMap<PathBuf, String>> {
+/// Files and folders with the content of files.
+type Listing = BTreeMap<PathBuf, String>;
+
+/// The files and folders below a folder, except `.git`; `None` if it is missing.
+fn listing(folder: &Path) -> Option<Listing> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -322,7 +324,7 @@ fn watched_folder_sends_hints_also_after_recreation() {
         let _ = sender.send(listing(&watched));
     });
     let watch = watch.unwrap();
-    let hinted = |what: &str, is_seen: &dyn Fn(Option<&BTreeMap<PathBuf, String>>) -> bool| {
+    let hinted = |what: &str, is_seen: &dyn Fn(Option<&Listing>) -> bool| {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -334,9 +336,7 @@ fn watched_folder_sends_hints_also_after_recreation() {
     };
     let has = |path: &str, content: &str| {
         let (path, content) = (folder.join(path), content.to_owned());
-        move |seen: Option<&BTreeMap<PathBuf, String>>| {
-            seen.is_some_and(|seen| seen.get(&path) == Some(&content))
-        }
+        move |seen: Option<&Listing>| seen.is_some_and(|seen| seen.get(&path) == Some(&content))
     };
     fs::write(folder.join("clusters/a.yaml"), "1").unwrap();
     hinted("a new file", &has("clusters/a.yaml", "1"));
