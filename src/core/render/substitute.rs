@@ -57,13 +57,13 @@ impl<'a> Substitution<'a> {
     }
 
     /// The value of a variable, which is inserted once.
-    fn insert<'t>(&mut self, name: &'t str) -> Result<&Value, Refusal<'t>> {
-        let known = self.values.get(name).ok_or(Refusal::Unknown(name))?;
+    fn insert<'t>(&mut self, name: &'t str) -> Result<&Value, InvalidVariable<'t>> {
+        let known = self.values.get(name).ok_or(InvalidVariable::Unknown(name))?;
         let value = if name == CLUSTER_NAME { &self.cluster_name } else { known };
         // Counted before they are copied.
         let left = self.bytes_left.checked_sub(value.as_str().map_or(0, str::len));
         self.bytes_left = left.unwrap_or_default();
-        left.map(|_| value).ok_or(Refusal::TooLarge)
+        left.map(|_| value).ok_or(InvalidVariable::TooLarge)
     }
 
     /// Replaces every variable in the texts of `object`; answers what could not be replaced.
@@ -82,8 +82,8 @@ impl<'a> Substitution<'a> {
         match value {
             Value::String(text) if text.contains("${") => match self.replaced(text) {
                 Ok(new) => *value = new,
-                Err(refusal) => {
-                    problems.add(refusal.code(), || refusal.problem(at.clone(), self.values));
+                Err(invalid) => {
+                    problems.add(invalid.code(), || invalid.problem(at.clone(), self.values));
                 }
             },
             Value::Array(items) => {
@@ -107,7 +107,7 @@ impl<'a> Substitution<'a> {
         }
     }
 
-    fn replaced<'t>(&mut self, text: &'t str) -> Result<Value, Refusal<'t>> {
+    fn replaced<'t>(&mut self, text: &'t str) -> Result<Value, InvalidVariable<'t>> {
         if let Some(name) = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'))
             && is_name(name)
         {
@@ -125,9 +125,9 @@ impl<'a> Substitution<'a> {
             }
             out.push_str(before);
             let inside = from.strip_prefix("${").unwrap_or_default();
-            let (name, after) = inside.split_once('}').ok_or(Refusal::Open)?;
+            let (name, after) = inside.split_once('}').ok_or(InvalidVariable::Open)?;
             if !is_name(name) {
-                return Err(Refusal::NoName(name));
+                return Err(InvalidVariable::NoName(name));
             }
             match self.insert(name)? {
                 Value::String(value) => out.push_str(value),
@@ -142,7 +142,7 @@ impl<'a> Substitution<'a> {
 
 /// Why a text cannot be replaced.
 #[derive(Clone, Copy)]
-enum Refusal<'t> {
+enum InvalidVariable<'t> {
     /// A `${` without its `}`.
     Open,
     /// Between the braces is no name of a variable.
@@ -153,7 +153,7 @@ enum Refusal<'t> {
     TooLarge,
 }
 
-impl Refusal<'_> {
+impl InvalidVariable<'_> {
     fn code(self) -> Code {
         match self {
             Self::Open | Self::NoName(_) => Code::BadVariable,

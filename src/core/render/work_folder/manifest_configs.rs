@@ -52,9 +52,9 @@ impl<'a> WorkRules<'a> {
     }
 
     /// One entry for each manifest that has a rule, in the manifests' order. Every level's
-    /// wildcards are resolved here: OCM's agent takes the first match for some fields and the last
-    /// for others (OCM work agent, gotcha 14), and one exact entry an object leaves nothing to
-    /// that.
+    /// wildcards are resolved here, into one exact entry for each object. OCM's agent takes the
+    /// first matching entry for some fields, and the last one for others (OCM work agent, config
+    /// lookup).
     pub fn manifest_configs(
         mut self,
         manifests: &[Manifest],
