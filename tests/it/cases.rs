@@ -306,6 +306,8 @@ impl Outcome {
         let mut all = Vec::new();
         all.extend(frozen.source.then(|| "the source".to_owned()));
         all.extend(frozen.deletes.then(|| "all deletions".to_owned()));
+        let is_unnamed = frozen.clusters_beside_unnamed.is_some();
+        all.extend(is_unnamed.then(|| "clusters without a folder".to_owned()));
         all.extend(frozen.clusters.iter().map(|cluster| format!("cluster {cluster}")));
         all.extend(frozen.works.iter().map(|work| format!("work {work}")));
         all.extend(frozen.folders.iter().map(|folder| format!("folder {folder}")));

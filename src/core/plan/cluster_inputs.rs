@@ -25,10 +25,12 @@ pub(crate) struct ClusterInputs {
 impl ClusterInputs {
     /// The state of a cluster.
     pub(crate) fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
-        let Frozen { source, deletes, clusters, works, folders, objects } = &desired.frozen;
+        let Frozen { source, deletes, clusters_beside_unnamed, .. } = &desired.frozen;
+        let Frozen { clusters, works, folders, objects, .. } = &desired.frozen;
         let frozen = Frozen {
             source: *source,
             deletes: *deletes,
+            clusters_beside_unnamed: clusters_beside_unnamed.clone(),
             clusters: clusters.iter().filter(|cluster| *cluster == name).cloned().collect(),
             works: keys_of(works, name),
             folders: folders.clone(),

@@ -15,7 +15,7 @@ use crate::plan::budget;
 use crate::plan::budget::{Budget, DeletionCount};
 use crate::plan::candidates::CandidateChange;
 use crate::plan::effect::Effect;
-use crate::plan::inputs::{PlanInputs, is_unknown};
+use crate::plan::inputs::PlanInputs;
 use crate::plan::last_known::LastKnownState;
 use crate::plan::observed::ObservedWork;
 use crate::plan::reason::Reason;
@@ -104,8 +104,10 @@ fn was_kept<'a>(
     let has_name = |key: &WorkKey| {
         desired.works.contains_key(key) || works.contains(key) || objects.contains_key(key)
     };
-    let mut has_folder =
-        || is_unknown(work, desired) && work.path.as_deref().is_some_and(|at| folders.insert(at));
+    let mut has_folder = || {
+        let path = work.path.as_deref();
+        desired.frozen.has_folder(&work.key, path) && path.is_some_and(|path| folders.insert(path))
+    };
     work.is_ours(&desired.source)
         && !work.created_during_hold
         && work.written.is_some()

@@ -18,6 +18,7 @@ use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::observed::Observed;
 use crate::plan::reason::Reason;
+use crate::render::desired::Desired;
 
 /// Everything that is unsafe to touch, per work and for the source. If several hazards forbid a
 /// write, the first in this order gives the reason.
@@ -93,7 +94,12 @@ impl Hazards {
         self.over_budget = over_budget(inputs, candidates, is_suspended);
         self.outside_window = self.outside_window(inputs, candidates);
         let mut deletions = candidates.iter().filter(|candidate| candidate.deletes());
-        self.deletions_held = inputs.desired.frozen.deletes
+        let PlanInputs { desired: Desired { source, frozen, .. }, observed, .. } = inputs;
+        let mut ours = observed.works.values().filter(|work| work.is_ours(source));
+        let may_be_unnamed = frozen.clusters_beside_unnamed.is_some()
+            && ours.any(|work| frozen.may_be_unnamed(&work.key.cluster));
+        self.deletions_held = frozen.deletes
+            || may_be_unnamed
             || !self.over_budget.is_empty()
             || deletions.any(|one| self.forbids(one, inputs.observed).is_some());
         self

@@ -66,6 +66,9 @@ pub struct Frozen {
     pub source: bool,
     /// A part of the source cannot be read by this version: nothing may be taken for absent.
     pub deletes: bool,
+    /// The clusters with a folder, if another folder beside them has a name that no cluster can
+    /// have: it may be the folder of any cluster that has none.
+    pub clusters_beside_unnamed: Option<Arc<BTreeSet<ClusterName>>>,
     /// Clusters with an error in a file that all their works inherit.
     pub clusters: BTreeSet<ClusterName>,
     /// Works with an error in one of their files.
@@ -135,10 +138,20 @@ impl Frozen {
     pub fn may_contain(&self, key: &WorkKey, path: Option<&str>) -> bool {
         self.deletes
             || self.contains(key)
-            || path.and_then(RepoPath::parse).is_some_and(|path| {
-                // Whoever may write the works of a cluster may name any folder.
-                let cluster = layout::cluster_path(&key.cluster);
-                path.parent() == Some(cluster) && self.folders.contains(&path)
-            })
+            || self.may_be_unnamed(&key.cluster)
+            || self.has_folder(key, path)
+    }
+
+    /// Whether the folder of a cluster may have a name that no cluster can have.
+    pub fn may_be_unnamed(&self, cluster: &ClusterName) -> bool {
+        self.clusters_beside_unnamed.as_ref().is_some_and(|named| !named.contains(cluster))
+    }
+
+    /// Whether the work folder could not be read. One of another cluster is not the work's.
+    pub fn has_folder(&self, key: &WorkKey, path: Option<&str>) -> bool {
+        // Whoever may write the works of a cluster may name any folder.
+        let cluster = layout::cluster_path(&key.cluster);
+        let path = path.and_then(RepoPath::parse);
+        path.is_some_and(|path| path.parent() == Some(cluster) && self.folders.contains(&path))
     }
 }

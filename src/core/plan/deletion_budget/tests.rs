@@ -164,3 +164,46 @@ fn cluster_that_seems_emptied_holds_only_its_own_deletions() {
     assert_eq!(held.excess.to_string().matches("on the cluster a").count(), 1, "{held:?}");
     assert_eq!(count(&plan, "b", Action::Delete, "RemovedFromGit"), 4);
 }
+
+/// The folder of a cluster gets a name that no cluster can have.
+#[test]
+fn folder_with_an_invalid_name_holds_deletions_of_clusters_without_a_folder() {
+    let mut before = folders("a", 3);
+    before.extend(folders("b", 30));
+    let mut after = World::drop_works(&before, "b", 2);
+    after.extend(folders("b2", 1));
+    let renamed = after.extract_if(.., |path, _| path.starts_with("clusters/a/"));
+    let renamed: TestFiles =
+        renamed.map(|(path, file)| (path.replace("clusters/a/", "clusters/A_/"), file)).collect();
+    after.extend(renamed.clone());
+    let plan = World::new(&before, &after).plan();
+    assert_eq!(count(&plan, "a", Action::Hold, "Frozen"), 3);
+    assert_eq!(count(&plan, "b", Action::Delete, "RemovedFromGit"), 2);
+    let is_marked = |plan: &Plan| {
+        let new = plan.steps.get(&key("b2", "work-000")).unwrap();
+        new.effect.as_ref().and_then(Effect::body).unwrap().created_during_hold
+    };
+    assert!(is_marked(&plan), "the deletions on a may come later");
+
+    // Beside clusters that all have their folders, it holds nothing.
+    let mut after = World::drop_works(&before, "b", 2);
+    after.extend(folders("b2", 1));
+    after.extend(renamed);
+    let plan = World::new(&before, &after).plan();
+    assert_eq!(count(&plan, "a", Action::Keep, "UpToDate"), 3);
+    assert_eq!(count(&plan, "b", Action::Delete, "RemovedFromGit"), 2);
+    assert!(!is_marked(&plan));
+}
+
+/// Works of a cluster without a folder are kept, but are no proof that the source keeps any.
+#[test]
+fn works_of_a_cluster_without_a_folder_do_not_count_as_kept() {
+    let before = folders("b", 20);
+    let mut after = World::drop_works(&before, "b", 11);
+    after.insert("clusters/A_/web/x.yaml".into(), "broken: [".into());
+    let mut world = World::new(&before, &after);
+    world.label("a", 300, "clusters/a/any");
+    let plan = world.plan();
+    assert_eq!(count(&plan, "a", Action::Hold, "Frozen"), 300);
+    assert_eq!(count(&plan, "b", Action::Hold, "HeldByBudget"), 11);
+}

@@ -125,7 +125,7 @@ fn read_clusters(tree: &Tree, top: &mut Top) {
             (EntryKind::Blob, _) => {
                 stray(&path, Scope::Source, "it stands beside the clusters' folders")
             }
-            // It may be the renamed folder of any cluster: nothing is deleted, all else goes on.
+            // It may be the renamed folder of any cluster that has none: nothing is deleted there.
             (_, Err(why)) => bad_name(&path, "a cluster", name, &why, Scope::Source),
             (EntryKind::Symlink, Ok(cluster)) => link(&path, Scope::Cluster(cluster)),
             (EntryKind::Gitlink, Ok(cluster)) => gitlink(&path, Scope::Cluster(cluster)),

@@ -1,6 +1,7 @@
 //! What the errors of a source freeze: works, folders, clusters or all of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Renderer;
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
@@ -25,7 +26,11 @@ impl Renderer {
         for diagnostic in diagnostics.iter().filter(|d| d.is_error()) {
             match (&diagnostic.scope, diagnostic.code) {
                 // An older gitwork beside a newer repository: what it can read goes on.
-                (Scope::Source, Code::NotSupported | Code::BadName) => frozen.deletes = true,
+                (Scope::Source, Code::NotSupported) => frozen.deletes = true,
+                (Scope::Source, Code::BadName) => {
+                    let clusters = || Arc::new(self.clusters.keys().cloned().collect());
+                    frozen.clusters_beside_unnamed.get_or_insert_with(clusters);
+                }
                 (Scope::Source, _) => frozen.source = true,
                 (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
                 // What the policy refuses of one folder does not freeze the work of another folder.
