@@ -419,6 +419,23 @@ mod tests {
         }
     }
 
+    /// Unlike OCM's: a limit by the client would cost the speed.
+    #[test]
+    fn requests_have_a_rate_limit_only_if_a_flag_sets_one() {
+        let rates = |arguments: &[&str]| {
+            let flags = parse(&[&["--spoke-cluster-name=a"], arguments].concat()).unwrap();
+            [flags.kube_api_qps, flags.kube_api_burst]
+                .into_iter()
+                .chain([flags.hub_kube_api_qps, flags.hub_kube_api_burst])
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rates(&[]), [None; 4]);
+        let of_cluster = ["--kube-api-qps=50", "--kube-api-burst=100"];
+        assert_eq!(rates(&of_cluster), [Some(50.0), Some(100.0), None, None]);
+        let of_hub = ["--hub-kube-api-qps=2.5", "--hub-kube-api-burst=9"];
+        assert_eq!(rates(&of_hub), [None, None, Some(2.5), Some(9.0)]);
+    }
+
     #[test]
     fn all_alpha_turns_on_the_gates_that_are_not_set_by_themselves() {
         for (given, expected) in [

@@ -190,11 +190,6 @@ fn settings(flags: &AgentFlags, hub_host: &str) -> AgentSettings {
     settings
 }
 
-fn limit(qps: Option<f64>, burst: Option<f64>) -> Option<RateLimit> {
-    let qps = qps.filter(|qps| *qps > 0.0)?;
-    Some(RateLimit::new(qps, burst.unwrap_or(qps * 2.0).max(1.0)))
-}
-
 /// Runs the agent while this process is the leader. Afterwards it writes nothing.
 async fn lead(
     flags: &AgentFlags,
@@ -221,8 +216,8 @@ async fn lead(
     );
     let agent = Agent::new(
         settings,
-        (hub.client, limit(flags.hub_kube_api_qps, flags.hub_kube_api_burst)),
-        (cluster.client, limit(flags.kube_api_qps, flags.kube_api_burst)),
+        (hub.client, RateLimit::of_flags(flags.hub_kube_api_qps, flags.hub_kube_api_burst)),
+        (cluster.client, RateLimit::of_flags(flags.kube_api_qps, flags.kube_api_burst)),
         metrics,
     );
     *super::mutex::lock(&current) = Some(agent.clone());

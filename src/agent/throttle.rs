@@ -24,6 +24,13 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
+    /// The limit that an operator sets by flags; `None` without a rate, or with one that is not
+    /// above 0. Without a burst, it is that of two seconds.
+    pub fn of_flags(qps: Option<f64>, burst: Option<f64>) -> Option<Self> {
+        let qps = qps.filter(|qps| *qps > 0.0)?;
+        Some(Self::new(qps, burst.unwrap_or(qps * 2.0).max(1.0)))
+    }
+
     /// Allows `per_second` requests on average, and `burst` at once after a pause.
     pub fn new(per_second: f64, burst: f64) -> Self {
         Self { per_second, burst, bucket: Mutex::new((Instant::now(), burst)) }
@@ -38,7 +45,9 @@ impl RateLimit {
             self.burst.min(tokens + now.duration_since(since).as_secs_f64() * self.per_second);
         *bucket = (now, tokens - 1.0);
         if tokens < 1.0 {
-            sleep(Duration::from_secs_f64((1.0 - tokens) / self.per_second)).await;
+            let wait = Duration::try_from_secs_f64((1.0 - tokens) / self.per_second);
+            // A rate of next to nothing.
+            sleep(wait.unwrap_or(Duration::MAX)).await;
         }
     }
 }
@@ -149,6 +158,50 @@ mod tests {
         }
         let passed = start.elapsed().as_secs_f64();
         assert!((1.9..2.2).contains(&passed), "{passed}");
+    }
+
+    /// How many requests pass at once, and how many in the ten seconds after that.
+    async fn passed(limit: &RateLimit) -> [usize; 2] {
+        let start = Instant::now();
+        let mut passed = [0, 0];
+        loop {
+            limit.wait().await;
+            match start.elapsed() {
+                Duration::ZERO => passed[0] += 1,
+                // Rounding of the times in between.
+                later if later < Duration::from_millis(10_050) => passed[1] += 1,
+                _ => return passed,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_flags_set_a_rate_limit() {
+        for (qps, burst, expected) in [
+            (None, None, None),
+            (None, Some(100.0), None),
+            (Some(0.0), None, None),
+            (Some(-1.0), Some(100.0), None),
+            (Some(f64::NAN), None, None),
+            (Some(5.0), None, Some([10, 50])),
+            (Some(5.0), Some(3.0), Some([3, 50])),
+            (Some(5.0), Some(0.0), Some([1, 50])),
+            (Some(0.1), None, Some([1, 1])),
+        ] {
+            let found = match RateLimit::of_flags(qps, burst) {
+                Some(limit) => Some(passed(&limit).await),
+                None => None,
+            };
+            assert_eq!(found, expected, "{qps:?} {burst:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rate_of_next_to_nothing_waits() {
+        let limit = RateLimit::of_flags(Some(1e-300), None).unwrap();
+        limit.wait().await;
+        let second = tokio::time::timeout(Duration::from_secs(86_400), limit.wait()).await;
+        assert!(second.is_err(), "the second request waits");
     }
 
     /// Sends 200 requests at once that take a millisecond each. Returns how many were under way

@@ -46,6 +46,9 @@ pub const MESSAGE_TEXT_CHARS_MAX: usize = 300;
 pub const APPROVALS_MAX: usize = 200;
 /// One approval: a line of some 100 bytes for each of `WORKS_MAX` works.
 pub const APPROVAL_BYTES_MAX: usize = 24 * 1024 * 1024;
+/// All approvals of a source together: one of the largest. They may also list `WORKS_MAX` works
+/// together, each of which takes some 200 bytes of memory.
+pub const APPROVALS_BYTES_MAX: usize = APPROVAL_BYTES_MAX;
 /// A uid on the hub. Kubernetes' have 36.
 pub const UID_BYTES_MAX: usize = 128;
 /// A source's record on the hub: an annotation, of which all of an object's have 256 KiB at most.

@@ -120,6 +120,9 @@ pub enum ApprovalError {
         /// Counts from 1.
         line: usize,
     },
+    /// It lists more works than a source may have.
+    #[error("it lists more than {} works", limits::WORKS_MAX)]
+    TooManyWorks,
     /// The SHA-256 digest of the text differs from the name.
     #[error("it lists other works than those of the plan that it is named after")]
     OtherWorks,
@@ -133,7 +136,7 @@ impl OperationError for ApprovalError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Name => "InvalidHash",
-            Self::Line { .. } | Self::Form { .. } => "InvalidApproval",
+            Self::Line { .. } | Self::Form { .. } | Self::TooManyWorks => "InvalidApproval",
             Self::OtherWorks => "HashMismatch",
         }
     }
@@ -228,6 +231,11 @@ impl Approval {
 }
 
 impl Approvals {
+    /// The works that approvals list, each once for each kind of approval.
+    pub fn works(&self) -> usize {
+        self.deletions.len() + self.changes.len()
+    }
+
     /// Adds an approval. One for another source approves nothing here. Deletions name works by
     /// their uid, which no other source's work has.
     pub fn add(&mut self, source: &SourceId, approval: Approval) {
@@ -258,7 +266,14 @@ impl Approvals {
 fn read_targets<'a>(
     lines: impl Iterator<Item = (usize, &'a str)>,
 ) -> Result<Approved, ApprovalError> {
-    lines.map(|(line, text)| read_target(text).ok_or(ApprovalError::Line { line })).collect()
+    let mut works = Approved::new();
+    for (line, text) in lines {
+        works.insert(read_target(text).ok_or(ApprovalError::Line { line })?);
+        if works.len() > limits::WORKS_MAX {
+            return Err(ApprovalError::TooManyWorks);
+        }
+    }
+    Ok(works)
 }
 
 /// Reads one line `from ORIGIN` and one line `to ORIGIN`, which follow the line `first`.

@@ -3,6 +3,7 @@
 //! The cost is in the size of the change: a cluster whose tree and inherited files are unchanged is
 //! reused, and so is an unchanged work folder within a changed cluster.
 
+mod approvals;
 mod cluster;
 mod content;
 mod freeze;
@@ -15,20 +16,19 @@ use std::sync::Arc;
 
 use super::desired::{Desired, Suspended};
 use super::layout;
-use crate::config::file_names::{APPROVALS, CLUSTERS};
+use crate::config::file_names::CLUSTERS;
 use crate::config::source_rules::SourceRules;
 use crate::config::tenancy::Tenancy;
 use crate::limits;
-use crate::model::approval::{Approval, Approvals};
+use crate::model::approval::Approvals;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::cut_fairly;
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
-use crate::model::operation_error::describe;
-use crate::model::snapshot::{ObjectError, Objects, Snapshot};
+use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use cluster::RenderedCluster;
-use content::{ContentBudget, SharedContent};
+use content::{ContentBudget, SharedContent, approval_bytes};
 use inputs::SourceInputs;
 use pass::{PassError, RenderPass};
 
@@ -91,14 +91,16 @@ impl Renderer {
             windows: source.file.windows.clone(),
         };
         self.suspended = source.file.suspend;
-        self.approved = self.approvals(top.approvals, snapshot.objects, &mut diagnostics)?;
+        self.approved =
+            approvals::read(&self.source, top.approvals, snapshot.objects, &mut diagnostics)?;
+        let left = self.content_bytes_max.saturating_sub(approval_bytes(&self.approved));
         let pass = RenderPass {
             source: &self.source,
             tenancy: &self.tenancy,
             objects: snapshot.objects,
             inputs: source,
             content: RefCell::new(std::mem::take(&mut self.content)),
-            budget: RefCell::new(ContentBudget::new(self.content_bytes_max)),
+            budget: RefCell::new(ContentBudget::new(left)),
         };
         let rendered = self.clusters(&pass, top.clusters, &mut diagnostics);
         self.content = pass.content.into_inner();
@@ -194,39 +196,6 @@ impl Renderer {
             suspended: Suspended { source: self.suspended, clusters },
             diagnostics,
         }
-    }
-
-    /// Reads the files of `approvals`. One that cannot be used approves nothing, and stops nothing.
-    fn approvals(
-        &self,
-        files: BTreeMap<String, ObjectId>,
-        objects: &dyn Objects,
-        diagnostics: &mut Vec<Diagnostic>,
-    ) -> Result<Approvals, ObjectError> {
-        let mut approved = Approvals::default();
-        for (name, id) in files {
-            let why = match objects.blob(id, limits::APPROVAL_BYTES_MAX) {
-                Ok(bytes) => match Approval::read(&name, &String::from_utf8_lossy(&bytes)) {
-                    Ok(Approval::Origin { .. }) => {
-                        "another origin is approved on the hub only, with `gitwork approve`".into()
-                    }
-                    Ok(Approval::Trust { .. }) => {
-                        "a commit is trusted on the hub only, with `gitwork trust`".into()
-                    }
-                    Ok(approval) => {
-                        approved.add(&self.source, approval);
-                        continue;
-                    }
-                    Err(why) => describe(&why),
-                },
-                Err(why) if why.is_of_object() => describe(&why),
-                Err(why) => return Err(why),
-            };
-            let at = Location::file(&RepoPath::root().join(APPROVALS).join(&name));
-            let message = format!("this file approves nothing: {why}");
-            diagnostics.push(Diagnostic::new(Code::BadApproval, at, Scope::Source, message));
-        }
-        Ok(approved)
     }
 }
 

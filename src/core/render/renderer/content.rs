@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::inputs::ClusterConfig;
 use crate::config::WorkSettings;
+use crate::model::approval::{Approvals, Target};
 use crate::model::diagnostic::Diagnostic;
 use crate::model::digest::CanonicalJson;
 use crate::model::manifest::{Identity, Origin};
@@ -170,6 +171,17 @@ fn sizes(rendered: &Rendered) -> RenderedSizes {
         objects: rendered.objects.iter().map(object).sum(),
         named: named(rendered).iter().map(named_bytes).sum(),
     }
+}
+
+/// The bytes that approvals hold in memory.
+pub(super) fn approval_bytes(approved: &Approvals) -> usize {
+    let Approvals { deletions, changes, .. } = approved;
+    let target = |Target { key, uid }: &Target| {
+        let texts = [key.cluster.as_str(), key.work.as_str(), uid];
+        let texts = texts.map(|text| text.len() + ALLOCATION);
+        size_of::<Target>() + texts.into_iter().sum::<usize>()
+    };
+    deletions.iter().chain(changes).map(target).sum()
 }
 
 fn named_bytes(object: &NamedObject) -> usize {

@@ -2,8 +2,10 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use crate::limits;
+use crate::model::approval::{Approved, Target, listing, plan_hash};
 use crate::model::diagnostic::{Code, Diagnostic};
-use crate::model::name::{RepoPath, SourceId};
+use crate::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::snapshot::{Entry, Objects as _, Snapshot};
 use crate::render::desired::{Desired, Frozen};
@@ -227,4 +229,71 @@ fn malformed_folder_of_approvals_approves_nothing_and_stops_nothing() {
     let [found] = &desired.diagnostics[..] else { panic!("{:?}", desired.diagnostics) };
     assert_eq!(found.location.file.to_string(), "approvals");
     assert!(!found.is_error() && found.message.starts_with("no approval was read: "), "{found:?}");
+}
+
+/// An approval of the deletion of so many works.
+fn approval(cluster: &str, works: usize, uid_bytes: usize) -> (String, TestFile) {
+    let target = |n: usize| Target {
+        key: WorkKey {
+            cluster: ClusterName::parse(cluster).unwrap(),
+            work: WorkName::parse(&format!("w{n}")).unwrap(),
+        },
+        uid: "u".repeat(uid_bytes),
+    };
+    let works: Approved = (0..works).map(target).collect();
+    let name = format!("approvals/{}", plan_hash(&works));
+    (name, TestFile::Text(listing(&works)))
+}
+
+#[test]
+fn approvals_count_together_towards_a_bound() {
+    let bound = limits::APPROVALS_BYTES_MAX;
+    let work = files(&[("clusters/a/web/x.yaml", MAP)]);
+    let (half, long) = (limits::WORKS_MAX / 2, limits::UID_BYTES_MAX);
+    let lines = bound / 2 / (long + 10);
+    for (sizes, expected) in [
+        ([(10, 36), (20, 36)], Some(30)),
+        ([(half, 1), (half, 1)], Some(2 * half)),
+        ([(half, 1), (half + 1, 1)], None),
+        ([(lines, long), (lines - 500, long)], Some(2 * lines - 500)),
+        ([(lines, long), (lines + 2_000, long)], None),
+    ] {
+        let mut all = work.clone();
+        let clusters = ["a", "b"].into_iter().zip(sizes);
+        all.extend(clusters.map(|(cluster, (works, uid))| approval(cluster, works, uid)));
+        let desired = render(&all, "[]");
+        assert_eq!(desired.works.len(), 1, "{:?}", desired.diagnostics);
+        assert_eq!(desired.approved.works(), expected.unwrap_or_default(), "{sizes:?}");
+        let said: Vec<&str> = desired.diagnostics.iter().map(|found| &*found.message).collect();
+        let message = "the approvals have more than 24 MiB, or list more than 200000 works; no \
+             approval was read";
+        let all = if expected.is_some() { vec![] } else { vec![message] };
+        assert_eq!(said, all, "{sizes:?}");
+    }
+    // One that is too large by itself is the problem of that file.
+    let mut all = work;
+    all.extend([approval("a", limits::WORKS_MAX + 1, 1), approval("b", 1, 1)]);
+    let desired = render(&all, "[]");
+    assert_eq!(desired.approved.works(), 1);
+    let said = desired.diagnostics.iter().map(|found| &*found.message);
+    assert_eq!(
+        said.collect::<Vec<_>>(),
+        ["this file approves nothing: it lists more than 200000 works"]
+    );
+}
+
+/// What approvals hold counts towards the memory of the source.
+#[test]
+fn approvals_count_towards_the_memory_of_the_source() {
+    let mut all = files(&[("clusters/a/web/x.yaml", MAP)]);
+    all.extend([approval("a", 20_000, 36)]);
+    let mut repository = TestRepository::default();
+    let root = repository.add(&all);
+    let snapshot = Snapshot { commit: None, root, objects: &repository };
+    for (mebibytes, is_frozen) in [(1, true), (8, false)] {
+        let renderer = Renderer::new(SourceId::parse("fleet").unwrap());
+        let mut renderer = renderer.with_content_bytes_max(mebibytes * 1024 * 1024);
+        let desired = renderer.render(&snapshot).unwrap();
+        assert_eq!(desired.frozen.source, is_frozen, "{:?}", desired.diagnostics);
+    }
 }
