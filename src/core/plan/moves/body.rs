@@ -15,8 +15,9 @@ use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DeletionPolicy, DesiredWork, WorkBody};
 use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::object_move::{MoveProgress, ObjectMove};
-use crate::plan::observed::WorkContent;
-use crate::plan::update_strategies::CREATE_ONLY;
+use crate::plan::observed::{ObservedWork, WorkContent};
+use crate::plan::update_strategies::{CREATE_ONLY, UpdateStrategies};
+use crate::plan::work_spec::WorkSpec;
 
 /// What a work has on the hub while objects move from it or to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,11 +40,7 @@ pub(super) fn transitional(
     inputs: PlanInputs<'_>,
 ) -> Option<TransitionalWork> {
     let giving: Vec<&ObjectMove> = moves.iter().copied().filter(|one| one.from == *key).collect();
-    let withheld: BTreeSet<ObjectDigest> = moves
-        .iter()
-        .filter(|one| one.to == *key && is_withheld(one, inputs))
-        .map(|one| one.digest)
-        .collect();
+    let receiving = Receiving::of(key, moves, inputs);
     let keeps = giving.iter().any(|one| !one.progress.is_complete());
     let wanted = inputs.desired.works.get(key);
     let given: BTreeSet<ObjectDigest> = giving.iter().map(|one| one.digest).collect();
@@ -55,20 +52,21 @@ pub(super) fn transitional(
     let is_released = on_hub.is_some_and(|work| !inputs.is_pruned(work));
     let is_awaited = giving.iter().any(|one| one.progress == MoveProgress::Orphaned);
     let drops = wanted.is_none() && !keeps && lists_more && (is_released || is_awaited);
-    if !keeps && !drops && withheld.is_empty() {
+    if !keeps && !drops && receiving.has_all() {
         return None;
     }
-    let is_open = |one: &ObjectMove| !one.progress.is_complete() || withheld.contains(&one.digest);
+    let is_open =
+        |one: &ObjectMove| !one.progress.is_complete() || receiving.withheld.contains(&one.digest);
     let mut open: Vec<ObjectMove> =
         moves.iter().copied().filter(|one| drops || is_open(one)).cloned().collect();
     // What somebody has to act on comes first.
     open.sort_by_key(|one| !one.progress.is_held());
     let content = inputs.observed.content(key);
-    let waits = waits_for_content(key, moves, &withheld);
+    let waits = waits_for_content(key, moves, &receiving.withheld);
     let body = match (wanted, content) {
         _ if waits => None,
         (Some(work), content) if !keeps => {
-            of_desired(work, None, &giving, &withheld).or_else(|| without_moved(content?, &given))
+            of_desired(work, None, &giving, &receiving).or_else(|| without_moved(content?, &given))
         }
         (_, None) => None,
         (None, Some(content)) if drops && is_released => without_moved(content, &given),
@@ -76,11 +74,46 @@ pub(super) fn transitional(
         (Some(_), Some(content)) if giving.iter().any(|one| is_orphaning(one)) => {
             Some(of_hub(content, &giving, None))
         }
-        (Some(work), Some(_)) => of_desired(work, content, &giving, &withheld),
+        (Some(work), Some(_)) => of_desired(work, content, &giving, &receiving),
     };
     let is_emptied =
         body.is_none() && !waits && !keeps && !given.is_empty() && on_hub.is_some() && !lists_more;
     Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
+}
+
+/// What a work gets from others.
+struct Receiving<'a> {
+    /// The objects that it must not list yet.
+    withheld: BTreeSet<ObjectDigest>,
+    /// Objects that it has got and is to own no longer. A giving work still has them, and the hub
+    /// may show it as it was before it dropped them: its agent would then delete what no work owns.
+    /// The write with which the giving work orphans such an object finds that out.
+    owned: Vec<&'a ObjectMove>,
+    /// The work on the hub.
+    there: Option<&'a ObservedWork>,
+}
+
+impl<'a> Receiving<'a> {
+    fn of(key: &WorkKey, moves: &[&'a ObjectMove], inputs: PlanInputs<'a>) -> Self {
+        let there = inputs.observed.works.get(key);
+        let moves = moves.iter().copied().filter(|one| one.to == *key);
+        let wanted = inputs.desired.works.get(key).map(|work| WorkSpec::of(work.body.spec.value()));
+        let is_owned = |one: &&ObjectMove| {
+            let listed = there.and_then(|there| there.object(one.digest));
+            let is_owner = listed.is_some_and(|listed| !listed.orphaned && !listed.read_only);
+            !one.progress.is_complete()
+                && is_owner
+                && wanted.as_ref().is_some_and(|wanted| wanted.disowns(&one.object))
+        };
+        let owned = moves.clone().filter(is_owned).collect();
+        let withheld = moves.filter(|one| is_withheld(one, inputs)).map(|one| one.digest);
+        Self { withheld: withheld.collect(), owned, there }
+    }
+
+    /// Whether the work may be as in Git, as far as it gets objects.
+    fn has_all(&self) -> bool {
+        self.withheld.is_empty() && self.owned.is_empty()
+    }
 }
 
 /// Whether the work must wait until the content of the giving work is read: it is written once,
@@ -130,28 +163,31 @@ fn of_desired(
     work: &DesiredWork,
     content: Option<&WorkContent>,
     giving: &[&ObjectMove],
-    withheld: &BTreeSet<ObjectDigest>,
+    receiving: &Receiving<'_>,
 ) -> Option<WorkBody> {
     let mut spec = work.body.spec.value();
     let manifests = manifests_mut(&mut spec)?;
     let is_in = |objects: &BTreeSet<ObjectDigest>, manifest: &Value| {
         ObjectDigest::of_manifest(manifest).is_some_and(|digest| objects.contains(&digest))
     };
-    manifests.retain(|one| !is_in(withheld, one));
+    manifests.retain(|one| !is_in(&receiving.withheld, one));
+    let kept = giving.iter().copied().filter(|one| !one.progress.is_complete());
+    let kept: Vec<&ObjectMove> = kept.filter(|_| content.is_some()).collect();
     if let Some(content) = content {
         let hub = content.spec();
-        let kept = giving.iter().copied().filter(|one| !one.progress.is_complete());
-        let kept: Vec<&ObjectMove> = kept.collect();
         let digests = kept.iter().map(|one| one.digest).collect();
         let of_hub = self::manifests(&hub).iter();
         manifests.extend(of_hub.filter(|one| is_in(&digests, one)).cloned());
         let entries = config_entries(&kept, &hub);
         prepend_configs(&mut spec, entries);
-        let option = delete_option(work, &spec, &hub, &kept);
-        if let (Value::Object(fields), Some(option)) = (&mut spec, option) {
-            let in_git = fields.get("deleteOption").cloned();
-            fields.insert("deleteOption".into(), option.to_value(in_git.as_ref()));
-        }
+    }
+    let read_only = UpdateStrategies::of(&spec);
+    let owned = receiving.owned.iter().filter(|one| read_only.is_read_only(&one.object));
+    prepend_configs(&mut spec, owned.map(|one| create_only(one)).collect());
+    let option = delete_option(work, &spec, &kept, receiving);
+    if let (Value::Object(fields), Some(option)) = (&mut spec, option) {
+        let in_git = fields.get("deleteOption").cloned();
+        fields.insert("deleteOption".into(), option.to_value(in_git.as_ref()));
     }
     if self::manifests(&spec).is_empty() {
         return None;
@@ -159,32 +195,31 @@ fn of_desired(
     Some(WorkBody::from_parts(spec, &work.body.metadata()))
 }
 
-/// The deleteOption until the moves are complete; `None` if it is Git's. `spec` and `hub`: the work
-/// as it is to be, and as it is on the hub.
+/// The deleteOption until the moves are complete; `None` if it is Git's. `spec`: the work as it is
+/// to be.
 fn delete_option(
     work: &DesiredWork,
     spec: &Value,
-    hub: &Value,
     kept: &[&ObjectMove],
+    receiving: &Receiving<'_>,
 ) -> Option<DeletionPolicy> {
-    let option =
-        |spec: &Value| DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
-    let (in_git, on_hub) = (option(spec), option(hub));
-    let mut orphaned = held_orphans(kept, &on_hub);
-    // Other works give up a shared object first: the deleteOption on the hub stays until then, but
+    let there = receiving.there?;
+    let on_hub = &there.delete_option;
+    let in_git = DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+    let mut orphaned = held_orphans(kept, on_hub);
+    // Other works give up these objects first: the deleteOption on the hub stays until then, but
     // for objects that the work gets.
-    let is_early = kept.iter().any(|one| is_shared(one) && in_git.orphans(&one.object));
+    let shared = kept.iter().filter(|one| is_shared(one));
+    let is_early = shared.chain(&receiving.owned).any(|one| in_git.orphans(&one.object));
     if is_early {
-        let of_hub = manifests(hub).iter().filter_map(ObjectDigest::of_manifest);
-        let of_hub: BTreeSet<ObjectDigest> = of_hub.collect();
         let new = manifests(spec).iter().filter_map(|manifest| {
             let digest = ObjectDigest::of_manifest(manifest)?;
-            let named = work.object(digest).filter(|_| !of_hub.contains(&digest))?;
+            let named = work.object(digest).filter(|_| there.object(digest).is_none())?;
             Some(Identity::of_manifest(manifest, &named.resource))
         });
         orphaned.extend(new.filter(|object| in_git.orphans(object)));
     }
-    let after = if is_early { &on_hub } else { &in_git }.orphaning(orphaned);
+    let after = if is_early { on_hub } else { &in_git }.orphaning(orphaned);
     (after != in_git).then_some(after)
 }
 

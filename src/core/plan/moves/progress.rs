@@ -177,7 +177,7 @@ struct Giver<'a> {
     stands_still: &'a StandsStill<'a>,
 }
 
-impl Giver<'_> {
+impl<'a> Giver<'a> {
     /// As the hub has it; `None` if it has not been read.
     fn content(&self) -> Option<&Side<'_>> {
         self.contents.get(&self.from.key)
@@ -252,6 +252,7 @@ impl Giver<'_> {
         // the giving work drops it.
         let orphans = content.spec.disowns(object)
             || self.finally_orphans(object)
+            || self.is_to_orphan_shared(digest, object, &to.key)
             || receiver.spec.disowns(object);
         if !orphans && receiver.owns(digest, object) {
             return match from.agent.has_settled(from.generation) {
@@ -280,7 +281,7 @@ impl Giver<'_> {
         }
     }
 
-    /// Whether another giving work orphans the object on the hub, or did so last in Git.
+    /// Whether another giving work orphans the object on the hub or in Git, or did so last in Git.
     fn others_orphan(&self, digest: ObjectDigest, object: &Identity) -> bool {
         let others = self.givers.get(&digest).into_iter().flatten();
         others.filter(|other| other.key != self.from.key).any(|other| {
@@ -288,6 +289,7 @@ impl Giver<'_> {
             let last = self.inputs.last_known.get(&other.key);
             on_hub.is_some_and(|content| content.spec.disowns(object))
                 || last.is_some_and(|last| last.delete_option.orphans(object))
+                || self.orphans_in_git(&other.key, object)
         })
     }
 
@@ -295,6 +297,20 @@ impl Giver<'_> {
     fn finally_orphans(&self, object: &Identity) -> bool {
         let last = self.inputs.last_known.get(&self.from.key);
         last.is_some_and(|last| last.delete_option.orphans(object))
+    }
+
+    /// Whether the next write of the giving work orphans an object that other works own, too, and
+    /// that the receiving work does not have yet.
+    fn is_to_orphan_shared(&self, digest: ObjectDigest, object: &Identity, to: &WorkKey) -> bool {
+        self.orphans_in_git(&self.from.key, object)
+            && self.inputs.observed.works.get(to).is_none_or(|to| to.object(digest).is_none())
+            && self.owners(digest).any(|(other, _)| other.key != self.from.key)
+    }
+
+    /// Whether Git orphans the object with this work, which it still has.
+    fn orphans_in_git(&self, work: &WorkKey, object: &Identity) -> bool {
+        let wanted = self.inputs.desired.works.get(work);
+        wanted.is_some_and(|wanted| wanted.delete_option.orphans(object))
     }
 
     /// Whether the giving work would be too large for the hub with all that it keeps.
@@ -306,33 +322,41 @@ impl Giver<'_> {
         kept.peek().is_some() && WorkSpec::of(wanted.body.spec.value()).is_too_large_with(kept)
     }
 
-    /// How the move goes on if several works own the object that this one is to orphan: the last
-    /// work by name goes on owning it until the others have given it up. The hub may show
-    /// another giving work as it was before its deletion, and then its agent would delete the
-    /// orphaned object. The write with which it gives up the object finds that out. `None` if no
-    /// other work owns the object, or if the receiving work writes it already.
+    /// How the move goes on if several works own the object that this one is to orphan: one of them
+    /// goes on owning it until the others have given it up. The hub may show another giving work as
+    /// it was before its deletion, and then its agent would delete the orphaned object. The write
+    /// with which it gives up the object finds that out. `None` if no other work owns the object,
+    /// or if the receiving work writes it already.
     fn shared(&self, digest: ObjectDigest, to: &WorkKey) -> Option<MoveProgress> {
         if self.inputs.observed.works.get(to).is_some_and(|to| to.object(digest).is_some()) {
             return None;
         }
-        let is_owner = |one: &&&ObservedWork| {
-            let listed = one.object(digest).filter(|_| one.agent.seen);
-            listed.is_some_and(|listed| !listed.orphaned && !listed.read_only)
-        };
-        let owners: Vec<&ObservedWork> =
-            self.givers.get(&digest)?.iter().filter(is_owner).copied().collect();
-        if owners.len() < 2 || !owners.iter().any(|one| one.key == self.from.key) {
+        let owners: Vec<(&ObservedWork, &ListedObject)> = self.owners(digest).collect();
+        if owners.len() < 2 || !owners.iter().any(|(one, _)| one.key == self.from.key) {
             return None;
         }
-        // The same order for all objects, or two works could wait for each other.
-        let last = owners.into_iter().max_by_key(|one| &one.key)?;
+        // The same order for all objects, or two works could wait for each other. A former leader
+        // may still drop the object from a work that has it as `CreateOnly`.
+        let order =
+            |(one, listed): &(&'a ObservedWork, &ListedObject)| (!listed.create_only, &one.key);
+        let (last, listed) = owners.into_iter().max_by_key(order)?;
         if last.key == self.from.key {
             return Some(MoveProgress::Shared);
         }
-        let is_kept = last.object(digest).is_some_and(ListedObject::is_owned);
-        Some(match is_kept && self.from.agent.has_settled(self.from.generation) {
+        Some(match listed.is_owned() && self.from.agent.has_settled(self.from.generation) {
             true => MoveProgress::Applied,
             false => MoveProgress::AwaitingReport,
+        })
+    }
+
+    /// The giving works that own the object, as the hub shows them.
+    fn owners(
+        &self,
+        digest: ObjectDigest,
+    ) -> impl Iterator<Item = (&'a ObservedWork, &'a ListedObject)> {
+        self.givers.get(&digest).into_iter().flatten().filter_map(move |one| {
+            let listed = one.object(digest).filter(|_| one.agent.seen)?;
+            (!listed.orphaned && !listed.read_only).then_some((*one, listed))
         })
     }
 

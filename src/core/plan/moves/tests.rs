@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::tenancy::{Tenancy, TenantRule};
 use crate::limits;
+use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, RepoPath, SourceId, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject, WorkBody};
 use crate::plan::lint;
 use crate::plan::observed::{AGENT_FINALIZER, Observed, ObservedWork, WorkContent};
+use crate::plan::work_spec::WorkSpec;
 use crate::plan::{
     Effect, LastKnownState, LastKnownStates, Plan, PlanPolicy, Reason, plan, request,
 };
@@ -865,4 +867,74 @@ fn works_that_share_several_objects_do_not_wait_for_each_other() {
         world.agent_applies_all();
     }
     assert!(world.hub.keys().eq([&key("c")]), "{:?}", world.hub.keys());
+}
+
+/// Another work has orphaned the object already. The last owner by name must not do so in the write
+/// that the others rely on.
+#[test]
+fn last_owner_of_a_shared_object_orphans_it_after_the_others_have_given_it_up() {
+    let rule = json!({"deleteOption": {
+        "propagationPolicy": "SelectivelyOrphan",
+        "selectivelyOrphans": {"orphaningRules": [identifier("data")]},
+    }});
+    let data: &[(&str, &str)] = &[("data", "1")];
+    let object = Identity::of_value(Some(&identifier("data")));
+    let mut world = World::settled(&[("a", data, rule), plain("b", data), plain("c", data)]);
+    world.commit(&[orphaning("c", &[("three", "1")]), plain("d", data)]);
+    assert_eq!(world.pass(), ["delete a", "delete b", "update c"]);
+    assert_eq!(world.listed("c"), ["three", "data"]);
+    assert!(!WorkSpec::of(world.spec("c").clone()).disowns(&object), "{}", world.spec("c"));
+    for _ in 0..3 {
+        world.agent_applies_all();
+        world.pass();
+    }
+    assert_eq!(world.listed("c"), ["three"]);
+    assert_eq!(world.spec("c")["deleteOption"]["propagationPolicy"], "Orphan");
+    assert!(world.hub.contains_key(&key("d")));
+}
+
+/// A former leader may still drop the object from a work that has it as `CreateOnly`.
+#[test]
+fn last_owner_of_a_shared_object_is_one_that_no_former_leader_gives_up() {
+    let data: &[(&str, &str)] = &[("data", "1")];
+    let mut world = World::settled(&[plain("z", &[("data", "1"), ("one", "1")])]);
+    let z = plain("z", &[("one", "1")]);
+    world.commit(&[z.clone(), plain("b", data)]);
+    assert_eq!(world.pass(), ["create b", "update z"]);
+    world.agent_applies_all();
+    world.commit(&[z, orphaning("c", data)]);
+    let done = world.pass();
+    assert!(!done.contains(&"delete b".to_owned()), "{done:?}");
+    assert_eq!(world.listed("z"), ["one"], "b owns the object");
+}
+
+/// The hub may show `a` as it was before it dropped the object.
+#[test]
+fn receiving_work_goes_on_owning_an_object_until_the_giving_one_has_orphaned_it() {
+    let read_only = json!({"manifestConfigs": [
+        {"resourceIdentifier": identifier("data"), "updateStrategy": {"type": "ReadOnly"}},
+    ]});
+    for fields in [orphaning("", &[]).2, read_only] {
+        let mut world = World::settled(&[plain("a", &[("data", "1"), ("one", "1")])]);
+        let a = plain("a", &[("one", "1")]);
+        world.commit(&[a.clone(), plain("b", &[("data", "1")])]);
+        assert_eq!(world.pass(), ["update a", "create b"]);
+        world.agent_applies_all();
+        world.commit(&[a, ("b", &[("data", "1"), ("two", "1")], fields.clone())]);
+        assert_eq!(world.pass(), ["update a", "update b"], "other changes go out");
+        assert_eq!(
+            world.spec("b").get("deleteOption").is_some(),
+            fields.get("deleteOption").is_some()
+        );
+        let before = WorkSpec::of(world.spec("b").clone());
+        let object = Identity::of_value(Some(&identifier("data")));
+        assert!(!before.disowns(&object), "{}", world.spec("b"));
+        world.agent_applies_all();
+        assert_eq!(world.pass(), ["update a", "update b"]);
+        assert_eq!(world.listed("a"), ["one"]);
+        let after = WorkSpec::of(world.spec("b").clone());
+        assert!(after.disowns(&object), "{}", world.spec("b"));
+        world.agent_applies_all();
+        assert_eq!(world.pass(), [""; 0]);
+    }
 }
