@@ -98,13 +98,15 @@ impl<'a> Write<'a> {
         })
     }
 
-    /// Whether the hub shows another work of the source to own the object on the cluster.
+    /// Whether the hub shows another work of the source to own the object on the cluster, and this
+    /// plan leaves it so.
     fn is_owned_elsewhere(&self, digest: ObjectDigest) -> bool {
         let source = &self.inputs.desired.source;
         self.others(digest).any(|work| {
             work.is_ours(source)
                 && !work.deleting
                 && work.object(digest).is_some_and(ListedObject::is_owned)
+                && self.objects.goes_on_owning(work, digest)
         })
     }
 

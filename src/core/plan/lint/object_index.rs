@@ -3,11 +3,17 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
+use crate::model::work::DeletionPolicy;
+use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
+use crate::plan::moves::disowns;
 use crate::plan::observed::ObservedWork;
 use crate::plan::step::Plan;
+use crate::plan::work_spec::WorkSpec;
 use crate::render::desired::FrozenWork;
 
 /// Which works have an object, in Git and on the hub: those of the clusters that the plan writes
@@ -30,6 +36,20 @@ pub(super) struct WorksByObject<'a> {
 impl<'a> ObjectIndex<'a> {
     pub(super) fn new(plan: &'a Plan, inputs: PlanInputs<'a>) -> Self {
         Self { plan, inputs, works: OnceCell::new() }
+    }
+
+    /// Whether the work owns the object after this plan, too.
+    pub(super) fn goes_on_owning(&self, work: &ObservedWork, digest: ObjectDigest) -> bool {
+        let step = self.plan.steps.get(&work.key);
+        let Some(effect) = step.and_then(|step| step.effect.as_ref()) else { return true };
+        if let Effect::SetDeleteOption { delete_option, .. } = effect {
+            return !delete_option.orphans_more_than(&work.delete_option);
+        }
+        let Some(body) = effect.body() else { return matches!(effect, Effect::Release { .. }) };
+        let spec = body.spec.value();
+        let option = DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
+        let spec = WorkSpec::of(spec);
+        spec.manifest(digest).is_some() && !disowns(&spec, &option, digest)
     }
 
     pub(super) fn works(&self) -> &WorksByObject<'a> {

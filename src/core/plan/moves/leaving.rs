@@ -82,7 +82,7 @@ impl<'a> LeavingObjects<'a> {
 
 /// Whether a work with this spec does not own the object. The plural of its kind can be unknown, so
 /// it does not count.
-fn disowns(spec: &WorkSpec, option: &DeletionPolicy, object: ObjectDigest) -> bool {
+pub(crate) fn disowns(spec: &WorkSpec, option: &DeletionPolicy, object: ObjectDigest) -> bool {
     let Some(manifest) = spec.manifest(object) else { return false };
     let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
     let mut identity = Identity::of_manifest(manifest, "");

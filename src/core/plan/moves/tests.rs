@@ -21,6 +21,7 @@ use request::Request;
 
 mod dropped_objects;
 mod held_moves;
+mod lint_of_moves;
 mod transitional_body;
 
 /// Works of one cluster in Git, on the hub, and as their agent has applied them.
@@ -146,14 +147,20 @@ impl World {
     fn plan(&self) -> Plan {
         let observed = self.observed();
         let made = plan(&self.desired, &observed, &self.last_known, &self.policy);
+        assert_eq!(self.violations(&made), [], "{made:?}");
+        made
+    }
+
+    /// The rules that a plan breaks in this world.
+    fn violations(&self, plan: &Plan) -> Vec<lint::PlanViolation> {
+        let observed = self.observed();
         let inputs = PlanInputs {
             desired: &self.desired,
             observed: &observed,
             last_known: &self.last_known,
             policy: &self.policy,
         };
-        assert_eq!(lint::check(&made, inputs), [], "{made:?}");
-        made
+        lint::check(plan, inputs)
     }
 
     /// Executes one plan, and gives what it did, as in `update shop`. A second plan then has
