@@ -115,6 +115,24 @@ impl DeletionPolicy {
         Self::SelectivelyOrphan(rules)
     }
 
+    /// Without orphaning these objects. `all`: the objects of the work.
+    pub fn not_orphaning(
+        &self,
+        objects: &BTreeSet<Identity>,
+        all: impl IntoIterator<Item = Identity>,
+    ) -> Self {
+        let mut rules: BTreeSet<Identity> = match self {
+            Self::Foreground => return Self::Foreground,
+            Self::Orphan => all.into_iter().collect(),
+            Self::SelectivelyOrphan(rules) => rules.clone(),
+        };
+        rules.retain(|rule| !objects.contains(rule));
+        match rules.is_empty() {
+            true => Self::Foreground,
+            false => Self::SelectivelyOrphan(rules),
+        }
+    }
+
     /// OCM's name of the policy.
     pub fn policy(&self) -> &'static str {
         match self {

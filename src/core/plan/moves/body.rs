@@ -203,23 +203,22 @@ fn delete_option(
     kept: &[&ObjectMove],
     receiving: &Receiving<'_>,
 ) -> Option<DeletionPolicy> {
-    let there = receiving.there?;
-    let on_hub = &there.delete_option;
+    let on_hub = &receiving.there?.delete_option;
     let in_git = DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
-    let mut orphaned = held_orphans(kept, on_hub);
-    // Other works give up these objects first: the deleteOption on the hub stays until then, but
-    // for objects that the work gets.
-    let shared = kept.iter().filter(|one| is_shared(one));
-    let is_early = shared.chain(&receiving.owned).any(|one| in_git.orphans(&one.object));
-    if is_early {
-        let new = manifests(spec).iter().filter_map(|manifest| {
+    // Other works give up these objects first.
+    let shared = kept.iter().filter(|one| is_shared(one)).chain(&receiving.owned);
+    let waiting: BTreeSet<Identity> = shared.map(|one| one.object.clone()).collect();
+    let mut after = in_git.clone();
+    if waiting.iter().any(|object| in_git.orphans(object)) {
+        let all = manifests(spec).iter().filter_map(|manifest| {
             let digest = ObjectDigest::of_manifest(manifest)?;
-            let named = work.object(digest).filter(|_| there.object(digest).is_none())?;
-            Some(Identity::of_manifest(manifest, &named.resource))
+            let kept = kept.iter().find(|one| one.digest == digest);
+            let named = || Some(Identity::of_manifest(manifest, &work.object(digest)?.resource));
+            kept.map(|one| one.object.clone()).or_else(named)
         });
-        orphaned.extend(new.filter(|object| in_git.orphans(object)));
+        after = in_git.not_orphaning(&waiting, all);
     }
-    let after = if is_early { on_hub } else { &in_git }.orphaning(orphaned);
+    let after = after.orphaning(held_orphans(kept, on_hub));
     (after != in_git).then_some(after)
 }
 

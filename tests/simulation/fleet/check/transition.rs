@@ -105,9 +105,11 @@ impl HubState<'_> {
         if let Some(work) = works.get(self.key).filter(|work| work.has(id)) {
             let object = &work.objects[&id.name];
             let in_git = (object.strategy.map(str::to_owned), orphans(&work.deletion_policy(), id));
-            let as_in_git = work.manifest(&id.name) == *manifest && is == in_git;
+            let has_content = work.manifest(&id.name) == *manifest;
+            let as_in_git = has_content && is == in_git;
+            let goes_on_owning = has_content && self.goes_on_owning(id, &in_git, &is, was.as_ref());
             // What the work gives away orphaned, it gives in the state on the hub.
-            return match as_in_git || (is_unchanged && was == Some(is)) {
+            return match as_in_git || goes_on_owning || (is_unchanged && was == Some(is)) {
                 true => Ok(()),
                 false => Err(format!("wants {}, {in_git:?}", work.manifest(&id.name))),
             };
@@ -136,6 +138,27 @@ impl HubState<'_> {
             true => Ok(()),
             false => Err(format!("still applies {}, which has moved", id.name)),
         }
+    }
+
+    /// Whether the work is to own an object no longer, and goes on owning it as long as another work
+    /// may have it, which could drop it.
+    fn goes_on_owning(
+        &self,
+        id: &Identity,
+        in_git: &Settings,
+        is: &Settings,
+        was: Option<&Settings>,
+    ) -> bool {
+        let owns =
+            |(strategy, orphaned): &Settings| strategy.as_deref() != Some("ReadOnly") && !orphaned;
+        let strategy = match in_git.0.as_deref() {
+            Some("ReadOnly") => Some("CreateOnly"),
+            strategy => strategy,
+        };
+        !owns(in_git)
+            && was.is_some_and(owns)
+            && (is.0.as_deref(), is.1) == (strategy, false)
+            && self.others.possible.contains(id)
     }
 
     /// The fields beside the objects are as in Git or unchanged.

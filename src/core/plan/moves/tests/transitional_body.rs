@@ -90,10 +90,10 @@ fn receiver_that_was_to_give_the_object_away_is_written_before_the_giver_drops_i
     );
 }
 
-/// The deleteOption on the hub stays while other works give up an object that this one orphans
-/// last. What the work gets meanwhile is orphaned as Git says.
+/// An object that this work orphans last is not orphaned while other works give it up. All other
+/// objects are, as Git says.
 #[test]
-fn object_that_a_work_gets_is_orphaned_while_its_delete_option_is_delayed() {
+fn only_a_shared_object_waits_for_the_delete_option_of_git() {
     let mut world = World::settled(&[plain("a", &[("data", "1"), ("one", "1")])]);
     let a = plain("a", &[("one", "1")]);
     world.commit(&[a.clone(), plain("b", &[("data", "1"), ("two", "1")])]);
@@ -110,5 +110,5 @@ fn object_that_a_work_gets_is_orphaned_while_its_delete_option_is_delayed() {
     assert_eq!(world.listed("b"), ["two", "new", "data"]);
     let option = DeletionPolicy::from_value(&world.spec("b")["deleteOption"]);
     let orphaned = |name: &str| option.orphans(&Identity::of_value(Some(&identifier(name))));
-    assert_eq!(["data", "two", "new"].map(orphaned), [false, false, true]);
+    assert_eq!(["data", "two", "new"].map(orphaned), [false, true, true]);
 }
