@@ -66,6 +66,7 @@ impl HubState<'_> {
             self.check_manifest((content, options), id, manifest, before.get(id))?;
         }
         let mut moves = may_move || after.keys().any(|id| moves_away(works, self.key, id));
+        moves |= in_git.is_some_and(|work| after.keys().any(|id| self.goes_on_owning(work, id)));
         for id in before.keys().filter(|id| !after.contains_key(id)) {
             let leaves = moves_away(works, self.key, id);
             moves |= leaves;
@@ -107,7 +108,7 @@ impl HubState<'_> {
             let in_git = (object.strategy.map(str::to_owned), orphans(&work.deletion_policy(), id));
             let has_content = work.manifest(&id.name) == *manifest;
             let as_in_git = has_content && is == in_git;
-            let goes_on_owning = has_content && self.goes_on_owning(id, &in_git, &is, was.as_ref());
+            let goes_on_owning = has_content && self.goes_on_owning(work, id);
             // What the work gives away orphaned, it gives in the state on the hub.
             return match as_in_git || goes_on_owning || (is_unchanged && was == Some(is)) {
                 true => Ok(()),
@@ -142,21 +143,21 @@ impl HubState<'_> {
 
     /// Whether the work is to own an object no longer, and goes on owning it as long as another work
     /// may have it, which could drop it.
-    fn goes_on_owning(
-        &self,
-        id: &Identity,
-        in_git: &Settings,
-        is: &Settings,
-        was: Option<&Settings>,
-    ) -> bool {
+    fn goes_on_owning(&self, work: &GitWork, id: &Identity) -> bool {
         let owns =
             |(strategy, orphaned): &Settings| strategy.as_deref() != Some("ReadOnly") && !orphaned;
-        let strategy = match in_git.0.as_deref() {
+        let Some(object) = work.objects.get(&id.name).filter(|_| work.has(id)) else {
+            return false;
+        };
+        let in_git = (object.strategy.map(str::to_owned), orphans(&work.deletion_policy(), id));
+        let strategy = match object.strategy {
             Some("ReadOnly") => Some("CreateOnly"),
             strategy => strategy,
         };
-        !owns(in_git)
-            && was.is_some_and(owns)
+        let was = self.before.filter(|before| manifests(before).iter().any(|m| identity(m) == *id));
+        let is = settings(self.after, id);
+        !owns(&in_git)
+            && was.is_some_and(|work| owns(&settings(work, id)))
             && (is.0.as_deref(), is.1) == (strategy, false)
             && self.others.possible.contains(id)
     }
