@@ -48,9 +48,9 @@ pub(super) fn transitional(
     let lists_more =
         on_hub.is_some_and(|work| work.objects.iter().any(|o| !given.contains(&o.digest)));
     // Objects that have moved leave a removed work while it still has others: before its release,
-    // and if a receiving work waits for one of them, as the deletion may be held.
+    // and if another work waits for one of them, as the deletion may be held.
     let is_released = on_hub.is_some_and(|work| !inputs.is_pruned(work));
-    let is_awaited = giving.iter().any(|one| one.progress == MoveProgress::Orphaned);
+    let is_awaited = giving.iter().any(|one| one.progress.is_awaited());
     let drops = wanted.is_none() && !keeps && lists_more && (is_released || is_awaited);
     if !keeps && !drops && receiving.has_all() {
         return None;
@@ -153,6 +153,7 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
         MoveProgress::Applying { .. }
         | MoveProgress::AwaitingReport
         | MoveProgress::Unseen
+        | MoveProgress::KeptByAnother
         | MoveProgress::Applied => false,
     }
 }
@@ -223,8 +224,8 @@ fn delete_option(
 }
 
 /// The state on the hub, with the update strategy `CreateOnly` for what moves, and with orphaning
-/// rules for what must be orphaned first. What is orphaned leaves it, as the receiving work waits
-/// for that, and moves of other objects may be held. `option`: the deleteOption to start from, if
+/// rules for what must be orphaned first. What another work waits for leaves it, as moves of other
+/// objects may be held. `option`: the deleteOption to start from, if
 /// not that on the hub.
 fn of_hub(
     content: &WorkContent,
@@ -232,7 +233,7 @@ fn of_hub(
     option: Option<&DeletionPolicy>,
 ) -> WorkBody {
     let mut spec = content.spec();
-    let left = giving.iter().filter(|one| one.progress == MoveProgress::Orphaned);
+    let left = giving.iter().filter(|one| one.progress.is_awaited());
     remove_objects(&mut spec, &left.map(|one| one.digest).collect());
     // What the receiving work has applied already, the giving one must not write either.
     let is_applied = |one: &ObjectMove| one.progress == MoveProgress::Applied;

@@ -48,6 +48,8 @@ pub enum MoveProgress {
     /// The giving work is to orphan the object, and other works own it, too. They give it up first:
     /// an agent deletes what the last owner orphans as long as another work is to lose it.
     Shared,
+    /// Another giving work goes on owning the object, and orphans it once no other work owns it.
+    KeptByAnother,
     /// Neither work changes for this object until somebody acts.
     Held {
         /// Why, as in `shop2 is suspended in Git`.
@@ -71,7 +73,12 @@ pub enum MoveProgress {
 impl MoveProgress {
     /// Whether the giving work may drop the object.
     pub fn is_complete(&self) -> bool {
-        matches!(self, Self::Unseen | Self::Orphaned | Self::Applied)
+        matches!(self, Self::Unseen | Self::Orphaned | Self::Applied | Self::KeptByAnother)
+    }
+
+    /// Whether another work waits until the giving one no longer lists the object.
+    pub fn is_awaited(&self) -> bool {
+        matches!(self, Self::Orphaned | Self::KeptByAnother)
     }
 
     /// Whether somebody has to act before the move goes on.
@@ -84,6 +91,7 @@ impl MoveProgress {
             | Self::Shared
             | Self::Unseen
             | Self::Orphaned
+            | Self::KeptByAnother
             | Self::Applied => false,
         }
     }
@@ -126,6 +134,7 @@ impl fmt::Display for ObjectMove {
             MoveProgress::Unreadable
             | MoveProgress::Unseen
             | MoveProgress::Orphaned
+            | MoveProgress::KeptByAnother
             | MoveProgress::Applied => Ok(()),
         }
     }

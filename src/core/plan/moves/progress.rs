@@ -344,7 +344,7 @@ impl<'a> Giver<'a> {
             return Some(MoveProgress::Shared);
         }
         Some(match listed.is_owned() && self.from.agent.has_settled(self.from.generation) {
-            true => MoveProgress::Applied,
+            true => MoveProgress::KeptByAnother,
             false => MoveProgress::AwaitingReport,
         })
     }

@@ -22,6 +22,7 @@ use request::Request;
 mod dropped_objects;
 mod held_moves;
 mod lint_of_moves;
+mod shared_objects;
 mod transitional_body;
 
 /// Works of one cluster in Git, on the hub, and as their agent has applied them.

@@ -188,6 +188,7 @@ impl ExplainInputs<'_> {
             MoveProgress::Unread
             | MoveProgress::Unseen
             | MoveProgress::Orphaned
+            | MoveProgress::KeptByAnother
             | MoveProgress::Applied => answer,
         }
     }

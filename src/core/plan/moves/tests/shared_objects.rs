@@ -1,0 +1,27 @@
+//! Objects that several works have, or whose agents may still own them.
+
+use super::*;
+
+#[test]
+fn removed_work_gives_up_a_shared_object_while_the_move_of_another_one_is_held() {
+    let objects: &[(&str, &str)] = &[("x", "1"), ("y", "1")];
+    let taken = plain("taken", &[("own", "1")]);
+    let mut world = World::settled(&[plain("a", objects), taken.clone()]);
+    world.commit(&[plain("b", &[("x", "1"), ("z", "1")]), taken, plain("y", &[("y", "1")])]);
+    world.pass();
+    world.agent_applies_all();
+    let labels = &mut world.hub.get_mut(&key("taken")).unwrap()["metadata"]["labels"];
+    labels["gitwork.dev/source"] = "other".into();
+    // Before `a` is deleted, `x` moves on to a work that orphans it, and `y` to a taken name.
+    world.commit(&[
+        plain("b", &[("z", "1")]),
+        orphaning("c", &[("x", "1")]),
+        plain("taken", &[("own", "1"), ("y", "1")]),
+    ]);
+    for _ in 0..8 {
+        world.pass();
+        world.agent_applies("a", None);
+        world.agent_applies("b", None);
+    }
+    assert_eq!((world.listed("a"), world.listed("c")), (vec!["y".into()], vec!["x".to_owned()]));
+}
