@@ -57,6 +57,12 @@ impl<'a> LeavingObjects<'a> {
         })
     }
 
+    /// Whether the agent of another work than this one may still own the object.
+    pub(super) fn is_beside(&self, work: &WorkKey, object: ObjectDigest) -> bool {
+        let owners = self.owners.get(&(&work.cluster, object));
+        owners.into_iter().flatten().any(|other| *other != work)
+    }
+
     /// A work whose agent would delete an object if the effect were executed now: `there` would
     /// not own the object any longer.
     pub fn would_delete(&self, there: &ObservedWork, effect: &Effect) -> Option<&'a WorkKey> {

@@ -12,6 +12,7 @@ use crate::model::object_digest::ObjectDigest;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::moves::find::{FoundMove, Receiver};
 use crate::plan::moves::immutable;
+use crate::plan::moves::leaving::LeavingObjects;
 use crate::plan::moves::object_move::{CREATE_AGAIN, MoveProgress, ObjectMove};
 use crate::plan::observed::{ListedObject, ObservedWork};
 use crate::plan::reason::Reason;
@@ -30,6 +31,7 @@ pub(super) fn moves(
 ) -> Vec<ObjectMove> {
     let mut all = Vec::with_capacity(found.len());
     let all_frozen = inputs.desired.frozen.objects_by_cluster();
+    let leaving = LeavingObjects::observe(inputs.observed);
     for cluster in found.chunk_by(|a, b| a.from.key.cluster == b.from.key.cluster) {
         let receivers = receivers(cluster, inputs);
         let mut givers: BTreeMap<ObjectDigest, Vec<&ObservedWork>> = BTreeMap::new();
@@ -39,7 +41,16 @@ pub(super) fn moves(
             let Some(FoundMove { from, .. }) = moves.first() else { continue };
             let frozen = all_frozen.get(&from.key.cluster).map_or(&[][..], Vec::as_slice);
             let (receivers, givers, contents) = (&receivers, &givers, &contents);
-            let giver = Giver { from, contents, receivers, givers, frozen, inputs, stands_still };
+            let giver = Giver {
+                from,
+                contents,
+                receivers,
+                frozen,
+                givers,
+                leaving: &leaving,
+                inputs,
+                stands_still,
+            };
             all.extend(giver.moves(moves));
         }
     }
@@ -173,6 +184,7 @@ struct Giver<'a> {
     frozen: &'a [FrozenWork<'a>],
     /// The giving works of the cluster by object.
     givers: &'a BTreeMap<ObjectDigest, Vec<&'a ObservedWork>>,
+    leaving: &'a LeavingObjects<'a>,
     inputs: PlanInputs<'a>,
     stands_still: &'a StandsStill<'a>,
 }
@@ -363,6 +375,11 @@ impl<'a> Giver<'a> {
     fn orphaning(&self, digest: ObjectDigest, to: &WorkKey) -> MoveProgress {
         if let Some(progress) = self.shared(digest, to) {
             return progress;
+        }
+        // The agent of a work that no longer lists the object would delete it.
+        let is_owner = self.owners(digest).any(|(one, _)| one.key == self.from.key);
+        if is_owner && self.leaving.is_beside(&self.from.key, digest) {
+            return MoveProgress::Shared;
         }
         if self.from.object(digest).is_some_and(|listed| listed.complete) {
             let why = "its manifest is Complete, so the agent never acts on it again";

@@ -686,8 +686,8 @@ fn object_moves_on_orphaned_only_after_agent_has_removed_it_from_the_first_work(
     assert_eq!(world.pass(), [""; 0]);
     assert_eq!(
         world.reason("shop2"),
-        "wait: configmaps/data in namespace shop moves from shop2 to shop3; shop2 orphans it \
-         first, then shop3 gets it"
+        "wait: configmaps/data in namespace shop moves from shop2 to shop3; shop2 keeps it until \
+         no other work has it"
     );
     world.agent_applies("shop", None);
     assert_eq!(world.pass(), ["update shop2"]);

@@ -25,3 +25,30 @@ fn removed_work_gives_up_a_shared_object_while_the_move_of_another_one_is_held()
     }
     assert_eq!((world.listed("a"), world.listed("c")), (vec!["y".into()], vec!["x".to_owned()]));
 }
+
+#[test]
+fn object_that_another_agent_may_delete_delays_no_other_object() {
+    let (shop, objects) = (plain("shop", &[("a", "1")]), &[("data", "1"), ("b", "1")][..]);
+    let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
+    world.commit(&[shop.clone(), plain("shop2", objects)]);
+    world.pass();
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update shop"]);
+    // The agent has not removed `data` from `shop`, and both objects move on.
+    world.commit(&[shop, orphaning("shop3", objects)]);
+    assert_eq!(world.pass(), ["update shop2"]);
+    let rules = world.spec("shop2")["deleteOption"]["selectivelyOrphans"]["orphaningRules"].clone();
+    assert_eq!(rules, json!([identifier("b")]));
+    world.agent_applies("shop2", None);
+    assert_eq!(world.pass(), ["update shop2"]);
+    assert_eq!(world.pass(), ["create shop3"]);
+    assert_eq!(
+        (world.listed("shop2"), world.listed("shop3")),
+        (vec!["data".into()], vec!["b".to_owned()])
+    );
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update shop2"]);
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["delete shop2"]);
+    assert_eq!(world.pass(), ["update shop3"]);
+}
