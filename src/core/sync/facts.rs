@@ -105,12 +105,18 @@ impl SourceFacts {
                 Some(before) => self.desired_revisions.add(&changed_clusters(&before, desired)),
                 None => self.desired_revisions.mark_all(),
             }
+            self.hub.forget_unwanted(|key| desired.works.contains_key(key));
             self.history.forget_removed();
             // A suspension that was set before the push must take effect.
             self.directives.ask_again();
             self.mark_changed();
         }
         !same
+    }
+
+    /// Whether Git has the work.
+    pub(crate) fn is_wanted(&self, key: &WorkKey) -> bool {
+        self.desired.as_ref().is_some_and(|desired| desired.works.contains_key(key))
     }
 
     /// Whether somebody requires signatures, and the commit of the desired state has them.

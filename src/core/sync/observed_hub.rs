@@ -176,6 +176,17 @@ impl ObservedHub {
         self.change(key, |observed, source| observed.record_gone(source, key)).is_some()
     }
 
+    /// Forgets the works of other owners whose names Git no longer has. The watch does not show
+    /// what becomes of them, so that nothing may wait for it.
+    pub(crate) fn forget_unwanted(&mut self, is_wanted: impl Fn(&WorkKey) -> bool) {
+        let works = self.observed.iter().flat_map(|observed| &observed.works);
+        let unwanted = works.filter(|(key, work)| !self.is_ours(work) && !is_wanted(key));
+        let unwanted: Vec<WorkKey> = unwanted.map(|(key, _)| key.clone()).collect();
+        for key in unwanted {
+            self.change(&key, |observed, _| observed.record_lookup(&key, None));
+        }
+    }
+
     /// Records the result of a look-up. Gives whether another owner has the name.
     pub(crate) fn record_lookup(&mut self, key: &WorkKey, found: Option<ObservedWork>) -> bool {
         let is_taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));

@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 49] = [
+pub const FOUND: [(u64, &str); 50] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -116,4 +116,8 @@ pub const FOUND: [(u64, &str); 49] = [
     ),
     (24157, "a work did not give up an object that it shared, as the move of another one was held"),
     (87566, "a work gave no object away, as the agent of another work could still own one of them"),
+    (
+        65867,
+        "a work of another owner, whose name Git no longer had, delayed a deletion without end",
+    ),
 ];

@@ -11,6 +11,7 @@ use crate::plan::directives::Directives;
 use crate::plan::record::Record;
 use crate::render::desired::{Frozen, Suspended};
 use crate::sync::hub::StoredRecord;
+use crate::sync::observed_hub::tests::key;
 
 pub(crate) fn commit(number: u8) -> CommitId {
     ObjectId([number; 20])
@@ -111,4 +112,25 @@ fn record_is_read_again_when_a_work_names_an_unknown_commit() {
     facts.record.set_read(record(), true);
     facts.set_event(named(9));
     assert!(facts.record.is_known(), "it was looked up, and the work proves nothing");
+}
+
+#[test]
+fn foreign_work_whose_name_git_no_longer_has_is_forgotten() {
+    let key = key(1, 1);
+    let work = |owner: &str| {
+        let metadata = json!({
+            "namespace": key.cluster.as_str(), "name": key.work.as_str(), "uid": owner,
+            "resourceVersion": "2", "labels": {"gitwork.dev/source": owner},
+        });
+        Some(ObservedWork::from_manifest_work(json!({ "metadata": metadata })).unwrap())
+    };
+    for (owner, stays) in [("fleet", true), ("other", false)] {
+        let mut facts = facts(1);
+        let revision = |facts: &SourceFacts| facts.hub.revisions().last();
+        facts.hub.record_lookup(&key, work(owner));
+        let before = revision(&facts);
+        facts.set_desired(&Arc::new(desired(2)));
+        let is_known = facts.hub.observed().unwrap().works.contains_key(&key);
+        assert_eq!((is_known, revision(&facts) == before), (stays, stays), "{owner}");
+    }
 }
