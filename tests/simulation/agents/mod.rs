@@ -197,7 +197,9 @@ impl Agents {
 
     /// The works that an agent may have to act on.
     pub fn keys(&self, hub: &SimulatedHub) -> BTreeSet<WorkKey> {
-        hub.keys().into_iter().chain(self.applied.keys().cloned()).collect()
+        let in_caches = self.ocm.values().flat_map(OcmAgent::keys);
+        let known = self.applied.keys().chain(in_caches).cloned();
+        hub.keys().into_iter().chain(known).collect()
     }
 
     /// Takes the first wrong deletion of an agent.

@@ -89,6 +89,11 @@ impl OcmAgent {
         })
     }
 
+    /// The works that a controller may act on, also if neither the hub nor the cluster has them.
+    pub fn keys(&self) -> impl Iterator<Item = &WorkKey> {
+        self.works.keys().chain(self.syncs.keys())
+    }
+
     /// Puts a work's change into the cache, and into the queues of the controllers.
     fn deliver_work(&mut self, (key, now): (WorkKey, Option<Arc<Value>>)) {
         self.delivered += 1;
