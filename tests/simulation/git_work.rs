@@ -114,6 +114,13 @@ impl GitWork {
         *id == config_map(&id.name) && self.objects.contains_key(&id.name)
     }
 
+    /// Whether the work does not own the object, by its deleteOption or update strategy.
+    pub fn disowns(&self, id: &Identity) -> bool {
+        let object = self.objects.get(&id.name);
+        let is_read_only = object.is_some_and(|object| object.strategy == Some("ReadOnly"));
+        is_read_only || orphans(&self.deletion_policy(), id)
+    }
+
     /// The manifest of one of its objects.
     pub fn manifest(&self, name: &str) -> Value {
         let own = self.objects.get(name).and_then(|object| object.text.as_ref());

@@ -24,6 +24,20 @@ pub fn listed(on_hub: &Value) -> BTreeSet<Identity> {
     manifests(on_hub).iter().map(identity).collect()
 }
 
+/// The objects that the agent of a work may own: those that the work lists, and those that it no
+/// longer lists and the agent still reports. The agent of a Complete work never gives these up.
+pub fn may_own(on_hub: &Value) -> BTreeSet<Identity> {
+    let reported = on_hub.pointer("/status/resourceStatus/manifests").and_then(Value::as_array);
+    let reported = reported.into_iter().flatten();
+    let reported = reported.map(|one| Identity::of_value(one.get("resourceMeta")));
+    listed(on_hub).into_iter().chain(reported).collect()
+}
+
+/// Whether a work on the hub does not own the object, by its deleteOption or update strategy.
+pub fn disowns(on_hub: &Value, id: &Identity) -> bool {
+    orphans(&delete_option(on_hub), id) || strategy(on_hub, id).as_deref() == Some("ReadOnly")
+}
+
 /// The deleteOption of a work on the hub.
 pub fn delete_option(on_hub: &Value) -> DeletionPolicy {
     DeletionPolicy::from_value(&on_hub["spec"]["deleteOption"])

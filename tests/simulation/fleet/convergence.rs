@@ -15,7 +15,9 @@ use super::run::World;
 use crate::simulation::agents::identity;
 use crate::simulation::git_work::{GitWork, config_map, orphans, works_with};
 use crate::simulation::hub::{generation, is_deleting};
-use crate::simulation::moves::{is_complete, listed, manifests, moves_away};
+use crate::simulation::moves::{
+    delete_option, disowns, is_complete, listed, manifests, may_own, moves_away,
+};
 use crate::simulation::world::SOURCE;
 
 /// The longest retry wait is 15 minutes and a quarter. Then a deletion takes an option, an agent, a
@@ -190,8 +192,37 @@ impl World {
                 is_complete(&to) || to["metadata"]["labels"]["gitwork.dev/source"] != source
             })
         };
+        // The object can only go on if all works that have it give it up, one after the other.
+        let is_stopped = |id: &Identity| {
+            let mut receivers = works_with(&content.works, &key.cluster, id);
+            let is_orphaned =
+                disowns(work, id) || receivers.any(|to| content.works[to].disowns(id));
+            self.complete_beside(key).any(|(_, there)| {
+                may_own(&there).contains(id) && (is_orphaned || disowns(&there, id))
+            })
+        };
         let mut leaving = listed(work).into_iter().filter(|id| moves_away(&content.works, key, id));
-        leaving.any(|id| is_complete(work) || receives(&id)) || self.waits_for_giver(content, key)
+        leaving.any(|id| is_complete(work) || receives(&id) || is_stopped(&id))
+            || self.waits_for_giver(content, key)
+            || self.waits_to_orphan(content, key, work)
+    }
+
+    /// The other works of the cluster that a user has set Complete.
+    fn complete_beside(&self, key: &WorkKey) -> impl Iterator<Item = (WorkKey, Value)> {
+        self.hub.objects().into_iter().filter(move |(other, there)| {
+            other != key && other.cluster == key.cluster && is_complete(there)
+        })
+    }
+
+    /// Whether Git orphans an object of the work that a Complete work may still own. The agent of
+    /// that one would delete the object as soon as somebody makes it act again.
+    fn waits_to_orphan(&self, content: &CommitContent, key: &WorkKey, work: &Value) -> bool {
+        let Some(in_git) = content.works.get(key) else { return false };
+        let (before, after) = (delete_option(work), in_git.deletion_policy());
+        let listed = listed(work);
+        let is_new =
+            |id: &Identity| listed.contains(id) && orphans(&after, id) && !orphans(&before, id);
+        self.complete_beside(key).any(|(_, there)| may_own(&there).iter().any(is_new))
     }
 
     /// Whether a work that a user has set Complete lacks only objects that other works of the
@@ -218,13 +249,13 @@ impl World {
 
     /// Whether a work waits for an object of a work that a user has set Complete.
     fn waits_for_giver(&self, content: &CommitContent, key: &WorkKey) -> bool {
-        let mut others = self.hub.objects().into_iter().filter(|(other, there)| {
-            other != key && other.cluster == key.cluster && is_complete(there)
-        });
-        others.any(|(other, there)| {
-            listed(&there).iter().any(|id| {
+        let Some(in_git) = content.works.get(key) else { return false };
+        self.complete_beside(key).any(|(other, there)| {
+            let listed = listed(&there);
+            may_own(&there).iter().any(|id| {
                 moves_away(&content.works, &other, id)
-                    && content.works.get(key).is_some_and(|work| work.has(id))
+                    && in_git.has(id)
+                    && (listed.contains(id) || in_git.disowns(id))
             })
         })
     }

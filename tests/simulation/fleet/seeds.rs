@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 51] = [
+pub const FOUND: [(u64, &str); 53] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -121,4 +121,12 @@ pub const FOUND: [(u64, &str); 51] = [
         "a work of another owner, whose name Git no longer had, delayed a deletion without end",
     ),
     (30355, "the simulated agent of a cluster without works did not finish what it had begun"),
+    (
+        26092,
+        "the checker did not know that an orphaned object stays where a Complete work has it, too",
+    ),
+    (
+        66655,
+        "the checker did not know that a Complete work may own an object that it no longer lists",
+    ),
 ];
