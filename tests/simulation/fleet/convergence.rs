@@ -244,7 +244,8 @@ impl World {
             listed.contains(&id) || !kept.contains(&id)
         };
         let wanted: Vec<Value> = in_git.manifests().into_iter().filter(has_arrived).collect();
-        is_complete(work) && wanted == manifests(work)
+        // The hub rejects a work without manifests, so it keeps what it had.
+        is_complete(work) && (wanted.is_empty() || wanted == manifests(work))
     }
 
     /// Whether a work waits for an object of a work that a user has set Complete.

@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 53] = [
+pub const FOUND: [(u64, &str); 54] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -128,5 +128,9 @@ pub const FOUND: [(u64, &str); 53] = [
     (
         66655,
         "the checker did not know that a Complete work may own an object that it no longer lists",
+    ),
+    (
+        98632,
+        "the checker did not know that a Complete work keeps what it has if nothing can arrive",
     ),
 ];
