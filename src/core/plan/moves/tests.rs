@@ -901,6 +901,25 @@ fn last_owner_of_a_shared_object_orphans_it_after_the_others_have_given_it_up() 
     assert!(world.hub.contains_key(&key("d")));
 }
 
+/// The agents have acted on `b` and not on `a` when the hub shows `a` for the last time.
+#[test]
+fn receiving_work_that_never_owned_an_object_does_not_wait_to_orphan_it() {
+    let mut world = World::settled(&[plain("a", &[("one", "1")]), plain("b", &[("two", "1")])]);
+    world.commit(&[plain("a", &[("one", "1"), ("data", "1")]), plain("b", &[("two", "1")])]);
+    world.pass();
+    let rule = json!({"deleteOption": {
+        "propagationPolicy": "SelectivelyOrphan",
+        "selectivelyOrphans": {"orphaningRules": [identifier("data")]},
+    }});
+    let work = world.hub.get_mut(&key("b")).unwrap();
+    let manifests = work["spec"]["workload"]["manifests"].as_array_mut().unwrap();
+    manifests.push(manifest("data", "1"));
+    work["spec"]["deleteOption"] = rule["deleteOption"].clone();
+    world.commit(&[plain("a", &[("one", "1")]), ("b", &[("two", "1"), ("data", "1")], rule)]);
+    assert_eq!(world.pass(), ["update a"]);
+    assert_eq!(world.spec("b")["deleteOption"]["propagationPolicy"], "SelectivelyOrphan");
+}
+
 /// A former leader may still drop the object from a work that has it as `CreateOnly`.
 #[test]
 fn last_owner_of_a_shared_object_is_one_that_no_former_leader_gives_up() {

@@ -15,6 +15,9 @@ use crate::plan::update_strategies::{self, UpdateStrategies};
 pub struct ListedObject {
     /// What identifies the object.
     pub digest: ObjectDigest,
+    /// The agent has reported the object, of whatever generation of the work. Before that, only
+    /// its digest is known.
+    pub reported: bool,
     /// The status of the manifest's condition `Applied`, if it is about the work's generation.
     pub applied: Option<bool>,
     /// The manifest's condition `Complete` is True: the agent does not apply it again (OCM work
@@ -60,6 +63,7 @@ pub(super) fn objects(
             Some(report) => report.object(digest, generation, &strategies, delete_option),
             None => ListedObject {
                 digest,
+                reported: false,
                 applied: None,
                 complete: false,
                 orphaned: *delete_option == DeletionPolicy::Orphan,
@@ -113,6 +117,7 @@ impl ManifestReport<'_> {
         let strategy = strategies.of_object(&identity);
         ListedObject {
             digest,
+            reported: true,
             applied: current.get("Applied").map(|_| is_applied),
             complete: all.is("Complete", "True").is_some(),
             orphaned: delete_option.orphans(&identity),
