@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 54] = [
+pub const FOUND: [(u64, &str); 55] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -132,5 +132,10 @@ pub const FOUND: [(u64, &str); 54] = [
     (
         98632,
         "the checker did not know that a Complete work keeps what it has if nothing can arrive",
+    ),
+    (
+        45535,
+        "a work that no agent had seen was deleted, although its objects could be in an unreadable \
+         folder",
     ),
 ];

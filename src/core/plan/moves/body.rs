@@ -76,8 +76,11 @@ pub(super) fn transitional(
         }
         (Some(work), Some(_)) => of_desired(work, content, &giving, &receiving),
     };
-    let is_emptied =
-        body.is_none() && !waits && !keeps && !given.is_empty() && on_hub.is_some() && !lists_more;
+    // What an unreadable folder may have can still be this work's own.
+    let is_certain = |one: &&ObjectMove| inputs.desired.works.contains_key(&one.to);
+    let gives_all =
+        !given.is_empty() && on_hub.is_some() && !lists_more && giving.iter().all(is_certain);
+    let is_emptied = body.is_none() && !waits && !keeps && gives_all;
     Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
 }
 

@@ -100,3 +100,25 @@ fn suspension_on_the_hub_and_a_name_conflict_hold_both_works() {
         assert_eq!(step.reason.is_suspension(), is_suspension, "{step:?}");
     }
 }
+
+/// It would be empty for a while. Its objects may be in a folder that cannot be read, so it keeps
+/// them, although no agent has seen it.
+#[test]
+fn unseen_work_is_not_deleted_for_an_unreadable_folder() {
+    let other = plain("other", &[("data", "1"), ("x", "1")]);
+    let mut world = World::settled(&[other.clone()]);
+    world.commit(&[other, plain("shop", &[("new", "1")])]);
+    assert_eq!(world.pass(), ["create shop"]);
+    let suspended = ("other", &[("x", "1")][..], json!({"suspend": true}));
+    world.commit(&[suspended, plain("shop", &[("data", "1")])]);
+    let all = unreadable(&Tenancy::default());
+    world.desired.frozen.works.insert(key("shop2"));
+    world.desired.frozen.objects.insert(key("shop2"), all);
+    assert_eq!(world.pass(), [""; 0]);
+    assert_eq!(world.listed("shop"), ["new"]);
+    // Now it is certain that it gives the object away.
+    world.desired.frozen = crate::render::desired::Frozen::default();
+    let shop2 = desired_work(&world.desired.source, &plain("shop2", &[("new", "1")]));
+    world.desired.works.insert(key("shop2"), shop2);
+    assert_eq!(world.pass(), ["delete shop", "create shop2"]);
+}
