@@ -52,6 +52,7 @@ impl ClusterInputs {
             normalized: works_of(&observed.normalized, name),
             gone: works_of(&observed.gone, name),
             contents: works_of(&observed.contents, name),
+            unlisted: keys_of(&observed.unlisted, name),
             is_relisted: observed.is_relisted,
         };
         Self { desired, observed }

@@ -67,9 +67,12 @@ fn mark_body(body: &mut Arc<WorkBody>) {
     Arc::make_mut(body).created_during_hold = true;
 }
 
-/// Removes the marker from a work once no deletion is held.
+/// Removes the marker from a work once no deletion is held. A list may be older than the work: then
+/// the works to delete may be unknown, and the marker stays until the watch has shown the work.
 fn unmark(mut candidate: CandidateChange, inputs: PlanInputs<'_>) -> CandidateChange {
-    let is_marked = |work: &&ObservedWork| work.created_during_hold;
+    let unlisted = &inputs.observed.unlisted;
+    let is_marked =
+        |work: &&ObservedWork| work.created_during_hold && !unlisted.contains(&work.key);
     let Some(there) = inputs.observed.works.get(&candidate.key).filter(is_marked) else {
         return candidate;
     };

@@ -165,7 +165,8 @@ impl ObservedHub {
         let key = work.key.clone();
         self.change(&key, |observed, _| {
             let before = observed.works.get(&work.key);
-            let differs = !before.is_some_and(|before| plans_alike(before, &work));
+            let differs = !before.is_some_and(|before| plans_alike(before, &work))
+                || observed.unlisted.contains(&work.key);
             observed.record_change(work);
             differs
         })

@@ -76,19 +76,28 @@ impl World {
         }
     }
 
-    fn plan(&self) -> Plan {
-        let mut observed = Observed::default();
-        for (number, work) in self.hub.iter().enumerate() {
+    /// The works on the hub.
+    fn works(&self) -> impl Iterator<Item = ObservedWork> {
+        self.hub.iter().enumerate().map(|(number, work)| {
             let mut work = work.clone();
             work["metadata"]["uid"] = format!("uid-{number}").into();
             work["metadata"]["resourceVersion"] = "1".into();
             work["metadata"]["generation"] = 1.into();
-            observed.record_change(ObservedWork::from_manifest_work(work).unwrap());
-        }
+            ObservedWork::from_manifest_work(work).unwrap()
+        })
+    }
+
+    fn plan(&self) -> Plan {
+        let mut observed = Observed::default();
+        self.works().for_each(|work| observed.record_change(work));
+        self.plan_for(&observed)
+    }
+
+    fn plan_for(&self, observed: &Observed) -> Plan {
         let (desired, last_known) = (&self.desired, &self.last_known);
         let policy = &PlanPolicy::default();
-        let plan = plan(desired, &observed, last_known, policy);
-        let inputs = PlanInputs { desired, observed: &observed, last_known, policy };
+        let plan = plan(desired, observed, last_known, policy);
+        let inputs = PlanInputs { desired, observed, last_known, policy };
         assert_eq!(lint::check(&plan, inputs), []);
         plan
     }
@@ -206,4 +215,31 @@ fn works_of_a_cluster_without_a_folder_do_not_count_as_kept() {
     let plan = world.plan();
     assert_eq!(count(&plan, "a", Action::Hold, "Frozen"), 300);
     assert_eq!(count(&plan, "b", Action::Hold, "HeldByBudget"), 11);
+}
+
+/// A process lists the hub as it was before the source had any work there. It finds a work that was
+/// created while deletions were held, and does not know of the works to delete.
+#[test]
+fn marker_of_a_hold_stays_until_a_list_or_the_watch_has_shown_the_work() {
+    let before = folders("a", 3);
+    let mut world = World::new(&before, &folders("b", 1));
+    let held = world.plan();
+    assert_eq!(count(&held, "a", Action::Hold, "HeldByBudget"), 3);
+    let (new, created) = (key("b", "work-000"), held.steps.get(&key("b", "work-000")).unwrap());
+    let body = created.effect.as_ref().and_then(Effect::body).unwrap();
+    world.hub.push(body.to_manifest_work(&new, None));
+    let created = world.works().last().unwrap();
+    assert!(created.created_during_hold);
+
+    let source = SourceId::parse("fleet").unwrap();
+    let mut observed = Observed::default();
+    observed.record_list(&source, Vec::new());
+    observed.record_lookup(&new, Some(created.clone()));
+    assert!(world.plan_for(&observed).is_empty());
+    let mut watched = observed.clone();
+    world.works().for_each(|work| watched.record_change(work));
+    assert_eq!(count(&world.plan_for(&watched), "a", Action::Hold, "HeldByBudget"), 3);
+    // Without works to delete, the marker goes once the work is listed.
+    observed.record_list(&source, vec![created]);
+    assert_eq!(count(&world.plan_for(&observed), "b", Action::Update, "DeletesNoLongerHeld"), 1);
 }

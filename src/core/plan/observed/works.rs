@@ -1,6 +1,6 @@
 //! All ManifestWorks that concern one source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::digest::Digest;
 use crate::model::name::{SourceId, WorkKey};
@@ -35,6 +35,9 @@ pub struct Observed {
     /// The content of works that give objects to others, as it was last read. It counts only for a
     /// work that still has it: see [`Self::content`].
     pub contents: BTreeMap<WorkKey, WorkContent>,
+    /// Works created during a hold that neither a list nor the watch has shown: only a look-up or
+    /// the response to a write. What the hub had when they were created may be unknown, too.
+    pub unlisted: BTreeSet<WorkKey>,
     /// A complete list came since the last plan: it is unknown whether the list or the response to
     /// a write is newer.
     pub is_relisted: bool,
@@ -55,6 +58,7 @@ impl Observed {
         }
         // A listed work that was gone has come back: the hub was restored, or the list is older.
         self.gone.retain(|key, _| !listed.contains_key(key));
+        self.unlisted.retain(|key| !listed.contains_key(key));
         self.works.append(&mut listed);
         let Self { works, normalized, .. } = self;
         normalized.retain(|key, _| works.contains_key(key));
@@ -83,15 +87,33 @@ impl Observed {
     /// again, or the list was older.
     pub fn record_change(&mut self, work: ObservedWork) {
         self.gone.remove(&work.key);
+        if !self.is_outdated(&work) {
+            self.unlisted.remove(&work.key);
+        }
         self.record(work);
     }
 
     /// Records the state of a work, unless a newer one is known: a watch may deliver a state that
     /// is older than the response to a write.
     fn record(&mut self, work: ObservedWork) {
-        if !self.works.get(&work.key).is_some_and(|known| known.is_newer_than(&work)) {
+        if !self.is_outdated(&work) {
             self.works.insert(work.key.clone(), work);
         }
+    }
+
+    /// Whether a newer state of the work is known.
+    fn is_outdated(&self, work: &ObservedWork) -> bool {
+        self.works.get(&work.key).is_some_and(|known| known.is_newer_than(work))
+    }
+
+    /// Records a work that did not come with a list or from the watch, as [`Self::record`] does.
+    fn record_unlisted(&mut self, work: ObservedWork) {
+        let known = self.works.get(&work.key);
+        let is_known = known.is_some_and(|known| known.uid == work.uid);
+        if work.created_during_hold && !is_known {
+            self.unlisted.insert(work.key.clone());
+        }
+        self.record(work);
     }
 
     /// Records that a work no longer belongs to the source. The next write finds out whether the
@@ -106,7 +128,7 @@ impl Observed {
     /// Records the work that the hub has under a name, of any owner.
     pub fn record_lookup(&mut self, key: &WorkKey, there: Option<ObservedWork>) {
         match there.filter(|work| !self.is_gone(work)) {
-            Some(work) => self.record(work),
+            Some(work) => self.record_unlisted(work),
             None => self.forget(key),
         }
     }
@@ -142,12 +164,13 @@ impl Observed {
             }
             None => drop(self.normalized.remove(key)),
         }
-        self.record(work);
+        self.record_unlisted(work);
     }
 
     fn forget(&mut self, key: &WorkKey) {
         self.works.remove(key);
         self.normalized.remove(key);
+        self.unlisted.remove(key);
     }
 
     /// Whether `there` is how the hub stores this effect: to write it again would change nothing.
