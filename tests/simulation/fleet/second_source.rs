@@ -6,7 +6,6 @@ use std::sync::Arc;
 use gitwork_core::config::Budgets;
 use gitwork_core::model::approval::{Approval, Target};
 use gitwork_core::model::name::{SourceId, WorkKey};
-use serde_json::json;
 use tokio::sync::Notify;
 
 use super::check::{Checker, OperatorPolicy};
@@ -16,7 +15,7 @@ use super::process::{Process, ProcessOptions};
 use super::run::World;
 use crate::simulation::git_work::GitWork;
 use crate::simulation::key;
-use crate::simulation::world::{CLUSTERS, SOURCE, WORKS};
+use crate::simulation::world::{CLUSTERS, SOURCE, WORKS, consent};
 
 /// A name that the first source never has.
 const OWN: &str = "own";
@@ -126,9 +125,8 @@ impl World {
             true => second_source.id.as_str(),
             false => SOURCE,
         };
-        let consent = json!({"metadata": {"annotations": {"gitwork.dev/adopt": other}}});
         self.checker.disturb(&shared_key);
-        self.hub.user_patches(&shared_key, &consent).unwrap();
+        self.hub.user_patches(&shared_key, &consent(&work, other)).unwrap();
         self.checker.observe(&shared_key);
         self.checker.trace(|| format!("{shared_key} may be adopted by {other}"));
     }

@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 56] = [
+pub const FOUND: [(u64, &str); 57] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -142,5 +142,9 @@ pub const FOUND: [(u64, &str); 56] = [
         60559,
         "a process with an old list removed the marker of a work that it looked up, and so the \
          work counted as kept",
+    ),
+    (
+        120586,
+        "the checker did not know that a released work keeps its labels when it is adopted again",
     ),
 ];

@@ -28,7 +28,7 @@ use crate::simulation::incarnations::Incarnations;
 mod random_actions;
 mod rules;
 
-pub use random_actions::{change_work, condition, user_acts};
+pub use random_actions::{change_work, condition, consent, user_acts};
 
 pub const CLUSTERS: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
 pub const WORKS: [&str; 3] = ["api", "db", "web"];

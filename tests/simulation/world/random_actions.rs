@@ -24,6 +24,14 @@ pub fn condition(kind: &str) -> Value {
         "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
 }
 
+/// The patch with which a user consents to the adoption of a work. A work that was released keeps
+/// Git's label, which then looks like a user's: the user removes it.
+pub fn consent(work: &Value, source: &str) -> Value {
+    let is_released = work["metadata"]["labels"]["gitwork.dev/source"].is_null();
+    let labels = if is_released { json!({"team": null}) } else { json!({}) };
+    json!({"metadata": {"annotations": {"gitwork.dev/adopt": source}, "labels": labels}})
+}
+
 /// Another client changes or creates a ManifestWork.
 pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) {
     if hub.object(key).is_none() {
@@ -37,7 +45,6 @@ pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) 
         return;
     }
     let label = |name: &str, value: Value| json!({"metadata": {"labels": {name: value}}});
-    let annotation = |name: &str, value: Value| json!({"metadata": {"annotations": {name: value}}});
     let patch = match random.u8(..11) {
         0 => json!({"spec": {"workload": {"manifests": []}}}),
         1 => json!({"spec": {"deleteOption": {"propagationPolicy": "Orphan"}}}),
@@ -45,7 +52,7 @@ pub fn user_acts(hub: &SimulatedHub, key: &WorkKey, random: &mut fastrand::Rng) 
         3 => label("gitwork.dev/source", "another".into()),
         4 => label("app.kubernetes.io/managed-by", Value::Null),
         5 => label("foreign", random.u8(..3).to_string().into()),
-        6 => annotation("gitwork.dev/adopt", SOURCE.into()),
+        6 => consent(&hub.object(key).unwrap(), SOURCE),
         // Removes the list of managed keys and the label with it: without the list Git's label
         // looks like a user's.
         7 => {
