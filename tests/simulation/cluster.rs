@@ -69,6 +69,11 @@ impl Live {
         self.owners().all(|owner| !self.applied_by.contains_key(owner))
     }
 
+    /// Whether one of its owners owned it by the last apply for that owner.
+    pub fn is_owned_by_apply(&self) -> bool {
+        self.owners().any(|owner| self.applied_by.get(owner) == Some(&true))
+    }
+
     fn owners(&self) -> impl Iterator<Item = &str> {
         let all = list(&self.object, &["metadata", "ownerReferences"]);
         all.iter().filter_map(|one| one["uid"].as_str())

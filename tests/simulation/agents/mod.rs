@@ -87,6 +87,8 @@ pub struct Agents {
     made: u64,
     /// Objects that an agent created for a work that the hub does not have any more in this form.
     created_late: BTreeSet<Object>,
+    /// Objects that went with a work that owned them, and that another work orphaned last.
+    orphaned_elsewhere: BTreeSet<Object>,
     /// Objects that cannot be applied, for example because their CRD is missing.
     pub failing: BTreeSet<Object>,
     /// Clusters that cannot reach the hub.
@@ -183,6 +185,12 @@ impl Agents {
         }
         self.step(hub, key);
         [key.clone()].into()
+    }
+
+    /// Takes the objects that went with a work that owned them, and that another work orphaned
+    /// last.
+    pub fn take_orphaned_elsewhere(&mut self) -> BTreeSet<Object> {
+        std::mem::take(&mut self.orphaned_elsewhere)
     }
 
     /// Takes the events of all objects since the last call, and the objects that were created from
@@ -457,7 +465,12 @@ impl Agents {
         for (id, live) in cluster.collect_garbage(&left) {
             // An object that a user created again with its owners goes with them.
             let wrong = is_wrong(&live, None).filter(|_| !live.has_owners_of_user());
-            self.note(name, &id, wrong);
+            if wrong.is_some() && live.is_owned_by_apply() {
+                // The agent did what the owner asked for. Git decides whether that was right.
+                self.orphaned_elsewhere.insert((name.clone(), id));
+            } else {
+                self.note(name, &id, wrong);
+            }
         }
     }
 

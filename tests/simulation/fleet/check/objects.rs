@@ -16,7 +16,7 @@ use super::{Checker, State};
 use crate::simulation::agents::Object;
 use crate::simulation::cluster::ObjectEvent;
 use crate::simulation::fleet::git::ReadLog;
-use crate::simulation::git_work::config_map;
+use crate::simulation::git_work::{config_map, orphans, works_with};
 use crate::simulation::incarnations::{Incarnation, Incarnations};
 use crate::simulation::moves::listed;
 use crate::simulation::refactoring::all_names;
@@ -74,17 +74,22 @@ impl Checker {
 
     /// Judges what happened to the objects since the last call.
     pub fn follow_objects(&self) {
-        let (events, created_late) = self.agents.lock().unwrap().take_events();
+        let mut agents = self.agents.lock().unwrap();
+        let (events, created_late) = agents.take_events();
+        let orphaned = agents.take_orphaned_elsewhere();
+        drop(agents);
         let mut state = self.lock();
         state.objects.all.disturb(created_late);
         let mut found = Vec::new();
         for (cluster, event) in events {
             self.trace_event(&mut state, &cluster, &event);
             let now = self.since(&state);
-            if let Some((object, ended)) = state.objects.all.follow(cluster, event, &now)
-                && let Some(why) = self.judge_end(&state, &object, &ended)
-            {
-                found.push(why);
+            let Some((object, ended)) = state.objects.all.follow(cluster, event, &now) else {
+                continue;
+            };
+            found.extend(self.judge_end(&state, &object, &ended));
+            if orphaned.contains(&object) {
+                found.extend(self.judge_orphan(&state, &object, &ended));
             }
         }
         drop(state);
@@ -114,6 +119,43 @@ impl Checker {
             }
         };
         state.trace(|| format!("  on {cluster}, {text}"));
+    }
+
+    /// Why an object should have stayed that one work owned and another one orphaned: Git had it at
+    /// every commit until it dropped it, and the last commit with it orphans it. An object that Git
+    /// had dropped and added again may go with the work that had it before.
+    fn judge_orphan(
+        &self,
+        state: &State,
+        object: &Object,
+        ended: &Incarnation<Since>,
+    ) -> Option<String> {
+        let mut read: Vec<(Instant, usize)> = Vec::new();
+        for reads in &state.objects.reads {
+            let reads = reads.lock().unwrap();
+            read.extend(reads.iter().filter(|(at, _)| *at >= ended.since.at));
+        }
+        read.sort();
+        let before = ended.since.commits.iter().copied();
+        let commits: Vec<usize> =
+            before.chain(read.into_iter().map(|(_, commit)| commit)).collect();
+        self.git.with(|all, _| {
+            let has = |commit: &&usize| all[**commit].content.has_object(object);
+            let kept = commits.iter().take_while(has).count();
+            let (kept, dropped) = commits.split_at(kept);
+            if dropped.iter().any(|commit| has(&commit)) {
+                return None;
+            }
+            let (last, (cluster, id)) = (kept.last()?, object);
+            let content = &all[*last].content;
+            let orphans_it = |key: &WorkKey| {
+                let work = content.readable(key);
+                work.is_some_and(|work| orphans(&work.deletion_policy(), id))
+            };
+            works_with(&content.works, cluster, id).all(orphans_it).then(|| {
+                format!("the object {cluster}/{} is deleted: commit {last} orphans it", id.name)
+            })
+        })
     }
 
     /// Why an agent should not have deleted the object; `None` if a commit that a process may have
