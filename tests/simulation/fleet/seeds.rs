@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 58] = [
+pub const FOUND: [(u64, &str); 59] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -152,4 +152,5 @@ pub const FOUND: [(u64, &str); 58] = [
         "the checker did not know that an object that one work orphans goes with another one that \
          owns it",
     ),
+    (83846, "as seed 19880, for an object that the work had on the hub before"),
 ];
