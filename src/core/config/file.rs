@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::file_kind::FileKind;
 use super::ocm_rules;
-use super::ocm_rules::{OCM_FIELDS, RULE_FIELDS};
+use super::ocm_rules::OCM_FIELDS;
 use super::schema::{self, SchemaProblem, SchemaProblems};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
@@ -29,7 +29,7 @@ const UNSUPPORTED_FIELDS: &[(&str, &str)] = &[
 pub struct Config<T> {
     /// The content.
     pub value: T,
-    /// The YAML that it was read from, with positions.
+    /// The YAML that it was read from, with positions. A manifest sidecar's has no value.
     pub document: Document,
     /// The file, for messages.
     pub file: RepoPath,
@@ -74,11 +74,16 @@ pub fn read_all<T: DeserializeOwned + Default>(
     diagnostics.extend(read.diagnostics);
     let mut all = Vec::new();
     let schema = kind.cached_schema();
-    for document in read.documents {
+    for mut document in read.documents {
         let problems = problems(&document.value, kind, schema);
         diagnostics
             .extend(problems.iter().map(|problem| diagnostic(problem, &document, file, scope)));
-        match T::deserialize(&document.value) {
+        let read = match kind {
+            // Its rules may be large: they are not in memory twice.
+            FileKind::Manifest => T::deserialize(std::mem::take(&mut document.value)),
+            _ => T::deserialize(&document.value),
+        };
+        match read {
             Ok(value) => all.push(Config { value, document, file: file.clone() }),
             Err(why) if problems.is_empty() => {
                 let at = Location::at(file, document.span());
@@ -181,11 +186,7 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind, found: &mut Schem
         );
     };
     if kind == FileKind::Manifest {
-        let rules: serde_json::Map<String, Value> = RULE_FIELDS
-            .iter()
-            .filter_map(|n| Some(((*n).to_owned(), value.get(n)?.clone())))
-            .collect();
-        add(settings.to_owned(), ocm_rules::check_manifest_config(&Value::Object(rules)));
+        add(settings.to_owned(), ocm_rules::check_sidecar_rules(value));
         if let Some(Err(why)) =
             value.get("resource").and_then(Value::as_str).map(|t| check_label(t, 63))
         {
@@ -225,13 +226,11 @@ fn ocm_problems(value: &Value, settings: &str, kind: FileKind, found: &mut Schem
 
 /// A `manifestConfigs` entry: the identifier, and the rules.
 fn check_full_config(config: &Value) -> Vec<SchemaProblem> {
-    let Value::Object(fields) = config else { return ocm_rules::check_manifest_config(config) };
-    let mut rest = fields.clone();
-    let identifier = rest.remove("resourceIdentifier");
-    let mut problems = ocm_rules::check_manifest_config(&Value::Object(rest));
-    match identifier {
+    let mut problems = ocm_rules::check_manifest_config(config);
+    let Value::Object(fields) = config else { return problems };
+    match fields.get("resourceIdentifier") {
         Some(identifier) => {
-            let found = ocm_rules::check_resource_identifier(&identifier);
+            let found = ocm_rules::check_resource_identifier(identifier);
             problems.extend(found.into_iter().map(|p| SchemaProblem {
                 pointer: format!("/resourceIdentifier{}", p.pointer),
                 ..p

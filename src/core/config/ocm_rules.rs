@@ -133,15 +133,36 @@ pub fn check_resource_identifier(value: &Value) -> Vec<SchemaProblem> {
     problems
 }
 
-/// Checks the rules of a `manifestConfigs` entry, without its `resourceIdentifier`.
+/// Checks a `manifestConfigs` entry but for its `resourceIdentifier`.
 pub fn check_manifest_config(value: &Value) -> Vec<SchemaProblem> {
     let schema = spec_part("/properties/manifestConfigs/items");
-    let mut problems = schema::check(value, schema, &[]);
+    let mut problems = schema::check(value, schema, &["/resourceIdentifier"]);
     problems.retain(|p| !(p.pointer.is_empty() && p.message == "resourceIdentifier is missing"));
-    check_feedback(value, &mut problems);
-    check_conditions(value, &mut problems);
-    check_update_strategy(value, &mut problems);
+    check_rules(value, &mut problems);
     problems
+}
+
+/// Checks the rules of a manifest sidecar. Its other fields are not OCM's.
+pub fn check_sidecar_rules(sidecar: &Value) -> Vec<SchemaProblem> {
+    let mut problems = Vec::new();
+    for field in RULE_FIELDS {
+        let Some(value) = sidecar.get(field) else { continue };
+        let schema = spec_part("/properties/manifestConfigs/items/properties").get(field);
+        let found = schema::check(value, schema.unwrap_or(&Value::Null), &[]);
+        problems.extend(
+            found
+                .into_iter()
+                .map(|p| SchemaProblem { pointer: format!("/{field}{}", p.pointer), ..p }),
+        );
+    }
+    check_rules(sidecar, &mut problems);
+    problems
+}
+
+fn check_rules(value: &Value, problems: &mut Vec<SchemaProblem>) {
+    check_feedback(value, problems);
+    check_conditions(value, problems);
+    check_update_strategy(value, problems);
 }
 
 /// A text of a file as a message shows it.

@@ -19,6 +19,16 @@ impl CanonicalJson {
         Self(value.to_string().into())
     }
 
+    /// This text of a [`Value`].
+    pub(super) fn of_text(text: String) -> Self {
+        Self(text.into())
+    }
+
+    /// The text of a type that becomes the same JSON as a value: its maps are sorted, too.
+    pub(super) fn of(value: &impl Serialize) -> Self {
+        Self(serde_json::to_string(value).unwrap_or_default().into())
+    }
+
     /// The JSON text: keys sorted, no white space.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -7,6 +7,7 @@ use gitwork_api::names::{check_label, check_subdomain};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
 use serde_json::Value;
 
+use super::value_path::value_at;
 use crate::limits;
 
 /// The answer to "what is the plural of this kind?".
@@ -56,7 +57,7 @@ impl CrdNames {
     /// Reads them from a manifest, if it is a CRD that an API server may accept. So no name is
     /// long, however many objects get it.
     pub(crate) fn of(object: &Value) -> Option<Self> {
-        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        let text = |pointer| value_at(object, pointer).and_then(Value::as_str);
         if text("/kind")? != "CustomResourceDefinition"
             || !text("/apiVersion")?.starts_with("apiextensions.k8s.io/")
         {

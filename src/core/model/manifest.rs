@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::diagnostic::Span;
 use super::name::RepoPath;
+use super::value_path::value_at;
 
 /// Which object: what the Kubernetes API knows it by. `resource` is the plural, as OCM's
 /// `resourceIdentifier` wants it. `group` and `namespace` are empty where there is none.
@@ -51,7 +52,7 @@ pub struct Manifest {
 impl Identity {
     /// That of a manifest whose kind has this plural. What it lacks is empty.
     pub fn of_manifest(manifest: &Value, resource: &str) -> Self {
-        let text = |pointer| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let text = |at| value_at(manifest, at).and_then(Value::as_str).unwrap_or_default();
         let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
         Self {
             group: group.to_owned(),

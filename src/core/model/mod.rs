@@ -15,6 +15,7 @@ pub mod snapshot;
 pub mod source_origin;
 pub mod spec_text;
 pub mod status_view;
+pub(crate) mod value_path;
 pub mod work;
 pub mod work_state;
 

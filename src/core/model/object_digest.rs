@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::digest::Digest;
+use super::value_path::value_at;
 
 /// A digest of an object's API group, kind, namespace and name. Two objects of one cluster have the
 /// same digest only by a collision of 64 bits.
@@ -19,7 +20,7 @@ impl ObjectDigest {
 
     /// The digest of a manifest's object; `None` if the manifest does not name one.
     pub fn of_manifest(manifest: &Value) -> Option<Self> {
-        let text = |pointer| manifest.pointer(pointer).and_then(Value::as_str);
+        let text = |pointer| value_at(manifest, pointer).and_then(Value::as_str);
         let api_version = text("/apiVersion")?;
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         let namespace = text("/metadata/namespace").unwrap_or_default();

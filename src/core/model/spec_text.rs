@@ -1,10 +1,14 @@
 //! The spec of a ManifestWork as text, in parts that works can share.
 
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::digest::CanonicalJson;
+use super::value_path::value_at;
 
 /// A spec with fewer bytes is one part: a part costs some 50 bytes, and small manifests are seldom
 /// equal, as they have names of their own.
@@ -18,15 +22,14 @@ pub struct SpecText(Arc<[CanonicalJson]>);
 impl SpecText {
     /// The text of a spec.
     pub fn new(spec: &Value) -> Self {
-        let whole = CanonicalJson::new(spec);
-        let manifests = spec.pointer("/workload/manifests").and_then(Value::as_array);
-        let (Some(manifests), Value::Object(fields)) = (manifests, spec) else {
-            return Self([whole].into());
-        };
-        if whole.as_str().len() < PARTS_FROM_BYTES {
+        if let Some(whole) = SmallText::of(spec) {
             return Self([whole].into());
         }
-        let rest = CanonicalJson::new(&Value::Object(without_manifests(fields)));
+        let manifests = value_at(spec, "/workload/manifests").and_then(Value::as_array);
+        let (Some(manifests), Value::Object(fields)) = (manifests, spec) else {
+            return Self([CanonicalJson::new(spec)].into());
+        };
+        let rest = CanonicalJson::of(&without_manifests(fields));
         Self(std::iter::once(rest).chain(manifests.iter().map(CanonicalJson::new)).collect())
     }
 
@@ -50,18 +53,50 @@ impl SpecText {
     }
 }
 
+/// A text that ends with an error before it has [`PARTS_FROM_BYTES`].
+struct SmallText(String);
+
+impl SmallText {
+    /// The text of a small value.
+    fn of(value: &Value) -> Option<CanonicalJson> {
+        let mut text = Self(String::new());
+        write!(text, "{value}").ok()?;
+        Some(CanonicalJson::of_text(text.0))
+    }
+}
+
+impl fmt::Write for SmallText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() >= PARTS_FROM_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// A part of a spec, which is not copied: rules may be as large as the limit of a file.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SpecPart<'a> {
+    Value(&'a Value),
+    Fields(BTreeMap<&'a str, SpecPart<'a>>),
+    NoManifests([(); 0]),
+}
+
+fn parts_of(fields: &Map<String, Value>) -> BTreeMap<&str, SpecPart<'_>> {
+    fields.iter().map(|(name, value)| (name.as_str(), SpecPart::Value(value))).collect()
+}
+
 /// The fields of a spec, with an empty list of manifests.
-fn without_manifests(spec: &Map<String, Value>) -> Map<String, Value> {
-    let rest_of = |fields: &Map<String, Value>, name: &str, value: Value| {
-        let others = fields.iter().filter(|(field, _)| *field != name);
-        let mut all: Map<String, Value> =
-            others.map(|(field, value)| (field.clone(), value.clone())).collect();
-        all.insert(name.into(), value);
-        all
-    };
-    let workload = spec.get("workload").and_then(Value::as_object);
-    let workload = workload.map(|fields| rest_of(fields, "manifests", Value::Array(Vec::new())));
-    rest_of(spec, "workload", workload.map_or(Value::Null, Value::Object))
+fn without_manifests(spec: &Map<String, Value>) -> SpecPart<'_> {
+    let mut all = parts_of(spec);
+    if let Some(Value::Object(workload)) = spec.get("workload") {
+        let mut workload = parts_of(workload);
+        workload.insert("manifests", SpecPart::NoManifests([]));
+        all.insert("workload", SpecPart::Fields(workload));
+    }
+    SpecPart::Fields(all)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::model::diagnostic_sink::DiagnosticSink;
 use crate::model::kinds::KindIndex;
 use crate::model::manifest::{Identity, Manifest, Origin};
 use crate::model::name::RepoPath;
+use crate::model::value_path::value_at;
 use crate::text::truncate::truncate_chars;
 use crate::text::yaml;
 use gitwork_yaml::Document;
@@ -162,7 +163,7 @@ impl Reader<'_> {
     /// `apiVersion`, `kind` and `metadata.name`; `None` where one of them is unusable, which is
     /// reported.
     fn names(&mut self, object: &DocumentObject<'_>) -> Option<ObjectNames> {
-        let generate_name = object.value.pointer("/metadata/generateName");
+        let generate_name = value_at(object.value, "/metadata/generateName");
         if generate_name.is_some_and(|name| !name.is_null() && name != "") {
             let (at, message) =
                 (object.span("/metadata/generateName"), "generateName is not allowed");
@@ -198,14 +199,13 @@ impl Reader<'_> {
     /// The text of a field that every object has; `None` where it is missing or no text, which is
     /// reported.
     fn required_text(&mut self, object: &DocumentObject<'_>, field: &str) -> Option<String> {
-        let dotted = file::dotted(field);
-        let (code, message) = match object.value.pointer(field) {
+        let (code, what) = match value_at(object.value, field) {
             Some(Value::String(text)) if !text.is_empty() => return Some(text.clone()),
-            None | Some(Value::Null | Value::String(_)) => {
-                (Code::MissingField, format!("{dotted} is missing"))
-            }
-            Some(_) => (Code::WrongType, format!("{dotted} must be text; quote it")),
+            None | Some(Value::Null | Value::String(_)) => (Code::MissingField, "is missing"),
+            Some(_) => (Code::WrongType, "must be text; quote it"),
         };
+        let dotted = file::dotted(field);
+        let message = format!("{dotted} {what}");
         self.report(code, object.span(field), &dotted, message);
         None
     }
@@ -213,7 +213,7 @@ impl Reader<'_> {
     /// `metadata.namespace`, empty where it is not set; `None` where it is no text, which is
     /// reported.
     fn namespace(&mut self, object: &DocumentObject<'_>) -> Option<String> {
-        match object.value.pointer(NAMESPACE) {
+        match value_at(object.value, NAMESPACE) {
             None | Some(Value::Null) => Some(String::new()),
             Some(Value::String(namespace)) => Some(namespace.clone()),
             Some(_) => {

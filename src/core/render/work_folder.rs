@@ -137,10 +137,10 @@ pub fn render(
     let values = substitutes.then(values);
     let rules = manifests::Rules { kinds, secrets: inherited.secrets, scope: &scope };
     let mut manifests = files.manifests(&found.manifests, &rules, values)?;
-    let sidecars = files.sidecars(&found.sidecars)?;
+    let mut sidecars = files.sidecars(&found.sidecars)?;
     let FolderFiles { texts, mut diagnostics, .. } = files;
     let (configs, orphans) =
-        apply_rules(&mut manifests, &sidecars, &folder, (inherited, kinds), &mut diagnostics);
+        apply_rules(&mut manifests, &mut sidecars, &folder, (inherited, kinds), &mut diagnostics);
     check_objects(path, &manifests, &mut diagnostics);
     settings.check_metadata(&folder, &mut diagnostics);
     let delete_option = settings.deletion_policy(orphans, path, &mut diagnostics);
@@ -237,7 +237,7 @@ impl Rendered {
 /// rules are too many, which is reported.
 fn apply_rules(
     manifests: &mut [Manifest],
-    sidecars: &[Sidecar],
+    sidecars: &mut [Sidecar],
     folder: &FolderConfig<'_>,
     (inherited, kinds): (&Inherited<'_>, &KindIndex),
     diagnostics: &mut WorkDiagnostics<'_>,
@@ -315,9 +315,10 @@ fn work_key(
 
 /// The kinds that are neither built in nor defined by a CRD of the work.
 fn custom_kinds(manifests: &[Manifest], kinds: &KindIndex) -> BTreeMap<(String, String), Found> {
-    let named = manifests.iter().map(|manifest| {
-        let (group, kind) = (&manifest.identity.group, &manifest.kind);
-        ((group.clone(), kind.clone()), kinds.lookup(group, kind))
-    });
+    let all: BTreeSet<(&str, &str)> =
+        manifests.iter().map(|one| (&*one.identity.group, &*one.kind)).collect();
+    let named = all
+        .into_iter()
+        .map(|(group, kind)| ((group.to_owned(), kind.to_owned()), kinds.lookup(group, kind)));
     named.filter(|(_, found)| !matches!(found, Found::BuiltIn { .. })).collect()
 }

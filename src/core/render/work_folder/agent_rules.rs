@@ -1,14 +1,12 @@
 //! What the agent would find out about the rules of a work's objects: known here, because the
 //! manifests are.
 
-use std::collections::HashMap;
-
 use serde_json::Value;
 
 use super::checks::location;
 use super::diagnostics::WorkDiagnostics;
 use crate::model::diagnostic::{Code, Location};
-use crate::model::manifest::Manifest;
+use crate::model::manifest::{Identity, Manifest};
 use crate::model::name::RepoPath;
 use gitwork_rules::{jq, well_known};
 
@@ -22,14 +20,11 @@ pub fn check_agent_rules(
     configs: &[Value],
     diagnostics: &mut WorkDiagnostics<'_>,
 ) {
-    let by_identity: HashMap<String, &Manifest> =
-        manifests.iter().map(|one| (one.identity.to_value().to_string(), one)).collect();
+    let mut manifests = manifests.iter();
     let mut jq_work = JQ_WORK_MAX;
     for config in configs {
-        let identifier = config.get("resourceIdentifier").map(Value::to_string);
-        let Some(manifest) = identifier.and_then(|one| by_identity.get(&one).copied()) else {
-            continue;
-        };
+        let identity = Identity::of_value(config.get("resourceIdentifier"));
+        let Some(manifest) = manifests.find(|one| one.identity == identity) else { return };
         check_well_known(manifest, config, diagnostics);
         check_jq(manifest, config, &mut jq_work, diagnostics);
     }
@@ -137,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::model::diagnostic::{Scope, Span};
-    use crate::model::manifest::{Identity, Origin};
+    use crate::model::manifest::Origin;
 
     fn found(check: impl FnOnce(&mut WorkDiagnostics<'_>)) -> Vec<String> {
         let scope = Scope::Source;

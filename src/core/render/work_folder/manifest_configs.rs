@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::diagnostics::WorkDiagnostics;
 use super::folder_config::FolderConfig;
 use super::rule_index::{ConfigIndex, RuleSteps, TooManySteps};
-use super::sidecar::{Covering, Sidecar, sidecar_fields};
+use super::sidecar::{Covering, Sidecar, sidecar_fields_mut};
 use crate::config::file;
 use crate::config::{RULE_FIELDS, ocm_rules};
 use crate::model::diagnostic::Code;
@@ -27,16 +27,19 @@ pub struct WorkRules<'a> {
     /// The entries of work.yaml, each with whether it is about any object.
     entries: Vec<(&'a Value, bool)>,
     index: ConfigIndex,
-    sidecars: &'a [Sidecar],
+    sidecars: &'a mut [Sidecar],
     covering: &'a Covering,
+    /// For how many objects each sidecar still sets anything.
+    uses_left: Vec<usize>,
     /// Lowest precedence first.
     levels: [InheritedRules<'a>; 2],
 }
 
 impl<'a> WorkRules<'a> {
     /// The rules of sidecars, of work.yaml and of the levels above it, lowest precedence first.
+    /// Those of a sidecar are moved to its last object: they may be large.
     pub fn new(
-        sidecars: &'a [Sidecar],
+        sidecars: &'a mut [Sidecar],
         covering: &'a Covering,
         folder: &FolderConfig<'a>,
         levels: [InheritedRules<'a>; 2],
@@ -47,6 +50,7 @@ impl<'a> WorkRules<'a> {
             index: ConfigIndex::new(entries),
             sidecars,
             covering,
+            uses_left: covering.counts(),
             levels,
         }
     }
@@ -88,13 +92,21 @@ impl<'a> WorkRules<'a> {
     ) -> Result<Map<String, Value>, TooManySteps> {
         let mut fields = Map::new();
         for at in self.covering.of(number) {
-            let Some(sidecar) = self.sidecars.get(*at as usize) else { continue };
-            for (name, value) in sidecar_fields(&sidecar.config.value) {
+            let at = *at as usize;
+            let (sidecar, uses) = (self.sidecars.get_mut(at), self.uses_left.get_mut(at));
+            let (Some(sidecar), Some(uses)) = (sidecar, uses) else { continue };
+            *uses = uses.saturating_sub(1);
+            let mut set_before = Vec::new();
+            for (name, value) in sidecar_fields_mut(&mut sidecar.config.value) {
                 if fields.contains_key(name) {
-                    sidecar.report_second(name, manifest, diagnostics);
-                } else {
-                    fields.insert(name.to_owned(), value.clone());
+                    set_before.push(name);
+                    continue;
                 }
+                let value = if *uses == 0 { value.take() } else { value.clone() };
+                fields.extend(value.map(|value| (name.to_owned(), value)));
+            }
+            for name in set_before {
+                sidecar.report_second(name, manifest, diagnostics);
             }
         }
         let identity = &manifest.identity;

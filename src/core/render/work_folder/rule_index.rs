@@ -97,6 +97,9 @@ impl RuleIndex {
         steps: &mut RuleSteps,
         fits: impl Fn(usize) -> bool,
     ) -> Result<Vec<u32>, TooManySteps> {
+        if self.exact.is_empty() && self.patterns.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut found = Vec::new();
         let mut keep = |rule: u32, steps: &mut RuleSteps| {
             if fits(rule as usize) {

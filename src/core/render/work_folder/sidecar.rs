@@ -69,6 +69,21 @@ pub fn sidecar_fields(file: &ManifestFile) -> impl Iterator<Item = (&'static str
         .filter_map(|(value, name)| Some((name, value.as_ref()?)))
 }
 
+/// The same, to take them.
+pub fn sidecar_fields_mut(
+    file: &mut ManifestFile,
+) -> impl Iterator<Item = (&'static str, &mut Option<Value>)> {
+    [
+        &mut file.feedback_rules,
+        &mut file.update_strategy,
+        &mut file.condition_rules,
+        &mut file.feedback_scrape_type,
+    ]
+    .into_iter()
+    .zip(RULE_FIELDS)
+    .filter_map(|(value, name)| value.is_some().then_some((name, value)))
+}
+
 /// The sidecars that set anything for each object of a work, by their numbers.
 ///
 /// Of those without a `match`, one file may have as many as objects. So they are compared once for
@@ -130,6 +145,15 @@ impl Covering {
     /// The sidecars that set anything for the object with this number.
     pub fn of(&self, manifest: usize) -> &[u32] {
         self.of.get(manifest).map_or(&[], Vec::as_slice)
+    }
+
+    /// For how many objects each sidecar sets anything.
+    pub fn counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.used.len()];
+        for number in self.of.iter().flatten() {
+            counts.get_mut(*number as usize).into_iter().for_each(|count| *count += 1);
+        }
+        counts
     }
 
     /// Whether a sidecar is about any object.

@@ -371,8 +371,12 @@ fn object_settings(object: &Manifest, sidecars: &[Sidecar], levels: &[Level<'_>]
     }
     for field in ["orphan", "resource"] {
         let set = sidecars().filter_map(|sidecar| {
-            let value = sidecar.config.document.value.get(field)?.clone();
-            Some((value, FileLine::of(&sidecar.config.location(&format!("/{field}")))))
+            let file = &sidecar.config.value;
+            let value = match field {
+                "orphan" => file.orphan.map(Value::from),
+                _ => file.resource.clone().map(Value::from),
+            };
+            Some((value?, FileLine::of(&sidecar.config.location(&format!("/{field}")))))
         });
         settings.extend(won(field, set.collect()));
     }
