@@ -5,8 +5,8 @@
 //! test chooses all of it with an [`OrderChooser`].
 //!
 //! It judges this project's own agent too, so nothing about ownership and deletion is shared with
-//! it. Not there: executors, the watch of feedback, `Update` of a few kinds that upstream deletes
-//! and creates (`StorageClass` and others), and the hub's validation.
+//! it. Not there: executors, the watch of feedback, `Update` of a few kinds with routines of their
+//! own (`VolumeSnapshotClass` and others), and the hub's validation.
 //!
 //! ```ignore
 //! let mut agent = OcmAgent::new(hub.client(), managed.client(), "edge-0", &hub_hash);

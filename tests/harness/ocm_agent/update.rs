@@ -1,6 +1,6 @@
 //! The strategy `Update`: some kinds are merged into the live object, all others replace it.
 
-use ring::digest::{SHA256, digest};
+use gitwork_agent_core::spec_hash::spec_hash;
 use serde_json::{Map, Value};
 
 use super::apply::ApplyError;
@@ -8,13 +8,18 @@ use super::json::{list, set_metadata, text, uid};
 use super::owners;
 use super::requests::{Address, Mapping, RequestError, Requests};
 
+const SPEC_HASH: &str = "operator.openshift.io/spec-hash";
+
 /// What is compared and written of a kind that upstream has a typed handler for.
 enum Content {
     Fields(&'static [&'static str]),
     ClusterRole,
     Secret,
     Service,
-    /// Upstream deletes and creates it, or has a routine of its own that is not written here.
+    StorageClass,
+    CsiDriver,
+    Webhooks,
+    /// Upstream has a routine of its own that is not written here.
     Unsupported,
 }
 
@@ -33,8 +38,13 @@ fn content(group: &str, kind: &str) -> Option<Content> {
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             Content::Fields(&["subjects", "roleRef"])
         }
-        ("storage.k8s.io" | "snapshot.storage.k8s.io", "StorageClass" | "CSIDriver")
-        | ("snapshot.storage.k8s.io", "VolumeSnapshotClass")
+        ("storage.k8s.io", "StorageClass") => Content::StorageClass,
+        ("storage.k8s.io", "CSIDriver") => Content::CsiDriver,
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => Content::Webhooks,
+        ("snapshot.storage.k8s.io", "VolumeSnapshotClass")
         | ("admissionregistration.k8s.io" | "monitoring.coreos.com", _) => Content::Unsupported,
         _ => return None,
     })
@@ -59,7 +69,14 @@ pub async fn update(
                 at.namespace.clear();
             }
             prepare(&content, &mut required);
-            merge(cluster, &at, &required, &content).await
+            let Some(live) = cluster.get(&at).await? else {
+                return Ok(cluster.create(&at, &owners::cleaned(&required)).await?);
+            };
+            match content {
+                Content::StorageClass => storage_class(cluster, &at, &live, required).await,
+                Content::CsiDriver => csi_driver(cluster, &at, &live, &required).await,
+                content => merge(cluster, &at, (&live, &required), &content).await,
+            }
         }
     }
 }
@@ -91,20 +108,18 @@ fn contents(object: &Value) -> Map<String, Value> {
 async fn merge(
     cluster: &Requests,
     at: &Address,
-    required: &Value,
+    (live, required): (&Value, &Value),
     content: &Content,
 ) -> Result<Value, ApplyError> {
-    let Some(live) = cluster.get(at).await? else {
-        return Ok(cluster.create(at, &owners::cleaned(required)).await?);
-    };
-    let mut wanted = with_metadata(&live, required);
+    let mut wanted = with_metadata(live, required);
     let fields: &[&str] = match content {
         Content::Fields(fields) => fields,
         Content::ClusterRole if required.get("aggregationRule").is_some() => &["aggregationRule"],
         Content::ClusterRole => &["rules", "aggregationRule"],
         Content::Secret => &["data", "type"],
-        Content::Service if is_same_service(&live, &wanted, required) => &[],
-        Content::Service | Content::Unsupported => &["spec"],
+        Content::Service if is_same_service(live, &wanted, required) => &[],
+        Content::Webhooks => &["webhooks"],
+        _ => &["spec"],
     };
     for field in fields {
         let target = wanted.as_object_mut().unwrap();
@@ -113,25 +128,84 @@ async fn merge(
             None => drop(target.remove(*field)),
         }
     }
-    if wanted == live {
-        return Ok(live);
+    if matches!(content, Content::Webhooks) {
+        keep_authorities(live, &mut wanted);
+    }
+    if wanted == *live {
+        return Ok(live.clone());
     }
     let recreates = matches!(content, Content::Secret) && live["type"] != wanted["type"];
     if recreates {
-        return recreate(cluster, at, &live, required).await;
+        return recreate(cluster, at, live, required).await;
     }
     match cluster.replace(at, &wanted).await {
         Err(RequestError::Other(error))
             if matches!(content, Content::Secret)
                 && error.to_string().contains("field is immutable") =>
         {
-            recreate(cluster, at, &live, required).await
+            recreate(cluster, at, live, required).await
         }
         outcome => Ok(outcome?),
     }
 }
 
-/// A Secret whose type or immutable content changes gets a new uid.
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// The whole object is compared, without the defaults of the API server. What cannot change in
+/// place is deleted and created.
+async fn storage_class(
+    cluster: &Requests,
+    at: &Address,
+    live: &Value,
+    mut required: Value,
+) -> Result<Value, ApplyError> {
+    if let Some(is_default) = live["metadata"]["annotations"].get(DEFAULT_CLASS) {
+        set_annotation(&mut required, DEFAULT_CLASS, is_default.clone());
+    }
+    let mut wanted = required.clone();
+    wanted["metadata"] = with_metadata(live, &required)["metadata"].clone();
+    if wanted == *live {
+        return Ok(live.clone());
+    }
+    let fixed = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
+    if fixed.iter().any(|field| wanted[*field] != live[*field]) {
+        return recreate(cluster, at, live, &required).await;
+    }
+    Ok(cluster.replace(at, &wanted).await?)
+}
+
+/// Another hash of the spec deletes and creates the object.
+async fn csi_driver(
+    cluster: &Requests,
+    at: &Address,
+    live: &Value,
+    required: &Value,
+) -> Result<Value, ApplyError> {
+    let hash = |object: &Value| object["metadata"]["annotations"][SPEC_HASH].clone();
+    let wanted = with_metadata(live, required);
+    if hash(live) != hash(required) {
+        return recreate(cluster, at, live, required).await;
+    }
+    if wanted == *live {
+        return Ok(live.clone());
+    }
+    Ok(cluster.replace(at, &wanted).await?)
+}
+
+/// A webhook without an authority gets that of the live webhook of its name.
+fn keep_authorities(live: &Value, wanted: &mut Value) {
+    for webhook in wanted["webhooks"].as_array_mut().into_iter().flatten() {
+        let mut of_name = list(live, "/webhooks").iter();
+        let of_name = of_name.find(|one| one["name"] == webhook["name"]);
+        if let Some(bundle) = of_name.and_then(|one| one["clientConfig"].get("caBundle"))
+            && webhook["clientConfig"].get("caBundle").is_none()
+        {
+            webhook["clientConfig"]["caBundle"] = bundle.clone();
+        }
+    }
+}
+
+/// The object gets a new uid.
 async fn recreate(
     cluster: &Requests,
     at: &Address,
@@ -157,19 +231,23 @@ fn is_same_service(live: &Value, wanted: &Value, required: &Value) -> bool {
 
 fn prepare(content: &Content, required: &mut Value) {
     match content {
-        Content::Service => {
-            let bytes = digest(&SHA256, required["spec"].to_string().as_bytes());
-            let hash: String = bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-            let mut annotations = required["metadata"]["annotations"].clone();
-            if annotations.is_null() {
-                annotations = Map::new().into();
-            }
-            annotations["operator.openshift.io/spec-hash"] = hash.into();
-            set_metadata(required, "annotations", annotations);
+        Content::Service | Content::CsiDriver => {
+            // Its own test compares it with hashes of the Go structs, in `tests/spec-hash`.
+            let hash = required.as_object().and_then(spec_hash).unwrap_or_default();
+            set_annotation(required, SPEC_HASH, hash.into());
         }
         Content::Secret => fold_string_data(required),
         _ => {}
     }
+}
+
+fn set_annotation(object: &mut Value, name: &str, value: Value) {
+    let mut annotations = object["metadata"]["annotations"].clone();
+    if annotations.is_null() {
+        annotations = Map::new().into();
+    }
+    annotations[name] = value;
+    set_metadata(object, "annotations", annotations);
 }
 
 fn fold_string_data(secret: &mut Value) {

@@ -8,6 +8,8 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, kind};
+use crate::ocm_agent::world::is_applied;
+use crate::ocm_agent_double::{OcmAgent, OrderChooser};
 
 /// A cluster-scoped object that must not change, and one that must.
 struct Case {
@@ -117,11 +119,16 @@ async fn versions(fixture: &Fixture<'_>) -> Vec<(String, String)> {
     found
 }
 
-/// Waits until an agent has made a pass over the work: it applied a manifest that was added.
-async fn until_passed(fixture: &Fixture<'_>, manifests: &[Value], mark: &str) {
+/// Adds a manifest to the work.
+async fn add_mark(fixture: &Fixture<'_>, manifests: &[Value], mark: &str) {
     let all: Vec<Value> =
         manifests.iter().cloned().chain([fixture.config_map(mark, "1")]).collect();
     fixture.patch_spec("kinds", json!({"workload": {"manifests": all}})).await;
+}
+
+/// Waits until an agent has made a pass over the work: it applied a manifest that was added.
+async fn until_passed(fixture: &Fixture<'_>, manifests: &[Value], mark: &str) {
+    add_mark(fixture, manifests, mark).await;
     fixture.condition("kinds", "Applied", "True").await;
     fixture.value(mark, "1").await;
 }
@@ -173,6 +180,56 @@ async fn an_agent_that_takes_over_changes_no_object_of_a_special_kind() {
     }
     fixture.delete("kinds").await;
     fixture.is_gone(&fixture.works(), "kinds").await;
+}
+
+/// As [`until_passed`], with a new double of OCM's agent that runs until it has nothing to do.
+async fn until_ocms_agent_passed(fixture: &Fixture<'_>, manifests: &[Value], mark: &str) {
+    add_mark(fixture, manifests, mark).await;
+    let Fixture { hub, cluster, cluster_name, settings, .. } = fixture;
+    let (hub, cluster) = (hub.clone(), cluster.clone());
+    let mut agent = OcmAgent::new(hub, cluster, cluster_name, &settings.hub_hash);
+    let mut order = OrderChooser::explicit([]);
+    let (works, maps) = (fixture.works(), fixture.config_maps());
+    let probe = async || {
+        let has_mark = maps.get_opt(mark).await.unwrap().is_some();
+        (has_mark && is_applied(&works.get("kinds").await.unwrap())).then_some(())
+    };
+    agent.step_until(&mut order, mark, probe).await;
+    agent.settle(&mut order).await;
+}
+
+/// Whichever agent is first, and back again: neither writes these objects after the other.
+#[tokio::test]
+async fn swap_to_ocms_agent_and_back_changes_no_object_of_a_special_kind() {
+    for is_ours_first in [true, false] {
+        let mut fixture = Fixture::start().await;
+        fixture.kill().await;
+        let mut manifests: Vec<Value> =
+            cases().iter().map(|case| case.manifest(&fixture)).collect();
+        manifests.push(service(&fixture));
+        // OCM's agent compares a StorageClass without the API server's defaults: without these two
+        // fields, each of its own passes deletes and creates the object.
+        let class = manifests.iter_mut().find(|one| one["kind"] == "StorageClass").unwrap();
+        json_patch(class, &json!({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}));
+        fixture.create("kinds", manifests.clone(), json!({})).await;
+        let mut before = None;
+        for (number, is_ours) in [is_ours_first, !is_ours_first, is_ours_first].iter().enumerate() {
+            let mark = format!("pass-{number}");
+            if *is_ours {
+                fixture.run();
+                until_passed(&fixture, &manifests, &mark).await;
+                fixture.kill().await;
+            } else {
+                until_ocms_agent_passed(&fixture, &manifests, &mark).await;
+            }
+            let found = versions(&fixture).await;
+            assert_eq!(*before.get_or_insert(found.clone()), found, "{is_ours_first} {number}");
+            assert_spec_hashes(&fixture).await;
+        }
+        fixture.run();
+        fixture.delete("kinds").await;
+        fixture.is_gone(&fixture.works(), "kinds").await;
+    }
 }
 
 /// What the cluster says about a StorageClass or a webhook stays: which class is the default, and
