@@ -199,3 +199,54 @@ async fn commit_that_loosens_the_budget_is_judged_by_the_previous_budget() {
     assert!(pass().await.is_settled());
     sync.until_gone(0, &name(1)).await;
 }
+
+/// A budget for the clusters of a pattern counts their deletions only, and holds no change.
+#[tokio::test(flavor = "multi_thread")]
+async fn budget_of_a_cluster_counts_its_own_deletions_only() {
+    deploy::installed().await;
+    let sync = Sync::new(2).await;
+    let (_, number) = sync.clusters[0].rsplit_once('-').unwrap();
+    let rule = format!("budgets:\n  clusters:\n  - {{clusters: [\"*-{number}\"], works: 1}}\n");
+    sync.repo.commit("main", &[("gitwork.yaml", Some(&rule))]);
+    let maps: Vec<(String, String)> =
+        (0..5).map(|n| (format!("{}/cm.yaml", name(n)), config_map(&name(n), "one"))).collect();
+    let of_cluster = |cluster| maps.iter().map(move |(f, t)| (cluster, f.as_str(), Some(&**t)));
+    sync.commit(&of_cluster(0).chain(of_cluster(1)).collect::<Vec<_>>());
+    let pass = || async {
+        let hub = Arc::new(KubeHub::new(sync.hub.client()));
+        sync.engine(hub, sync.source()).once().await.unwrap().0
+    };
+    assert!(pass().await.is_settled());
+
+    // One work is within the budget. It does not bound the other cluster.
+    sync.commit(&[(0, &name(0), None), (1, &name(0), None), (1, &name(1), None)]);
+    assert!(pass().await.is_settled());
+    for (cluster, work) in [(0, 0), (1, 0), (1, 1)] {
+        sync.until_gone(cluster, &name(work)).await;
+    }
+
+    // Two are over it. They are held, and the changes of both clusters arrive.
+    let (first, second) = (name(1), name(2));
+    let (file, changed) = (format!("{}/cm.yaml", name(4)), config_map(&name(4), "two"));
+    let change = |cluster| (cluster, file.as_str(), Some(changed.as_str()));
+    sync.commit(&[(0, &first, None), (0, &second, None), change(0), change(1)]);
+    let held_now = pass().await.held_deletions().unwrap();
+    let clusters: Vec<&str> = held_now.works.iter().map(|one| one.key.cluster.as_str()).collect();
+    assert_eq!(clusters, [sync.clusters[0].as_str(); 2]);
+    assert!(held_now.excess.to_string().contains(&format!("*-{number}")), "{}", held_now.excess);
+    for cluster in [0, 1] {
+        sync.until_value(cluster, &name(4), "two").await;
+    }
+    assert_eq!(deleting_or_gone(&sync, 1..5).await, 0);
+
+    // An approval lets exactly those through.
+    let (hash, works) = held(&sync);
+    assert_eq!(works, 2);
+    let approved = gitwork(&sync, &["approve", &hash]);
+    assert!(approved.status.success(), "{}", text(&approved.stderr));
+    assert!(pass().await.is_settled());
+    for work in [&first, &second] {
+        sync.until_gone(0, work).await;
+    }
+    assert_eq!(deleting_or_gone(&sync, 3..5).await, 0);
+}
