@@ -3,17 +3,20 @@
 
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gitwork_api::work::ManifestWork;
 use http::Method;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
-use kube::api::PostParams;
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::budget::{gitwork, held, text};
-use super::fixture::{Sync, config_map};
+use super::fixture::{Sync, config_map, works};
 use super::guards::done;
 use crate::harness::fault_proxy::{Fault, FaultProxy, Target, Upstream};
+use crate::harness::{Cluster, ClusterOptions, ControlPlane, crds};
 use crate::{cli, deploy};
 
 /// One name for all requests.
@@ -122,4 +125,43 @@ async fn adopt_and_approve_retry_transient_answers_of_the_hub() {
     assert!(said.contains(" approved: ") && !said.contains("somebody"), "{said}");
     done(&gitwork(&sync, &["run", "--once"]));
     sync.until_gone(0, "web").await;
+}
+
+/// How many lists of works an API server has answered with 429.
+async fn refused_lists(hub: &Cluster) -> u64 {
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let metrics = hub.client().request_text(request).await.unwrap();
+    let labels = ["apiserver_request_total{", "code=\"429\"", "resource=\"manifestworks\""];
+    let lines = metrics.lines().filter(|line| labels.iter().all(|label| line.contains(label)));
+    lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+}
+
+/// After each change of a CRD, an API server reads the objects of that kind again. Meanwhile it
+/// answers some requests with 429 and "storage is (re)initializing".
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_outlast_an_api_server_that_initializes_its_storage() {
+    let options = ClusterOptions { crds: crds::hub(), ..ClusterOptions::default() };
+    let hub = ControlPlane::shared().await.start("initializing", options).await;
+    hub.create_namespace("edge-1").await;
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().join("clusters/edge-1/web");
+    std::fs::create_dir_all(&work).unwrap();
+    std::fs::write(work.join("cm.yaml"), config_map("web", "one")).unwrap();
+    let definitions: Api<CustomResourceDefinition> = Api::all(hub.client());
+    let deadline = Instant::now() + Duration::from_secs(300);
+    for round in 0.. {
+        assert!(Instant::now() < deadline, "the API server never answers with 429");
+        let names = json!({ "spec": { "names": { "shortNames": [format!("mw{round}")] } } });
+        let (name, params) =
+            ("manifestworks.work.open-cluster-management.io", PatchParams::default());
+        definitions.patch(name, &params, &Patch::Merge(names)).await.unwrap();
+        let mut command = cli::gitwork(&["run", "--once", "--source-id", "fleet", "--repo"]);
+        command.arg(folder.path()).arg("--kubeconfig").arg(hub.kubeconfig_path());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        if refused_lists(&hub).await > 0 {
+            break;
+        }
+    }
+    works(hub.client(), "edge-1").get("web").await.unwrap();
 }
