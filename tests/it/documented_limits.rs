@@ -112,8 +112,10 @@ fn rows_of_limits() -> [(&'static str, String); 11] {
         (
             "approvals in `approvals/`",
             format!(
-                "{}. With more, gitwork warns and reads none of them",
-                count(core::APPROVALS_MAX)
+                "{}, and together {} and {} works. With more, gitwork warns and reads none of them",
+                count(core::APPROVALS_MAX),
+                size(core::APPROVALS_BYTES_MAX),
+                count(core::WORKS_MAX)
             ),
         ),
     ]
