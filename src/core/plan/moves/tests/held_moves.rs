@@ -106,7 +106,7 @@ fn suspension_on_the_hub_and_a_name_conflict_hold_both_works() {
 #[test]
 fn unseen_work_is_not_deleted_for_an_unreadable_folder() {
     let other = plain("other", &[("data", "1"), ("x", "1")]);
-    let mut world = World::settled(&[other.clone()]);
+    let mut world = World::settled(std::slice::from_ref(&other));
     world.commit(&[other, plain("shop", &[("new", "1")])]);
     assert_eq!(world.pass(), ["create shop"]);
     let suspended = ("other", &[("x", "1")][..], json!({"suspend": true}));
