@@ -52,3 +52,27 @@ fn object_that_another_agent_may_delete_delays_no_other_object() {
     assert_eq!(world.pass(), ["delete shop2"]);
     assert_eq!(world.pass(), ["update shop3"]);
 }
+
+#[test]
+fn object_that_stays_owned_for_a_while_leaves_the_others_as_in_git() {
+    let (shop, data) = (plain("shop", &[("a", "1")]), &[("data", "1")][..]);
+    let mut world = World::settled(&[plain("shop", &[("data", "1"), ("a", "1")])]);
+    world.commit(&[shop.clone(), plain("shop2", &[("data", "1"), ("b", "1")])]);
+    world.pass();
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update shop"]);
+    let shop2 = orphaning("shop2", &[("b", "2")]);
+    world.commit(&[shop, shop2, orphaning("shop3", data)]);
+    assert_eq!(world.pass(), ["update shop2"], "the agent has not removed `data` from `shop`");
+    let rules = world.spec("shop2")["deleteOption"]["selectivelyOrphans"]["orphaningRules"].clone();
+    assert_eq!(rules, json!([identifier("b")]));
+    for _ in 0..3 {
+        world.agent_applies_all();
+        world.pass();
+    }
+    assert_eq!(world.spec("shop2")["deleteOption"]["propagationPolicy"], "Orphan");
+    assert_eq!(
+        (world.listed("shop2"), world.listed("shop3")),
+        (vec!["b".into()], vec!["data".to_owned()])
+    );
+}
