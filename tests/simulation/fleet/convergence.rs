@@ -194,11 +194,12 @@ impl World {
         };
         // The object can only go on if all works that have it give it up, one after the other.
         let is_stopped = |id: &Identity| {
+            let in_git = |key: &WorkKey| content.works.get(key).is_some_and(|it| it.disowns(id));
             let mut receivers = works_with(&content.works, &key.cluster, id);
-            let is_orphaned =
-                disowns(work, id) || receivers.any(|to| content.works[to].disowns(id));
-            self.complete_beside(key).any(|(_, there)| {
-                may_own(&there).contains(id) && (is_orphaned || disowns(&there, id))
+            let is_orphaned = disowns(work, id) || in_git(key) || receivers.any(in_git);
+            self.complete_beside(key).any(|(other, there)| {
+                may_own(&there).contains(id)
+                    && (is_orphaned || disowns(&there, id) || in_git(&other))
             })
         };
         let mut leaving = listed(work).into_iter().filter(|id| moves_away(&content.works, key, id));
