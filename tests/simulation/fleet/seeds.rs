@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 59] = [
+pub const FOUND: [(u64, &str); 63] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -153,4 +153,19 @@ pub const FOUND: [(u64, &str); 59] = [
          owns it",
     ),
     (83846, "as seed 19880, for an object that the work had on the hub before"),
+    (
+        67522,
+        "a work gave up a shared object because another one owned it, which orphaned it in the \
+         same pass",
+    ),
+    (
+        72358,
+        "a work was deleted because another one owned its object, from which a former leader \
+         dropped it late",
+    ),
+    (
+        162124,
+        "a work orphaned what it had got, when a former leader dropped it from the giving one",
+    ),
+    (145, "a work that never owned an object stopped orphaning it"),
 ];
