@@ -229,8 +229,7 @@ fn delete_option(
 
 /// The state on the hub, with the update strategy `CreateOnly` for what moves, and with orphaning
 /// rules for what must be orphaned first. What another work waits for leaves it, as moves of other
-/// objects may be held. `option`: the deleteOption to start from, if
-/// not that on the hub.
+/// objects may be held. `option`: the deleteOption to start from, if not that on the hub.
 fn of_hub(
     content: &WorkContent,
     giving: &[&ObjectMove],
