@@ -141,7 +141,7 @@ impl HubState<'_> {
         }
     }
 
-    /// Whether the work is to own an object no longer, and goes on owning it as long as another work
+    /// Whether the work is to stop owning an object, and goes on owning it as long as another work
     /// may have it, which could drop it.
     fn goes_on_owning(&self, work: &GitWork, id: &Identity) -> bool {
         let owns =
