@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gitwork_core::model::approval::{Approval, ApprovalError, Approvals};
-use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::SourceId;
-use gitwork_core::plan::directives::{Directives, RECONCILE, suspension_key};
+use gitwork_core::plan::directives::{Directives, RECONCILE, SuspensionTarget, suspension_key};
 use gitwork_yaml::is_dangerous;
 
 pub fn check(bytes: &[u8]) -> bool {
@@ -77,12 +76,12 @@ fn config_map(data: &BTreeMap<String, String>) -> bool {
     assert!(unread.iter().all(|text| !text.chars().any(is_dangerous)), "{unread:?}");
     // Suspended works stay suspended with any text, and each has its own key.
     let suspensions = &found.suspensions;
-    let of_clusters = suspensions.clusters.keys().cloned().map(Scope::Cluster);
-    let of_works = suspensions.works.keys().cloned().map(Scope::Work);
-    let of_source = suspensions.source.is_some().then_some(Scope::Source);
-    let all: Vec<Scope> = of_clusters.chain(of_works).chain(of_source).collect();
-    for scope in &all {
-        assert!(data.contains_key(&suspension_key(scope)), "{scope:?}");
+    let of_clusters = suspensions.clusters.keys().cloned().map(SuspensionTarget::Cluster);
+    let of_works = suspensions.works.keys().cloned().map(SuspensionTarget::Work);
+    let of_source = suspensions.source.is_some().then_some(SuspensionTarget::Source);
+    let all: Vec<SuspensionTarget> = of_clusters.chain(of_works).chain(of_source).collect();
+    for target in &all {
+        assert!(data.contains_key(&suspension_key(target)), "{target:?}");
     }
     for suspension in suspensions.works.values().chain(suspensions.clusters.values()) {
         assert!(!suspension.to_string().chars().any(is_dangerous), "{suspension}");

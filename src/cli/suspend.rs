@@ -10,9 +10,9 @@ use super::hub::runtime;
 use super::output;
 use super::source_args::{self, HubArgs};
 use crate::limits;
-use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::plan::directives::SuspensionTarget;
 use gitwork_core::text::escape::escape_untrusted;
 use gitwork_hub::directives::{DirectiveError, Operator};
 
@@ -43,8 +43,8 @@ pub struct ReconcileArgs {
 #[derive(Debug, Args)]
 struct TargetArgs {
     /// Cluster, or one of its works [default: the whole source]
-    #[arg(value_name = "CLUSTER[/WORK]", value_parser = scope)]
-    target: Option<Scope>,
+    #[arg(value_name = "CLUSTER[/WORK]", value_parser = target)]
+    target: Option<SuspensionTarget>,
     /// Id of the source, as the log and `gitwork status -o wide` show it
     #[arg(long, value_name = "ID", value_parser = source_args::source_id)]
     source_id: SourceId,
@@ -69,19 +69,21 @@ pub fn work_key(text: &str) -> Result<WorkKey, ArgumentError> {
     Ok(WorkKey { cluster, work })
 }
 
-fn scope(text: &str) -> Result<Scope, ArgumentError> {
+fn target(text: &str) -> Result<SuspensionTarget, ArgumentError> {
     if text.contains('/') {
-        return work_key(text).map(Scope::Work);
+        return work_key(text).map(SuspensionTarget::Work);
     }
-    ClusterName::parse(text).map(Scope::Cluster).map_err(ArgumentError::Cluster)
+    ClusterName::parse(text).map(SuspensionTarget::Cluster).map_err(ArgumentError::Cluster)
 }
 
-/// The scope for messages.
-fn describe_scope(scope: &Scope, source: &SourceId) -> String {
-    match scope {
-        Scope::Source => format!("the source {source}"),
-        Scope::Cluster(cluster) => format!("the source {source} on the cluster {cluster}"),
-        Scope::Work(key) => format!("the work {key} of the source {source}"),
+/// The target for messages.
+fn describe_target(target: &SuspensionTarget, source: &SourceId) -> String {
+    match target {
+        SuspensionTarget::Source => format!("the source {source}"),
+        SuspensionTarget::Cluster(cluster) => {
+            format!("the source {source} on the cluster {cluster}")
+        }
+        SuspensionTarget::Work(key) => format!("the work {key} of the source {source}"),
     }
 }
 
@@ -101,13 +103,13 @@ fn write_directive<T>(
 /// Runs `gitwork suspend`.
 pub fn suspend(args: &SuspendArgs) -> Result<Exit, CommandError> {
     let TargetArgs { target, source_id, hub } = &args.target;
-    let scope = target.clone().unwrap_or(Scope::Source);
+    let target = target.clone().unwrap_or(SuspensionTarget::Source);
     let suspend =
-        async |operator: Operator<'_>| operator.suspend(&scope, args.reason.clone()).await;
+        async |operator: Operator<'_>| operator.suspend(&target, args.reason.clone()).await;
     let who = write_directive(hub, source_id, suspend)?;
     output::note(&format!(
         "{who} suspended {}; running writes are still finished; end it with `gitwork resume`",
-        describe_scope(&scope, source_id)
+        describe_target(&target, source_id)
     ));
     Ok(Exit::Done)
 }
@@ -135,11 +137,11 @@ impl OperationError for NotSuspendedError {
 /// Runs `gitwork resume`.
 pub fn resume(args: &ResumeArgs) -> Result<Exit, CommandError> {
     let TargetArgs { target, source_id, hub } = &args.target;
-    let scope = target.clone().unwrap_or(Scope::Source);
+    let target = target.clone().unwrap_or(SuspensionTarget::Source);
     let was = write_directive(hub, source_id, async |operator: Operator<'_>| {
-        operator.resume(&scope).await
+        operator.resume(&target).await
     })?;
-    let described = describe_scope(&scope, source_id);
+    let described = describe_target(&target, source_id);
     if !was {
         return Err(NotSuspendedError { scope: described }.into());
     }
@@ -153,7 +155,7 @@ pub fn reconcile(args: &ReconcileArgs) -> Result<Exit, CommandError> {
     let who = write_directive(&args.hub, &args.source_id, ask)?;
     output::note(&format!(
         "{who} requested a sync of {}; the daemon starts it within {} seconds",
-        describe_scope(&Scope::Source, &args.source_id),
+        describe_target(&SuspensionTarget::Source, &args.source_id),
         gitwork_daemon::limits::DIRECTIVES_POLL.as_secs()
     ));
     Ok(Exit::Done)
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn target_is_a_cluster_or_a_work() {
-        let parsed = |text: &str| scope(text).map(|scope| format!("{scope:?}"));
+        let parsed = |text: &str| target(text).map(|target| format!("{target:?}"));
         assert!(parsed("edge-1").unwrap().starts_with("Cluster"));
         assert!(parsed("edge-1/web.v2").unwrap().starts_with("Work"));
         for bad in ["Edge", "edge-1/", "/web", "edge-1/web/x", ""] {

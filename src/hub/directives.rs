@@ -17,11 +17,12 @@ use crate::request::ApiRequest;
 use crate::response::Verb;
 use crate::{HubError, bounded, limits, retry_transient, unavailable};
 use gitwork_core::model::approval::Approval;
-use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::digest::Digest;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::model::work::MANAGER;
-use gitwork_core::plan::directives::{Directives, RECONCILE, Suspension, suspension_key};
+use gitwork_core::plan::directives::{
+    Directives, RECONCILE, Suspension, SuspensionTarget, suspension_key,
+};
 use gitwork_kube::api_status::ApiStatus;
 use gitwork_kube::connection_error;
 use gitwork_retry::RetryClass;
@@ -211,18 +212,18 @@ impl Operator<'_> {
     /// Suspends a source, a cluster or a work, and gives the user.
     pub async fn suspend(
         &self,
-        scope: &Scope,
+        target: &SuspensionTarget,
         reason: Option<String>,
     ) -> Result<String, DirectiveError> {
         let who = self.who().await?;
         let suspension = Suspension { by: who.clone(), at: self.at.clone(), reason };
-        let changes: Changes = [(suspension_key(scope), Some(suspension.text()))].into();
+        let changes: Changes = [(suspension_key(target), Some(suspension.text()))].into();
         self.write_keys(|_| changes.clone()).await.map(|()| who)
     }
 
     /// Ends a suspension. Gives whether there was one.
-    pub async fn resume(&self, scope: &Scope) -> Result<bool, DirectiveError> {
-        let key = suspension_key(scope);
+    pub async fn resume(&self, target: &SuspensionTarget) -> Result<bool, DirectiveError> {
+        let key = suspension_key(target);
         let there = retry_transient(|| self.stored()).await?;
         if !there.and_then(|map| map.data).is_some_and(|data| data.contains_key(&key)) {
             return Ok(false);

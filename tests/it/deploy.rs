@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use gitwork_api::cluster::ManagedCluster;
 use gitwork_core::model::approval::Approval;
-use gitwork_core::model::diagnostic::Scope;
 use gitwork_core::model::name::SourceId;
+use gitwork_core::plan::directives::SuspensionTarget;
 use gitwork_hub::directives::{DirectiveError, Operator};
 use gitwork_hub::{Hub, KubeHub};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -257,7 +257,7 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let source = SourceId::parse("operated").unwrap();
     let at = "2026-11-20T12:00:00Z".to_owned();
     let operator = Operator { client: &ann, namespace: "gitwork", source: &source, at };
-    let who = operator.suspend(&Scope::Source, Some("a try".into())).await.unwrap();
+    let who = operator.suspend(&SuspensionTarget::Source, Some("a try".into())).await.unwrap();
     assert_eq!(who, "system:serviceaccount:gitwork:ann");
     operator.reconcile().await.unwrap();
     let approval = Approval::Restored { source: source.clone(), record_generation: 3 };
@@ -267,8 +267,8 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let suspension = said.suspensions.source.unwrap();
     assert_eq!((&suspension.by, suspension.reason.as_deref()), (&who, Some("a try")));
     assert_eq!((said.approvals.restored, said.reconcile.is_some()), ([3].into(), true));
-    assert!(operator.resume(&Scope::Source).await.unwrap());
-    assert!(!operator.resume(&Scope::Source).await.unwrap());
+    assert!(operator.resume(&SuspensionTarget::Source).await.unwrap());
+    assert!(!operator.resume(&SuspensionTarget::Source).await.unwrap());
     let said = daemon.directives(&source).await.unwrap();
     assert!(said.suspensions.source.is_none() && !said.approvals.restored.is_empty());
 

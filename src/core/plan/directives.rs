@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 use crate::model::approval::{Approval, Approvals};
-use crate::model::diagnostic::Scope;
 use crate::model::name::{ClusterName, SourceId, WorkKey, WorkName};
 use crate::model::operation_error::describe;
 use crate::text::escape::escape_untrusted;
@@ -20,6 +19,17 @@ use crate::text::truncate::truncate_chars;
 
 /// The key under which the wish to sync now stands.
 pub const RECONCILE: &str = "reconcile";
+
+/// What a suspension covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SuspensionTarget {
+    /// The whole source.
+    Source,
+    /// The works of the source on one cluster.
+    Cluster(ClusterName),
+    /// One work.
+    Work(WorkKey),
+}
 
 /// Who stopped the changes of something, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,24 +77,24 @@ impl Suspensions {
 }
 
 /// The key of a suspension.
-pub fn suspension_key(scope: &Scope) -> String {
-    match scope {
-        Scope::Source => "_".into(),
-        Scope::Cluster(cluster) => format!("{cluster}_"),
-        Scope::Work(WorkKey { cluster, work }) => format!("{cluster}_{work}"),
+pub fn suspension_key(target: &SuspensionTarget) -> String {
+    match target {
+        SuspensionTarget::Source => "_".into(),
+        SuspensionTarget::Cluster(cluster) => format!("{cluster}_"),
+        SuspensionTarget::Work(WorkKey { cluster, work }) => format!("{cluster}_{work}"),
     }
 }
 
-fn read_suspension_key(key: &str) -> Option<Scope> {
+fn read_suspension_key(key: &str) -> Option<SuspensionTarget> {
     let (cluster, work) = key.split_once('_')?;
     if cluster.is_empty() && work.is_empty() {
-        return Some(Scope::Source);
+        return Some(SuspensionTarget::Source);
     }
     let cluster = ClusterName::parse(cluster).ok()?;
     if work.is_empty() {
-        return Some(Scope::Cluster(cluster));
+        return Some(SuspensionTarget::Cluster(cluster));
     }
-    Some(Scope::Work(WorkKey { cluster, work: WorkName::parse(work).ok()? }))
+    Some(SuspensionTarget::Work(WorkKey { cluster, work: WorkName::parse(work).ok()? }))
 }
 
 impl Directives {
@@ -96,15 +106,17 @@ impl Directives {
             if key == RECONCILE {
                 found.reconcile =
                     Some(truncate_chars(text, limits::STATUS_TEXT_CHARS_MAX).into_owned());
-            } else if let Some(scope) = read_suspension_key(key) {
+            } else if let Some(target) = read_suspension_key(key) {
                 let suspension = Arc::new(Suspension::read(text));
                 let suspensions = &mut found.suspensions;
-                match scope {
-                    Scope::Source => suspensions.source = Some(suspension),
-                    Scope::Cluster(cluster) => {
+                match target {
+                    SuspensionTarget::Source => suspensions.source = Some(suspension),
+                    SuspensionTarget::Cluster(cluster) => {
                         suspensions.clusters.insert(cluster, suspension);
                     }
-                    Scope::Work(key) => drop(suspensions.works.insert(key, suspension)),
+                    SuspensionTarget::Work(key) => {
+                        suspensions.works.insert(key, suspension);
+                    }
                 }
             } else {
                 match Approval::read(key, text) {
@@ -189,12 +201,13 @@ mod tests {
     #[test]
     fn keys_read_what_they_write() {
         let edge = ClusterName::parse("edge-1").unwrap();
-        for scope in [Scope::Source, Scope::Cluster(edge), Scope::Work(key("edge-1", "web.v2"))] {
-            assert_eq!(read_suspension_key(&suspension_key(&scope)), Some(scope));
+        let work = SuspensionTarget::Work(key("edge-1", "web.v2"));
+        for target in [SuspensionTarget::Source, SuspensionTarget::Cluster(edge), work] {
+            assert_eq!(read_suspension_key(&suspension_key(&target)), Some(target));
         }
         // The longest names fit into a key (Kubernetes: 253).
         let longest = key(&"c".repeat(63), &"w".repeat(limits::WORK_NAME_CHARS_MAX));
-        assert!(suspension_key(&Scope::Work(longest)).len() <= 253);
+        assert!(suspension_key(&SuspensionTarget::Work(longest)).len() <= 253);
         for none in ["edge-1", "Edge_", "_web", "edge-1_../x", ""] {
             assert_eq!(read_suspension_key(none), None, "{none}");
         }
