@@ -3,7 +3,9 @@
 
 use gitwork_core::config::file;
 use gitwork_core::config::file::Config;
-use gitwork_core::config::{ClusterFile, DaemonFile, FileKind, ManifestFile, SourceFile, WorkFile};
+use gitwork_core::config::{
+    ClusterFile, DaemonFile, FileKind, GroupFile, ManifestFile, SourceFile, WorkFile,
+};
 use gitwork_core::model::diagnostic::{Diagnostic, Scope};
 use gitwork_core::model::name::RepoPath;
 
@@ -28,5 +30,6 @@ pub fn check(bytes: &[u8]) -> bool {
         kind @ FileKind::Work => read::<WorkFile>(bytes, kind),
         kind @ FileKind::Manifest => read::<ManifestFile>(bytes, kind),
         kind @ FileKind::Daemon => read::<DaemonFile>(bytes, kind),
+        kind @ FileKind::Group => read::<GroupFile>(bytes, kind),
     }
 }

@@ -30,7 +30,7 @@ use gitwork_core::render::desired::Desired;
 use gitwork_core::report::explain;
 use gitwork_core::report::explain::conclusion::HubInputs;
 use gitwork_core::report::explain::origin;
-use gitwork_core::report::explain::origin::Origins;
+use gitwork_core::report::explain::origin::{OriginQuery, Origins};
 use gitwork_core::report::explain::target::ObjectCandidate;
 use gitwork_core::report::explain::{
     ClusterReachability, CommitNote, ExplainInputs, ExplainTarget, Explanation, FileLine,
@@ -207,9 +207,12 @@ struct GitState {
 impl GitState {
     fn read(mut source: Source, key: &WorkKey) -> Result<Self, CommandError> {
         let read = source.read(&Arc::new(AtomicBool::new(false)))?;
-        let origins = source
-            .snapshots()
-            .with_files(&read, |snapshot, kinds| explain::origins(snapshot, kinds, key))?;
+        let facts = source.config().facts.clone();
+        let folder = read.desired.folder_of(key);
+        let origins = source.snapshots().with_files(&read, |snapshot, kinds| {
+            let (facts, folder) = (facts.as_deref(), folder.as_ref());
+            explain::origins(snapshot, OriginQuery { kinds, facts, key, folder })
+        })?;
         Ok(Self { source, read, origins })
     }
 
@@ -292,6 +295,11 @@ fn problems(desired: &Desired, key: &WorkKey) -> Vec<GitProblem> {
         Scope::Work(work) => work == key,
         Scope::Cluster(cluster) => *cluster == key.cluster,
         Scope::Source => found.is_error(),
+        // An error of a group that may have the cluster keeps its works.
+        Scope::Group(group) => {
+            let members = desired.frozen.groups.get(group);
+            members.is_some_and(|members| members.contains(&key.cluster))
+        }
     };
     let problem = |found: &Diagnostic| GitProblem {
         code: found.code.id(),

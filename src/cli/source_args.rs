@@ -267,7 +267,8 @@ impl SourceArgs {
             SourceLocation::Directory(folder.to_owned())
         };
         let content_bytes_max = gitwork_core::limits::CONTENT_BYTES_MAX;
-        Ok(SourceConfig { id, repository, path, tenancy: Tenancy::default(), content_bytes_max })
+        let tenancy = Tenancy::default();
+        Ok(SourceConfig { id, repository, path, tenancy, content_bytes_max, facts: None })
     }
 
     fn git(&self, url: String, reference: Reference) -> Result<SourceLocation, CommandError> {

@@ -30,6 +30,13 @@ pub const WORKS_MAX: usize = 200_000;
 /// unless the operator sets another bound. Rendering holds the last commit's as well. A thousand
 /// works of usual size take 5 MiB.
 pub const CONTENT_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Groups of one source. A fleet of 200 clusters needs about ten.
+pub const GROUPS_MAX: usize = 1_000;
+/// Comparisons of the conditions of all groups with the names, labels and claims of clusters: 500
+/// groups with 20 conditions each, in a fleet of 20,000 clusters.
+pub const MEMBERSHIP_STEPS_MAX: usize = 200_000_000;
+/// `facts.json`: `CLUSTERS_MAX` clusters with 3 KiB of labels and claims each.
+pub const FACTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Length of a path inside a repository, in bytes.
 pub const PATH_BYTES_MAX: usize = 4_096;
 /// Diagnostics reported for one repository; past it, a last one says how many were left out.

@@ -1,8 +1,10 @@
 //! The configuration of one source.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gitwork_core::config::tenancy::Tenancy;
+use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{RepoPath, SourceId};
 use gitwork_git::{Reference, Remote};
 
@@ -19,6 +21,8 @@ pub struct SourceConfig {
     pub tenancy: Tenancy,
     /// Bytes that the rendered works may hold in memory.
     pub content_bytes_max: usize,
+    /// What the hub says of clusters, for groups and values.
+    pub facts: Option<Arc<Facts>>,
 }
 
 /// The origin of a source's files.

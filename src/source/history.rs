@@ -15,7 +15,7 @@ use gitwork_git::{CommitFacts, GitSnapshot, LocalRepository, Mirror, history};
 use crate::config::SourceConfig;
 use crate::error::SourceReadError;
 use crate::origin::{Origin, folder_at};
-use crate::work_names::{WorkNames, is_of_cluster};
+use crate::work_names::{WorkNames, may_be_of_cluster};
 
 /// The commits behind the present state of a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,9 +120,13 @@ impl<'a> SourceHistory<'a> {
         };
         let present: BTreeMap<&RepoPath, &DesiredWork> =
             desired.works.values().map(|work| (&work.path, work)).collect();
-        let (renamed, removed): (Vec<_>, Vec<_>) =
-            candidates.iter().partition(|(_, path)| present.contains_key(path));
-        let mut found = self.removed_folders(mirror, desired, &removed, cancel)?;
+        let (of_groups, others): (Vec<_>, Vec<_>) =
+            candidates.iter().partition(|(_, path)| folder_removal::is_of_group(path));
+        let (renamed, mut removed): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, path)| present.contains_key(path));
+        let (mut found, of_removed_folders) = self.left_groups(mirror, head, of_groups)?;
+        removed.extend(of_removed_folders);
+        found.append(self.removed_folders(mirror, desired, &removed, cancel)?);
         let unseen = candidates.iter().filter(|(key, _)| found.get(key).is_none());
         let unseen: Vec<&(WorkKey, RepoPath)> = unseen.collect();
         if unseen.is_empty() {
@@ -148,6 +152,43 @@ impl<'a> SourceHistory<'a> {
             found.insert(key.clone(), state);
         }
         Ok(found)
+    }
+
+    /// As [`Self::last_known_states`], for works of folders of groups. Answers also those whose
+    /// folder no longer exists; the clusters of the others have left their groups.
+    fn left_groups<'c>(
+        &self,
+        mirror: &Mirror,
+        head: CommitId,
+        candidates: Vec<&'c (WorkKey, RepoPath)>,
+    ) -> Result<(LastKnownStates, Vec<&'c (WorkKey, RepoPath)>), SourceReadError> {
+        let mut found = LastKnownStates::new();
+        if candidates.is_empty() {
+            return Ok((found, candidates));
+        }
+        let Some(there) = folder_at(mirror, head, &self.config.path)? else {
+            return Ok((found, candidates));
+        };
+        let mut removed = Vec::new();
+        for candidate in candidates {
+            let (key, folder) = candidate;
+            if there.snapshot().entry(folder)?.is_none() {
+                removed.push(candidate);
+                continue;
+            }
+            if work_name(folder, &there.snapshot())?.as_ref() != Some(&key.work) {
+                continue;
+            }
+            let (before, facts) = (there.root, self.config.facts.clone());
+            let objects = &there;
+            let (after, removed_by) = (Some(before), head);
+            let removal = FolderRemoval { key, folder, removed_by, before, after, objects, facts };
+            let state = folder_removal::last_known_state(&self.config.id, &removal)?;
+            if let Some(state) = state {
+                found.insert(key.clone(), state);
+            }
+        }
+        Ok((found, removed))
     }
 
     /// As [`Self::last_known_states`], for works whose folder no longer exists.
@@ -178,7 +219,7 @@ impl<'a> SourceHistory<'a> {
             // The hub says where a work is from, and its agent may write that. So a folder is
             // rendered only for the work that it named.
             let named = work_name(path, &before.snapshot())?;
-            if named.as_ref() != Some(&key.work) || !is_of_cluster(path, &key.cluster) {
+            if named.as_ref() != Some(&key.work) || !may_be_of_cluster(path, &key.cluster) {
                 continue;
             }
             let removal = FolderRemoval {
@@ -188,6 +229,7 @@ impl<'a> SourceHistory<'a> {
                 before: before.root,
                 after: at(ends.removed_by).map(|after| after.root),
                 objects: before,
+                facts: self.config.facts.clone(),
             };
             let Some(mut state) = folder_removal::last_known_state(&self.config.id, &removal)?
             else {

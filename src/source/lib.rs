@@ -28,6 +28,7 @@
 //!     path,
 //!     tenancy: Tenancy::default(),
 //!     content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
+//!     facts: None,
 //! };
 //! let sources = Sources::new(Mirrors::default(), Timestamp::now);
 //! let mut source = sources.open(config)?;

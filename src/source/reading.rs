@@ -57,9 +57,10 @@ pub(crate) struct Reading {
 impl Reading {
     /// Nothing has been read yet, and every commit may be applied.
     pub fn new(config: &SourceConfig, clock: fn() -> Timestamp) -> Self {
-        let renderer = Renderer::new(config.id.clone())
+        let mut renderer = Renderer::new(config.id.clone())
             .with_tenancy(config.tenancy.clone())
             .with_content_bytes_max(config.content_bytes_max);
+        renderer.set_facts(config.facts.clone());
         Self { renderer, verification: None, last: None, clock }
     }
 

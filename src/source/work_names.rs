@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use gitwork_core::config::file_names::{CLUSTERS, WORK_FILE};
 use gitwork_core::model::name::{ClusterName, CommitId, RepoPath, WorkKey, WorkName};
 use gitwork_core::model::snapshot::{Objects, Snapshot};
-use gitwork_core::plan::folder_removal::work_name;
+use gitwork_core::plan::folder_removal::{is_of_group, work_name};
 use gitwork_git::{AncestorCheck, Repository, RepositoryError, history};
 
 use crate::error::SourceReadError;
@@ -40,7 +40,7 @@ impl WorkNames<'_> {
         let mut wanted = Wanted::new();
         let mut never = BTreeSet::new();
         for (key, folder) in works.iter().copied() {
-            if is_of_cluster(folder, &key.cluster) {
+            if may_be_of_cluster(folder, &key.cluster) {
                 wanted.entry(folder).or_default().insert(&key.work, key);
             } else {
                 never.insert(key.clone());
@@ -126,9 +126,11 @@ impl WorkNames<'_> {
     }
 }
 
-/// Whether the folder is one of the cluster's work folders.
-pub(crate) fn is_of_cluster(folder: &RepoPath, cluster: &ClusterName) -> bool {
-    folder.parent() == Some(RepoPath::root().join(CLUSTERS).join(cluster.as_str()))
+/// Whether the folder is one of the cluster's work folders, or one of a group, which any cluster may
+/// have been in.
+pub(crate) fn may_be_of_cluster(folder: &RepoPath, cluster: &ClusterName) -> bool {
+    is_of_group(folder)
+        || folder.parent() == Some(RepoPath::root().join(CLUSTERS).join(cluster.as_str()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! - `repository/`: the files of the source.
 //! - `before/` (optional): the same in the commit before. Its works are on the hub, and works that
 //!   `repository/` lacks were removed by the next commit.
+//! - `facts.json` (optional): what the hub says of clusters.
 //! - `observed.yaml` (optional): ManifestWorks on the hub. One that `before/` has too is merged
 //!   into it (JSON Merge Patch).
 //! - `case.yaml`: what the case shows, and options; see [`CaseFile`].
@@ -11,17 +12,19 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gitwork_core::config::tenancy::{Tenancy, TenantRule};
 use gitwork_core::config::{AdoptionPolicy, Budgets};
-use gitwork_core::model::name::{ObjectId, RepoPath, WorkKey};
+use gitwork_core::model::facts::Facts;
+use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::model::work::DesiredWork;
 use gitwork_core::plan::folder_removal::{AddedWorks, FolderRemoval, last_known_state};
 use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::{Observed, ObservedWork, WorkContent};
 use gitwork_core::plan::{self, LastKnownStates, Plan, PlanPolicy, Remarks, removed_candidates};
-use gitwork_core::render::desired::Desired;
+use gitwork_core::render::desired::{Desired, UncertainMembers};
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::report::review::{self, Review};
 use gitwork_core::text::diagnostics;
@@ -159,6 +162,13 @@ impl Case {
         observed
     }
 
+    /// What the hub says of clusters, if the case has it.
+    fn facts(&self) -> Option<Arc<Facts>> {
+        let text = std::fs::read(self.folder.join("facts.json")).ok()?;
+        let facts = Facts::read(&text);
+        Some(Arc::new(facts.unwrap_or_else(|why| panic!("{}: {why}", self.folder.display()))))
+    }
+
     fn policy(&self) -> PlanPolicy {
         PlanPolicy {
             adoption: self.file.adopt,
@@ -174,14 +184,21 @@ impl Case {
         let render = |root: ObjectId, objects: &MemoryObjects| {
             let tenancy: Tenancy = self.file.policy.clone().into();
             let snapshot = Snapshot { commit: None, root, objects };
-            Renderer::new(source()).with_tenancy(tenancy).render(&snapshot).unwrap()
+            let mut renderer = Renderer::new(source()).with_tenancy(tenancy);
+            renderer.set_facts(self.facts());
+            renderer.render(&snapshot).unwrap()
         };
         let before_root = self.before.as_ref().map(|files| objects.add(files));
         let root = objects.add(&self.repository);
         let before = before_root.map(|root| render(root, &objects));
         let desired = render(root, &objects);
         let observed = self.observed(before.as_ref(), &desired);
-        let history = before_root.map(|before| History::new(before, root, &objects));
+        let history = before_root.map(|before| History {
+            before,
+            after: root,
+            objects: &objects,
+            facts: self.facts(),
+        });
         let history = history.map(|history| history.of(&desired, &observed));
         let last_known = history.as_ref().map(|found| found.last_known.clone()).unwrap_or_default();
         let outcome = Outcome {
@@ -225,6 +242,7 @@ struct History<'a> {
     before: ObjectId,
     after: ObjectId,
     objects: &'a MemoryObjects,
+    facts: Option<Arc<Facts>>,
 }
 
 #[derive(Default)]
@@ -234,10 +252,6 @@ struct Found {
 }
 
 impl<'a> History<'a> {
-    fn new(before: ObjectId, after: ObjectId, objects: &'a MemoryObjects) -> Self {
-        Self { before, after, objects }
-    }
-
     fn of(&self, desired: &Desired, observed: &Observed) -> Found {
         let mut found = Found::default();
         for (key, folder) in removed_candidates(desired, observed) {
@@ -257,16 +271,17 @@ impl<'a> History<'a> {
             before: self.before,
             after: Some(self.after),
             objects: self.objects,
+            facts: self.facts.clone(),
         };
         let Some(last) = last_known_state(&source(), &removal).unwrap() else {
             return format!("{key}: last state is not readable; the hub's deleteOption is used\n");
         };
         let text = format!(
             "{key}: removed by {}; prune: {}; deleteOption: {}; budgets: {}\n",
-            last.removed_by.unwrap().short(),
+            last.removed_by.map_or_else(|| "its group".to_owned(), |commit| commit.short()),
             last.prune,
             last.delete_option.to_value(None),
-            serde_json::to_string(last.budgets.as_ref().unwrap()).unwrap(),
+            serde_json::to_string(&last.budgets).unwrap(),
         );
         last_known.insert(key, last);
         text
@@ -310,7 +325,17 @@ impl Outcome {
         all.extend(is_unnamed.then(|| "clusters without a folder".to_owned()));
         all.extend(frozen.clusters.iter().map(|cluster| format!("cluster {cluster}")));
         all.extend(frozen.works.iter().map(|work| format!("work {work}")));
-        all.extend(frozen.folders.iter().map(|folder| format!("folder {folder}")));
+        all.extend(frozen.folders.iter().map(|(cluster, folder)| match folder.parts().next() {
+            Some("groups") => format!("folder {folder} on {cluster}"),
+            _ => format!("folder {folder}"),
+        }));
+        all.extend(frozen.groups.iter().map(|(group, members)| match members {
+            UncertainMembers::Everyone => format!("group {group}"),
+            UncertainMembers::Clusters(clusters) => {
+                let clusters: Vec<&str> = clusters.iter().map(ClusterName::as_str).collect();
+                format!("group {group} on {}", clusters.join(", "))
+            }
+        }));
         all.iter().map(|line| format!("{line}\n")).collect()
     }
 }

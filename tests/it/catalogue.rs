@@ -69,6 +69,7 @@ static EXAMPLES: LazyLock<Vec<(Code, Files)>> = LazyLock::new(|| {
         sidecar_examples(),
         manifest_examples(),
         object_examples(),
+        group_examples(),
     ]
     .concat()
 });
@@ -116,6 +117,24 @@ fn file_examples() -> Vec<(Code, Files)> {
             ),
         ),
         (Code::Omitted, config_map(&"  colour: red\n".repeat(200))),
+    ]
+}
+
+/// Problems of groups, and of what the hub says of clusters.
+fn group_examples() -> Vec<(Code, Files)> {
+    let group = |group: &str, manifest: &str| {
+        let web = ("groups/stores/web/web.yaml", manifest);
+        tree([("groups/stores/group.yaml", group), web])
+    };
+    let substituted = "clusters: [store-1]\ndefaults: {substitute: true}\n";
+    let namespace = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  namespace: \
+        ${cluster.labels[\"team\"]}\n";
+    let city = format!("{CONFIG_MAP}data:\n  city: ${{cluster.labels[\"city\"]}}\n");
+    vec![
+        (Code::UnknownMembers, group("clusters: [\"store-*\"]\n", CONFIG_MAP)),
+        (Code::NoMember, group("clusters: [store-1]\nexclude: [\"*\"]\n", CONFIG_MAP)),
+        (Code::ReportedValue, group(substituted, namespace)),
+        (Code::UnknownFacts, group(substituted, &city)),
     ]
 }
 
@@ -396,9 +415,10 @@ const HEAD: &str = "# Diagnostics
 `gitwork validate` reports every problem of a repository at once. Each diagnostic has a code, a
 location and a fix. A code never changes its meaning.
 
-- An *error* freezes its scope: the work, the cluster or the source. What is frozen stays on the hub
-  as it is, neither changed nor deleted. Everything else continues.
-- A *warning* or a *note* freezes nothing.
+- An *error* freezes its scope: the work, the cluster, the group or the source. What is frozen stays
+  on the hub as it is, neither changed nor deleted. Everything else continues.
+- A *warning* or a *note* freezes nothing, except GW601 and GW604: what is unknown stays as it is.
+  With `--strict`, these two are errors for the exit code.
 
 ## As JSON
 
@@ -415,19 +435,20 @@ remove one.
 | `file` | path, relative to the source's path |
 | `line`, `column`, `length` | location in characters, from 1; absent for the whole file |
 | `field` | the field, for example `spec.replicas`; optional |
-| `cluster`, `work` | the scope; without both it is the source |
+| `group`, `cluster`, `work` | the scope; without them it is the source |
 | `snippet` | the line; without its value in a file that may have a Secret |
 | `related` | other locations, each with `file`, `line`, `column`, `length` and `message` |
 
 `-o sarif` prints SARIF 2.1.0, for code scanning on a forge.
 ";
 
-const CHAPTERS: [(&str, &str); 5] = [
+const CHAPTERS: [(&str, &str); 6] = [
     ("GW1", "Reading files"),
     ("GW2", "Layout"),
     ("GW3", "Configuration files and sidecars"),
     ("GW4", "Manifests"),
     ("GW5", "The operator's policy"),
+    ("GW6", "Groups and facts"),
 ];
 
 #[test]

@@ -279,6 +279,7 @@ fn explained_in(kind: FileKind) -> (&'static str, &'static str) {
     match kind.schema_name() {
         "gitwork" => ("docs/sidecars.md", "gitwork.yaml"),
         "cluster" => ("docs/sidecars.md", "cluster.yaml"),
+        "group" => ("docs/sidecars.md", "group.yaml"),
         "work" => ("docs/sidecars.md", "work.yaml"),
         "manifest-config" => ("docs/sidecars.md", "Manifest sidecar"),
         "daemon" => ("docs/daemon-config.md", "Fields"),

@@ -33,7 +33,10 @@ fn last_state_of(
     let folder = RepoPath::parse("clusters/a/web").unwrap();
     let removed_by = ObjectId([7; 20]);
     let (key, folder, objects) = (&key, &folder, &*objects);
-    last_known_state(&source(), &FolderRemoval { key, folder, removed_by, before, after, objects })
+    last_known_state(
+        &source(),
+        &FolderRemoval { key, folder, removed_by, before, after, objects, facts: None },
+    )
 }
 
 /// Other removals are `tests/cases/removal-*`.
@@ -75,6 +78,7 @@ fn unreadable_work_has_no_final_delete_option_and_a_damaged_store_fails() {
         before,
         after: None,
         objects: &objects,
+        facts: None,
     };
     assert_eq!(last_known_state(&source(), &removal).unwrap_err(), ObjectError::Missing(web));
 }

@@ -160,7 +160,7 @@ fn described(desired: &Desired) -> Vec<String> {
         format!("{key} {} {body} {:?} {:?}", work.path, work.delete_option, work.objects)
     });
     let problems = desired.diagnostics.iter().map(|one| format!("{one:?}"));
-    let frozen = desired.frozen.folders.iter().map(ToString::to_string);
+    let frozen = desired.frozen.folders.iter().map(|(_, folder)| folder.to_string());
     works.chain(problems).chain(frozen).collect()
 }
 
@@ -171,7 +171,7 @@ fn equal_folders_of_many_clusters_give_what_each_gives_alone() {
         let mut files = fleet(20);
         let file = |n: usize, name: &str| format!("clusters/c{n:04}/web/{name}.yaml");
         files.extend((0..20).map(|n| (file(n, "work"), File::from(text))));
-        files.extend((0..20).map(|n| (file(n, "v"), config_map("v", "${CLUSTER_NAME}"))));
+        files.extend((0..20).map(|n| (file(n, "v"), config_map("v", "${cluster.name}"))));
         // Other clusters, another name, and another length of the path.
         for (name, text) in files.clone() {
             let name = name.replace("clusters/c", "clusters/other-c");

@@ -63,6 +63,7 @@ impl World {
             path: RepoPath::parse(path).unwrap(),
             tenancy: Tenancy::default(),
             content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
+            facts: None,
         }
     }
 

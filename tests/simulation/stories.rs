@@ -154,7 +154,7 @@ async fn unreadable_works_stay_unchanged() {
         |world| world.frozen.deletes = true,
         |world| world.frozen.clusters = [web().cluster].into(),
         |world| world.frozen.works = [web()].into(),
-        |world| world.frozen.folders = [folder(&web())].into(),
+        |world| world.frozen.folders = [(web().cluster, folder(&web()))].into(),
     ];
     for freeze in freezes {
         let mut world = World::with(&web(), GitWork::of(&web())).await;

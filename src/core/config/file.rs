@@ -154,7 +154,7 @@ fn problems(value: &Value, kind: FileKind, schema: &Value) -> Vec<SchemaProblem>
     let later: Vec<&str> = UNSUPPORTED_FIELDS.iter().map(|(pointer, _)| *pointer).collect();
     let settings = match kind {
         FileKind::Work | FileKind::Manifest => "",
-        FileKind::Source | FileKind::Cluster => "/defaults",
+        FileKind::Source | FileKind::Cluster | FileKind::Group => "/defaults",
         FileKind::Daemon => return schema::check(value, schema, &[]),
     };
     let ours: Vec<String> = OCM_FIELDS.iter().map(|field| format!("{settings}/{field}")).collect();

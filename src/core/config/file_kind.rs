@@ -9,6 +9,7 @@ use schemars::transform::RecursiveTransform;
 use serde_json::Value;
 
 use super::daemon_file::DaemonFile;
+use super::group_file::GroupFile;
 use super::repository_files::{ClusterFile, ManifestFile, SourceFile, WorkFile};
 
 /// The configuration files that gitwork reads.
@@ -18,6 +19,8 @@ pub enum FileKind {
     Source,
     /// `cluster.yaml`.
     Cluster,
+    /// `group.yaml`.
+    Group,
     /// `work.yaml`.
     Work,
     /// `<file>.config.yaml`.
@@ -28,14 +31,21 @@ pub enum FileKind {
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [FileKind; 5] =
-        [FileKind::Source, FileKind::Cluster, FileKind::Work, FileKind::Manifest, FileKind::Daemon];
+    pub const ALL: [FileKind; 6] = [
+        FileKind::Source,
+        FileKind::Cluster,
+        FileKind::Work,
+        FileKind::Manifest,
+        FileKind::Daemon,
+        FileKind::Group,
+    ];
 
     /// The name of its schema, as `gitwork schema` takes it.
     pub fn schema_name(self) -> &'static str {
         match self {
             FileKind::Source => "gitwork",
             FileKind::Cluster => "cluster",
+            FileKind::Group => "group",
             FileKind::Work => "work",
             FileKind::Manifest => "manifest-config",
             FileKind::Daemon => "daemon",
@@ -59,6 +69,7 @@ impl FileKind {
         let schema = match self {
             FileKind::Source => generator.into_root_schema_for::<SourceFile>(),
             FileKind::Cluster => generator.into_root_schema_for::<ClusterFile>(),
+            FileKind::Group => generator.into_root_schema_for::<GroupFile>(),
             FileKind::Work => generator.into_root_schema_for::<WorkFile>(),
             FileKind::Manifest => generator.into_root_schema_for::<ManifestFile>(),
             FileKind::Daemon => generator.into_root_schema_for::<DaemonFile>(),

@@ -5,6 +5,8 @@
 //! approvals/<hash>
 //! clusters/<cluster>/cluster.yaml
 //! clusters/<cluster>/<work>/work.yaml, **/*.yaml, **/<file>.config.yaml
+//! groups/<group>/group.yaml
+//! groups/<group>/<work>/work.yaml, **/*.yaml, **/<file>.config.yaml
 //! ```
 
 /// Configuration of the source, at its path.
@@ -13,8 +15,10 @@ pub const SOURCE_FILE: &str = "gitwork.yaml";
 pub const CLUSTERS: &str = "clusters";
 /// Folder with approvals of held plans, named by their hash.
 pub const APPROVALS: &str = "approvals";
-/// Reserved for cluster groups, which this version does not support.
+/// Folder with one folder for each group of clusters.
 pub const GROUPS: &str = "groups";
+/// Configuration of a group, in the group's folder.
+pub const GROUP_FILE: &str = "group.yaml";
 /// Configuration of a cluster, in the cluster's folder.
 pub const CLUSTER_FILE: &str = "cluster.yaml";
 /// Configuration of a work, in the work folder.

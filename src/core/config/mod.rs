@@ -1,5 +1,5 @@
-//! Configuration files: the repository's `gitwork.yaml`, `cluster.yaml`, `work.yaml` and manifest
-//! sidecars, and the daemon's file.
+//! Configuration files: the repository's `gitwork.yaml`, `group.yaml`, `cluster.yaml`, `work.yaml`
+//! and manifest sidecars, and the daemon's file.
 //!
 //! The JSON Schemas in `docs/schema/` are generated from these types, and the same schemas check
 //! the files, so that documentation and checks cannot differ. This layer states policies; the
@@ -10,6 +10,7 @@ pub mod daemon_file;
 pub mod file;
 pub mod file_kind;
 pub mod file_names;
+pub mod group_file;
 pub mod ocm_rules;
 pub mod path_patterns;
 pub mod repository_files;
@@ -18,6 +19,7 @@ mod schema_bounds;
 pub mod signers;
 pub mod source_rules;
 pub mod tenancy;
+pub mod values;
 pub mod window;
 
 pub use daemon_file::{
@@ -25,8 +27,9 @@ pub use daemon_file::{
     WebhookConfig,
 };
 pub use file_kind::FileKind;
+pub use group_file::GroupFile;
 pub use ocm_rules::{OCM_FIELDS, RULE_FIELDS};
 pub use repository_files::{
     Budgets, ClusterBudget, ClusterFile, ManifestFile, ManifestMatch, SecretPolicy, SourceFile,
-    SubstitutionValue, WorkFile, WorkSettings,
+    WorkFile, WorkSettings,
 };

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::signers::SignerPolicy;
+use super::values::SubstitutionValue;
 use super::window::ChangeWindows;
 
 /// `gitwork.yaml` at the source's path: settings for all works of the source.
@@ -89,9 +90,10 @@ pub enum SecretPolicy {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ClusterFile {
-    /// Labels of the cluster.
+    /// Labels of the cluster. They override labels of the ManagedCluster with the same key.
     pub labels: BTreeMap<String, String>,
-    /// Values for `${NAME}` in the manifests of works with `substitute: true`.
+    /// Values for `${NAME}` in the manifests of works with `substitute: true`. They override those
+    /// of groups.
     pub values: BTreeMap<String, SubstitutionValue>,
     /// Defaults for the works of this cluster. `work.yaml` overrides them.
     pub defaults: WorkSettings,
@@ -125,9 +127,20 @@ pub struct WorkFile {
     pub suspend: Option<bool>,
     /// `true`: replace `${NAME}` in manifests by the cluster's value.
     pub substitute: Option<bool>,
+    /// `group`: replace the works of this name that groups have for the cluster. Only in the folder
+    /// of a cluster.
+    pub replaces: Option<ReplacedWork>,
 }
 
-/// Defaults for works, in `gitwork.yaml` and `cluster.yaml`.
+/// Which other works a work replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReplacedWork {
+    /// Those of groups.
+    Group,
+}
+
+/// Defaults for works, in `gitwork.yaml`, `group.yaml` and `cluster.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WorkSettings {
@@ -191,23 +204,6 @@ pub struct ManifestMatch {
     pub namespace: Option<String>,
     /// The objects' name. `*` matches any sequence of characters.
     pub name: Option<String>,
-}
-
-/// A value for `${NAME}`: text, a number or a boolean.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(transparent)]
-pub struct SubstitutionValue(pub Value);
-
-impl JsonSchema for SubstitutionValue {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "SubstitutionValue".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["string", "number", "integer", "boolean"] })
-    }
 }
 
 fn spec_property(path: &[&str]) -> Schema {

@@ -4,7 +4,7 @@ use gitwork_yaml::ProblemKind;
 pub use gitwork_yaml::Span;
 use serde::Serialize;
 
-use super::name::{ClusterName, RepoPath, WorkKey};
+use super::name::{ClusterName, GroupName, RepoPath, WorkKey};
 
 /// How bad it is. An error freezes the work (or cluster, or source) that it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -47,6 +47,8 @@ pub enum Scope {
     Source,
     /// Every work of one cluster.
     Cluster(ClusterName),
+    /// The works that a group has on all its members.
+    Group(GroupName),
     /// One work.
     Work(WorkKey),
 }
@@ -124,6 +126,10 @@ impl Diagnostic {
     /// Whether it freezes its scope.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
+    }
+    /// Whether a work with it is neither changed nor deleted: with an error, or with unknown facts.
+    pub fn freezes_work(&self) -> bool {
+        self.is_error() || self.code == Code::UnknownFacts
     }
 }
 
@@ -248,9 +254,11 @@ codes! {
         "Remove one of the rules, or narrow the objects that it applies to. Only one of them \
          can apply.";
     UnknownVariable = "GW308", Error, "undefined variable",
-        "Define it under `values` in cluster.yaml. To write the text itself, use $${NAME}.";
+        "Define it under `values` in cluster.yaml or group.yaml, or write ${NAME:-DEFAULT}. To \
+         write the text itself, use $${NAME}.";
     BadVariable = "GW309", Error, "invalid variable syntax",
-        "Write ${NAME} with letters, digits and '_'. To write the text itself, use $${.";
+        "Write ${NAME} with letters, digits and '_', ${cluster.name}, ${cluster.labels[\"x\"]} or \
+         ${cluster.claims[\"x\"]}. To write the text itself, use $${.";
     GuessedPlural = "GW310", Info, "guessed plural of a custom kind",
         "Check the plural: OCM identifies objects by it. To set it, commit the CRD or set \
          `resource` in the sidecar.";
@@ -287,6 +295,18 @@ codes! {
     NotAllowed = "GW501", Error, "not allowed by the operator's policy",
         "Stay within the `policy` of the daemon's configuration, or ask the operator to \
          extend it.";
+    // 6xx: groups, and what the hub says of clusters
+    UnknownMembers = "GW601", Warning, "members of a group are unknown",
+        "Name a file with the hub's facts with --facts. Until the members are known, the \
+         group's works stay as they are on the hub.";
+    NoMember = "GW602", Warning, "group or name without a cluster",
+        "Correct the name, or the conditions in group.yaml. They match no cluster.";
+    ReportedValue = "GW603", Error, "value from a managed cluster in a protected field",
+        "Use a value from `values` or from `labels` in cluster.yaml. A managed cluster can \
+         change its own labels and claims.";
+    UnknownFacts = "GW604", Warning, "work that needs unknown facts of a cluster",
+        "Name a file with the hub's facts with --facts. Until the facts are known, the work \
+         stays as it is on the hub.";
 }
 
 impl From<ProblemKind> for Code {

@@ -48,6 +48,11 @@ impl DiagnosticSink {
         self.kept.iter().any(Diagnostic::is_error)
     }
 
+    /// Whether one of the kept diagnostics freezes a work. There is one if any was added.
+    pub fn freezes_work(&self) -> bool {
+        self.kept.iter().any(Diagnostic::freezes_work)
+    }
+
     /// The diagnostics in the order in which they were added. A last one says how many more there
     /// are.
     pub fn into_all(mut self) -> Vec<Diagnostic> {

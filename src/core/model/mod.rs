@@ -7,6 +7,7 @@ pub mod defaults;
 pub mod diagnostic;
 pub mod diagnostic_sink;
 pub mod digest;
+pub mod facts;
 pub mod kinds;
 pub mod manifest;
 pub mod name;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use gitwork_api::names::{NameError, check_label, check_subdomain};
 
 use crate::limits;
+use gitwork_api::truncate::truncate_chars;
 
 macro_rules! text_name {
     ($(#[$doc:meta])* $name:ident, $check:expr) => {
@@ -37,6 +38,14 @@ macro_rules! text_name {
                 serializer.serialize_str(&self.0)
             }
         }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(from)?;
+                let shown = truncate_chars(&text, limits::MESSAGE_TEXT_CHARS_MAX);
+                let problem = |why| serde::de::Error::custom(format_args!("{shown:?} {why}"));
+                Self::parse(&text).map_err(problem)
+            }
+        }
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(&self.0, f)
@@ -52,6 +61,10 @@ text_name! {
 text_name! {
     /// A ManifestWork's name.
     WorkName, |text| check_subdomain(text, limits::WORK_NAME_CHARS_MAX)
+}
+text_name! {
+    /// A group's name: that of its folder in `groups`.
+    GroupName, |text| check_label(text, 63)
 }
 text_name! {
     /// Which source a ManifestWork belongs to: the value of the label `gitwork.dev/source`.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::AdoptionPolicy;
-use crate::model::name::WorkKey;
+use crate::model::name::{RepoPath, WorkKey};
 use crate::model::work::DesiredWork;
 use crate::plan::inputs::{PlanInputs, is_unknown};
 use crate::plan::observed::ObservedWork;
@@ -33,7 +33,7 @@ fn block_wanted(
     desired: &Desired,
     adoption: AdoptionPolicy,
 ) -> Option<Reason> {
-    if desired.frozen.contains(&work.key) {
+    if desired.frozen.contains(&work.key) || comes_from_group(work, there, desired) {
         return Some(Reason::Frozen);
     }
     if work.suspend {
@@ -44,6 +44,15 @@ fn block_wanted(
         return Some(Reason::Conflict { owner: there.source.clone(), adoption });
     }
     there.deleting.then_some(Reason::BeingDeleted { wanted: true })
+}
+
+/// Whether the work on the hub came from another folder, of a group that its cluster may still be
+/// in: it is unknown then which of the two Git wants.
+fn comes_from_group(work: &DesiredWork, there: Option<&ObservedWork>, desired: &Desired) -> bool {
+    let there = there.filter(|there| there.is_ours(&desired.source));
+    let path = there.and_then(|there| there.path.as_deref());
+    path.filter(|path| RepoPath::parse(path).as_ref() != Some(&work.path))
+        .is_some_and(|path| desired.frozen.may_be_of_group(&work.key.cluster, Some(path)))
 }
 
 fn block_removed(work: &ObservedWork, desired: &Desired) -> Option<Reason> {

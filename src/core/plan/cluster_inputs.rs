@@ -26,14 +26,17 @@ impl ClusterInputs {
     /// The state of a cluster.
     pub(crate) fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
         let Frozen { source, deletes, clusters_beside_unnamed, .. } = &desired.frozen;
+        let Frozen { groups_beside_unnamed, groups, .. } = &desired.frozen;
         let Frozen { clusters, works, folders, objects, .. } = &desired.frozen;
         let frozen = Frozen {
             source: *source,
             deletes: *deletes,
             clusters_beside_unnamed: clusters_beside_unnamed.clone(),
+            groups_beside_unnamed: groups_beside_unnamed.clone(),
             clusters: clusters.iter().filter(|cluster| *cluster == name).cloned().collect(),
             works: keys_of(works, name),
-            folders: folders.clone(),
+            folders: folders.iter().filter(|(cluster, _)| cluster == name).cloned().collect(),
+            groups: groups.clone(),
             objects: works_of(objects, name),
         };
         let desired = Desired {

@@ -94,11 +94,11 @@ fn budget(inputs: PlanInputs<'_>, all: &BTreeSet<&Budgets>) -> Budget {
 /// annotations does not count: it may be new.
 ///
 /// An agent may label other works of its cluster, and name any folder in their annotations. So a
-/// folder counts once: `folders` are those that have counted.
+/// folder counts once a cluster: `folders` are those that have counted.
 fn was_kept<'a>(
     work: &'a ObservedWork,
     desired: &Desired,
-    folders: &mut BTreeSet<&'a str>,
+    folders: &mut BTreeSet<(&'a ClusterName, &'a str)>,
 ) -> bool {
     let Frozen { works, objects, .. } = &desired.frozen;
     let has_name = |key: &WorkKey| {
@@ -106,7 +106,8 @@ fn was_kept<'a>(
     };
     let mut has_folder = || {
         let path = work.path.as_deref();
-        desired.frozen.has_folder(&work.key, path) && path.is_some_and(|path| folders.insert(path))
+        desired.frozen.has_folder(&work.key, path)
+            && path.is_some_and(|path| folders.insert((&work.key.cluster, path)))
     };
     work.is_ours(&desired.source)
         && !work.created_during_hold

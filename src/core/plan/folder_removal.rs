@@ -1,5 +1,5 @@
 //! The last known state of a work that Git no longer has: the last content of its folder, under the
-//! settings of cluster and source in the commit that removed it. Pure.
+//! settings of cluster, group and source in the commit that removed it. Pure.
 //!
 //! OCM's agent reads a deleteOption when it applies a work, not when the work is deleted. So a
 //! commit that removes a work and changes its deleteOption has to be read this way.
@@ -9,18 +9,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::file::Config;
-use crate::config::file_names::{CLUSTER_FILE, CLUSTERS, SOURCE_FILE, WORK_FILE};
-use crate::config::{Budgets, FileKind, SourceFile, WorkFile};
+use crate::config::file_names::{
+    CLUSTER_FILE, CLUSTERS, GROUP_FILE, GROUPS, SOURCE_FILE, WORK_FILE,
+};
+use crate::config::{Budgets, FileKind, GroupFile, SourceFile, WorkFile};
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::digest::Digest;
+use crate::model::facts::Facts;
 use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use crate::plan::last_known::LastKnownState;
 use crate::render::config_file::read_config;
 use crate::render::desired::Desired;
+use crate::render::layout;
 use crate::render::renderer::Renderer;
 
-/// The removal of a work folder.
+/// The removal of a work folder, or of a cluster from the group that has the folder.
+#[derive(Clone)]
 pub struct FolderRemoval<'a> {
     /// The work that the folder made.
     pub key: &'a WorkKey,
@@ -34,6 +39,14 @@ pub struct FolderRemoval<'a> {
     pub after: Option<ObjectId>,
     /// The trees and blobs of both commits.
     pub objects: &'a dyn Objects,
+    /// What the hub says of clusters.
+    pub facts: Option<Arc<Facts>>,
+}
+
+/// Whether a work folder is one of a group: it can be there without a work on a cluster that has
+/// left the group.
+pub fn is_of_group(folder: &RepoPath) -> bool {
+    layout::group_of(folder).is_some()
 }
 
 /// What Git last said of the work; `None` if it was not readable then; the state on the hub counts.
@@ -41,25 +54,36 @@ pub fn last_known_state(
     source: &SourceId,
     removal: &FolderRemoval<'_>,
 ) -> Result<Option<LastKnownState>, ObjectError> {
+    // If the folder is still there, the cluster has left the group, and no commit is known for it.
+    let left = match removal.after {
+        Some(after) if is_of_group(removal.folder) => has_folder(removal, after)?,
+        _ => None,
+    };
+    let removal = &FolderRemoval { before: left.unwrap_or(removal.before), ..removal.clone() };
     let mut just_it = Overlay::new(removal.objects);
     let Some(root) = just_it.reduced(removal)? else { return Ok(None) };
-    let desired = render(source, root, &just_it)?;
+    let render = |root, objects: &Overlay<'_>| {
+        let mut renderer = Renderer::new(source.clone());
+        renderer.set_facts(removal.facts.clone());
+        renderer.render(&Snapshot { commit: None, root, objects })
+    };
+    let desired = render(root, &just_it)?;
     let guessed = desired.diagnostics.iter().any(|found| found.code == Code::GuessedPlural);
     let desired = if guessed {
         // An orphaning rule names the plural, and the CRD that tells it stands elsewhere in the
         // repository.
         let mut whole = Overlay::new(removal.objects);
-        let root = whole.whole(removal)?;
-        render(source, root, &whole)?
+        let Some(root) = whole.whole(removal)? else { return Ok(None) };
+        render(root, &whole)?
     } else {
         desired
     };
     let budgets = budgets_of(removal.before, removal.objects)?;
     Ok(desired.works.get(removal.key).map(|work| LastKnownState {
-        removed_by: Some(removal.removed_by),
+        removed_by: left.is_none().then_some(removal.removed_by),
         delete_option: work.delete_option.clone(),
         prune: work.prune,
-        budgets: Some(budgets),
+        budgets: left.is_none().then_some(budgets),
         added_since: None,
     }))
 }
@@ -86,6 +110,15 @@ pub fn work_name(
     }
     let name = config.and_then(|config| config.value.name);
     Ok(WorkName::parse(name.as_deref().unwrap_or(folder.name())).ok())
+}
+
+/// The tree `root`, if it has the work folder.
+fn has_folder(
+    removal: &FolderRemoval<'_>,
+    root: ObjectId,
+) -> Result<Option<ObjectId>, ObjectError> {
+    let mut folders = Folders::new(root, removal.objects);
+    Ok(folders.read(removal.folder)?.map(|_| root))
 }
 
 /// The works that Git has now and did not have before a removal.
@@ -186,18 +219,21 @@ fn budgets_of(root: ObjectId, objects: &dyn Objects) -> Result<Budgets, ObjectEr
     Ok(config.map(|config| config.value.budgets).unwrap_or_default())
 }
 
-fn render(
-    source: &SourceId,
-    root: ObjectId,
-    objects: &dyn Objects,
-) -> Result<Desired, ObjectError> {
-    Renderer::new(source.clone()).render(&Snapshot { commit: None, root, objects })
-}
-
-/// An object store with some trees of our own making before it.
+/// An object store with some trees and files of our own making before it.
 struct Overlay<'a> {
     base: &'a dyn Objects,
     trees: BTreeMap<ObjectId, Arc<Tree>>,
+    blobs: BTreeMap<ObjectId, Arc<[u8]>>,
+}
+
+/// The folder of a cluster or a group, with the folder that it is in.
+struct OwnerFolder {
+    /// `clusters` or `groups`.
+    among: &'static str,
+    name: String,
+    /// cluster.yaml or group.yaml.
+    config_file: &'static str,
+    tree: Tree,
 }
 
 impl Objects for Overlay<'_> {
@@ -205,13 +241,13 @@ impl Objects for Overlay<'_> {
         self.trees.get(&id).map_or_else(|| self.base.tree(id), |tree| Ok(tree.clone()))
     }
     fn blob(&self, id: ObjectId, limit: usize) -> Result<Arc<[u8]>, ObjectError> {
-        self.base.blob(id, limit)
+        self.blobs.get(&id).map_or_else(|| self.base.blob(id, limit), |blob| Ok(blob.clone()))
     }
 }
 
 impl<'a> Overlay<'a> {
     fn new(base: &'a dyn Objects) -> Self {
-        Self { base, trees: BTreeMap::new() }
+        Self { base, trees: BTreeMap::new(), blobs: BTreeMap::new() }
     }
 
     fn add(&mut self, tree: Tree) -> Entry {
@@ -219,9 +255,7 @@ impl<'a> Overlay<'a> {
             .iter()
             .map(|(name, entry)| format!("{name}\0{:?}\0{}", entry.kind, entry.id))
             .collect();
-        let digest = Digest::of(format!("made by an overlay\0{}", text.join("\n")).as_bytes());
-        let mut id = ObjectId([0; 20]);
-        id.0.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);
+        let id = id_of(&text.join("\n"));
         self.trees.insert(id, Arc::new(tree));
         Entry { kind: EntryKind::Tree, id }
     }
@@ -234,49 +268,122 @@ impl<'a> Overlay<'a> {
         Ok(readable(self, *id)?.map(Arc::unwrap_or_clone).unwrap_or_default())
     }
 
-    /// A repository of just that one work.
+    /// A repository of just that one work; `None` if the folder was not there.
     fn reduced(&mut self, removal: &FolderRemoval<'_>) -> Result<Option<ObjectId>, ObjectError> {
         let before = self.tree(removal.before)?;
-        let clusters = self.folder(&before, CLUSTERS)?;
-        let cluster = self.folder(&clusters, removal.key.cluster.as_str())?;
-        let name = removal.folder.name();
-        let Some(work) = cluster.get(name) else { return Ok(None) };
-        let works = [(name.to_owned(), work.clone())].into();
-        self.judged(removal, Tree::new(), Tree::new(), works).map(Some)
+        let mut owners = self.owners(removal, &before)?;
+        for owner in &mut owners {
+            let mut works = Tree::new();
+            let is_its = removal.folder.parts().next() == Some(owner.among);
+            let name = removal.folder.name();
+            if is_its {
+                let Some(work) = owner.tree.get(name) else { return Ok(None) };
+                works.insert(name.to_owned(), work.clone());
+            }
+            owner.tree = works;
+        }
+        self.judged(removal, Tree::new(), owners)
     }
 
     /// The whole repository as it was before.
-    fn whole(&mut self, removal: &FolderRemoval<'_>) -> Result<ObjectId, ObjectError> {
+    fn whole(&mut self, removal: &FolderRemoval<'_>) -> Result<Option<ObjectId>, ObjectError> {
         let root = (*self.tree(removal.before)?).clone();
-        let clusters = self.folder(&root, CLUSTERS)?;
-        let cluster = self.folder(&clusters, removal.key.cluster.as_str())?;
-        self.judged(removal, root, clusters, cluster)
+        let owners = self.owners(removal, &root)?;
+        self.judged(removal, root, owners)
+    }
+
+    /// The folders of the cluster, and of the group that has the work folder.
+    fn owners(
+        &self,
+        removal: &FolderRemoval<'_>,
+        root: &Tree,
+    ) -> Result<Vec<OwnerFolder>, ObjectError> {
+        let cluster = removal.key.cluster.to_string();
+        let group = layout::group_of(removal.folder).map(|group| group.to_string());
+        let all =
+            [Some((CLUSTERS, cluster, CLUSTER_FILE)), group.map(|name| (GROUPS, name, GROUP_FILE))];
+        let mut owners = Vec::new();
+        for (among, name, config_file) in all.into_iter().flatten() {
+            let tree = self.folder(&self.folder(root, among)?, &name)?;
+            owners.push(OwnerFolder { among, name, config_file, tree });
+        }
+        Ok(owners)
     }
 
     /// With the configuration of the commit that removed the work, or where that has none, of the
     /// one before: a file that is removed together with the work does not change its last known
-    /// state.
+    /// state. `None` if a group has no readable configuration.
     fn judged(
         &mut self,
         removal: &FolderRemoval<'_>,
         mut root: Tree,
-        mut clusters: Tree,
-        mut cluster: Tree,
-    ) -> Result<ObjectId, ObjectError> {
-        let name = removal.key.cluster.as_str();
-        for from in [Some(removal.before), removal.after].into_iter().flatten() {
-            let Some(from) = readable(self, from)? else { continue };
-            let from_cluster = self.folder(&self.folder(&from, CLUSTERS)?, name)?;
-            root.extend(from.get(SOURCE_FILE).map(|file| (SOURCE_FILE.to_owned(), file.clone())));
-            let file = from_cluster.get(CLUSTER_FILE);
-            cluster.extend(file.map(|file| (CLUSTER_FILE.to_owned(), file.clone())));
+        owners: Vec<OwnerFolder>,
+    ) -> Result<Option<ObjectId>, ObjectError> {
+        let mut commits = Vec::new();
+        for commit in [Some(removal.before), removal.after].into_iter().flatten() {
+            commits.extend(readable(self, commit)?);
         }
-        let cluster = self.add(cluster);
-        clusters.insert(name.to_owned(), cluster);
-        let clusters = self.add(clusters);
-        root.insert(CLUSTERS.to_owned(), clusters);
-        Ok(self.add(root).id)
+        for commit in &commits {
+            root.extend(commit.get(SOURCE_FILE).map(|file| (SOURCE_FILE.to_owned(), file.clone())));
+        }
+        for OwnerFolder { among, name, config_file, mut tree } in owners {
+            for commit in &commits {
+                let there = self.folder(&self.folder(commit, among)?, &name)?;
+                let file = there.get(config_file);
+                tree.extend(file.map(|file| (config_file.to_owned(), file.clone())));
+            }
+            if among == GROUPS {
+                let Some(file) = self.with_member(tree.get(GROUP_FILE), removal.key)? else {
+                    return Ok(None);
+                };
+                tree.insert(GROUP_FILE.to_owned(), file);
+            }
+            let mut all = self.folder(&root, among)?;
+            let owner = self.add(tree);
+            all.insert(name, owner);
+            let all = self.add(all);
+            root.insert(among.to_owned(), all);
+        }
+        Ok(Some(self.add(root).id))
     }
+
+    /// A group.yaml by which the work's cluster is the only one in the group; `None` if the file
+    /// cannot be read.
+    fn with_member(
+        &mut self,
+        file: Option<&Entry>,
+        key: &WorkKey,
+    ) -> Result<Option<Entry>, ObjectError> {
+        let Some(blob) = file.filter(|file| file.kind == EntryKind::Blob) else { return Ok(None) };
+        let path = RepoPath::root().join(GROUP_FILE);
+        let config: Option<Config<GroupFile>> = read_config(
+            &path,
+            Some(blob.id),
+            FileKind::Group,
+            &Scope::Source,
+            self,
+            &mut Vec::new(),
+        )?;
+        let Some(Config { document, .. }) = config else { return Ok(None) };
+        let mut value = document.value;
+        let Some(fields) = value.as_object_mut() else { return Ok(None) };
+        for condition in ["selector", "placement", "exclude"] {
+            fields.remove(condition);
+        }
+        fields.insert("clusters".to_owned(), serde_json::json!([key.cluster.as_str()]));
+        let text = value.to_string();
+        let id = id_of(&text);
+        self.blobs.insert(id, text.as_bytes().into());
+        Ok(Some(Entry { kind: EntryKind::Blob, id }))
+    }
+}
+
+/// An id that no object of the base has.
+fn id_of(text: &str) -> ObjectId {
+    let digest = Digest::of(format!("made by an overlay\0{text}").as_bytes());
+    let mut id = ObjectId([0; 20]);
+    id.0.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);
+    id
 }
 
 #[cfg(test)]
@@ -346,6 +453,7 @@ mod tests {
             before,
             after: Some(after),
             objects: &objects,
+            facts: None,
         };
         let source = SourceId::parse("fleet").unwrap();
         let state = last_known_state(&source, &removal).unwrap().unwrap();

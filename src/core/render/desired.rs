@@ -9,7 +9,7 @@ use crate::config::source_rules::SourceRules;
 use crate::config::tenancy::TenantFolder;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
-use crate::model::name::{ClusterName, CommitId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::layout;
@@ -36,6 +36,17 @@ pub struct Desired {
 }
 
 impl Desired {
+    /// The folder that gives a work, as far as that is known.
+    pub fn folder_of(&self, key: &WorkKey) -> Option<RepoPath> {
+        let frozen = || {
+            self.frozen.folders.iter().find(|(cluster, folder)| {
+                *cluster == key.cluster && folder.name() == key.work.as_str()
+            })
+        };
+        let wanted = self.works.get(key).map(|work| work.path.clone());
+        wanted.or_else(|| frozen().map(|(_, folder)| folder.clone()))
+    }
+
     /// Makes every location relative to the repository's root, for a source whose files start at
     /// `path`.
     pub fn locate_from_root(&mut self, path: &RepoPath) {
@@ -69,16 +80,40 @@ pub struct Frozen {
     /// The clusters with a folder, if another folder beside them has a name that no cluster can
     /// have: it may be the folder of any cluster that has none.
     pub clusters_beside_unnamed: Option<Arc<BTreeSet<ClusterName>>>,
+    /// The same of the groups with a folder.
+    pub groups_beside_unnamed: Option<Arc<BTreeSet<GroupName>>>,
     /// Clusters with an error in a file that all their works inherit.
     pub clusters: BTreeSet<ClusterName>,
     /// Works with an error in one of their files.
     pub works: BTreeSet<WorkKey>,
-    /// Work folders that could not be read. A work on the hub that came from one of them stays,
-    /// whatever its name.
-    pub folders: BTreeSet<RepoPath>,
+    /// Work folders that could not be read, each with the cluster of the work. A work on the hub
+    /// that came from one of them stays, whatever its name.
+    pub folders: BTreeSet<(ClusterName, RepoPath)>,
+    /// Groups that may have other members. A work on the hub that came from a folder of such a
+    /// group stays on these clusters.
+    pub groups: BTreeMap<GroupName, UncertainMembers>,
     /// The objects that frozen works may have in Git. An object that another work drops may have
     /// moved to one of these.
     pub objects: BTreeMap<WorkKey, FrozenObjects>,
+}
+
+/// The clusters that may be in a group beside its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UncertainMembers {
+    /// Any cluster, also one that is unknown.
+    Everyone,
+    /// These clusters.
+    Clusters(BTreeSet<ClusterName>),
+}
+
+impl UncertainMembers {
+    /// Whether the cluster is one of them.
+    pub fn contains(&self, cluster: &ClusterName) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Clusters(clusters) => clusters.contains(cluster),
+        }
+    }
 }
 
 /// What is known of the objects of a frozen work.
@@ -97,6 +132,11 @@ impl FrozenObjects {
         let may_hide = |folder: &Arc<TenantFolder>| manifest.is_none_or(|one| folder.may_have(one));
         self.unread.iter().any(may_hide)
             || self.objects.binary_search_by_key(&digest, |object| object.digest).is_ok()
+    }
+
+    /// Those of a work that could be read.
+    pub(super) fn of(work: &DesiredWork) -> Self {
+        Self { objects: work.objects.clone(), unread: Vec::new() }
     }
 
     /// What several folders with a work of one name may have together.
@@ -140,6 +180,7 @@ impl Frozen {
             || self.contains(key)
             || self.may_be_unnamed(&key.cluster)
             || self.has_folder(key, path)
+            || self.may_be_of_group(&key.cluster, path)
     }
 
     /// Whether the folder of a cluster may have a name that no cluster can have.
@@ -147,11 +188,18 @@ impl Frozen {
         self.clusters_beside_unnamed.as_ref().is_some_and(|named| !named.contains(cluster))
     }
 
-    /// Whether the work folder could not be read. One of another cluster is not the work's.
+    /// Whether the work folder could not be read. One of another cluster is not the work's:
+    /// whoever may write the works of a cluster may name any folder.
     pub fn has_folder(&self, key: &WorkKey, path: Option<&str>) -> bool {
-        // Whoever may write the works of a cluster may name any folder.
-        let cluster = layout::cluster_path(&key.cluster);
         let path = path.and_then(RepoPath::parse);
-        path.is_some_and(|path| path.parent() == Some(cluster) && self.folders.contains(&path))
+        path.is_some_and(|path| self.folders.contains(&(key.cluster.clone(), path)))
+    }
+
+    /// Whether a folder is one of a group whose members are uncertain, and the cluster may be one.
+    pub fn may_be_of_group(&self, cluster: &ClusterName, path: Option<&str>) -> bool {
+        let folder = path.and_then(RepoPath::parse);
+        let Some(group) = folder.and_then(|folder| layout::group_of(&folder)) else { return false };
+        self.groups.get(&group).is_some_and(|members| members.contains(cluster))
+            || self.groups_beside_unnamed.as_ref().is_some_and(|named| !named.contains(&group))
     }
 }

@@ -55,9 +55,14 @@ pub fn read(
     for mut document in documents {
         let mut value = std::mem::take(&mut document.value);
         if let Some(values) = &mut values {
-            for problem in values.apply(&mut value) {
-                let found = file::diagnostic(&problem, &document, file, rules.scope);
+            let problems = values.apply(&mut value);
+            for problem in &problems {
+                let found = file::diagnostic(problem, &document, file, rules.scope);
                 reader.diagnostics.push(found);
+            }
+            // Without these facts, nothing can be said of its objects.
+            if problems.iter().any(|problem| problem.code == Code::UnknownFacts) {
+                continue;
             }
         }
         reader.objects(value, &document);

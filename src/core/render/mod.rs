@@ -2,6 +2,7 @@
 
 pub(crate) mod config_file;
 pub mod desired;
+pub(crate) mod groups;
 pub(crate) mod layout;
 pub(crate) mod manifests;
 pub mod renderer;
@@ -9,4 +10,5 @@ mod snippets;
 pub(crate) mod substitute;
 #[cfg(test)]
 pub(crate) mod test_repository;
+pub(crate) mod values;
 pub(crate) mod work_folder;

@@ -7,6 +7,8 @@ mod approvals;
 mod cluster;
 mod content;
 mod freeze;
+#[cfg(test)]
+mod group_tests;
 mod inputs;
 mod pass;
 
@@ -14,25 +16,38 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desired::{Desired, Suspended};
+use super::desired::{Desired, Suspended, UncertainMembers};
+use super::groups::{GroupInputs, Membership, Memberships};
 use super::layout;
-use crate::config::file_names::CLUSTERS;
+use crate::config::file_names::{CLUSTERS, GROUPS};
 use crate::config::source_rules::SourceRules;
 use crate::config::tenancy::Tenancy;
 use crate::limits;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::cut_fairly;
+use crate::model::facts::Facts;
 use crate::model::kinds::KindIndex;
-use crate::model::name::{ClusterName, CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent, approval_bytes};
-use inputs::SourceInputs;
-use pass::{PassError, RenderPass};
+use inputs::{ClusterConfig, SourceInputs};
+use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
 
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
+
+/// The clusters and groups of one snapshot.
+#[derive(Default)]
+struct Fleet {
+    clusters: RenderedClusters,
+    kinds: KindIndex,
+    groups: Vec<Arc<GroupInputs>>,
+    uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// Of the groups.
+    diagnostics: Vec<Diagnostic>,
+}
 
 /// Renders one source, commit after commit, and remembers what did not change.
 #[derive(Debug, Clone)]
@@ -43,6 +58,11 @@ pub struct Renderer {
     rules: SourceRules,
     approved: Approvals,
     suspended: bool,
+    groups: Vec<Arc<GroupInputs>>,
+    /// The groups that may have other members, with what is wrong with conditions.
+    uncertain: BTreeMap<GroupName, UncertainMembers>,
+    group_diagnostics: Vec<Diagnostic>,
+    facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
     content_bytes_max: usize,
     content: SharedContent,
@@ -58,6 +78,10 @@ impl Renderer {
             rules: SourceRules::default(),
             approved: Approvals::default(),
             suspended: false,
+            groups: Vec::new(),
+            uncertain: BTreeMap::new(),
+            group_diagnostics: Vec::new(),
+            facts: None,
             tenancy: Tenancy::default(),
             content_bytes_max: limits::CONTENT_BYTES_MAX,
             content: SharedContent::default(),
@@ -72,6 +96,12 @@ impl Renderer {
     /// With another bound of the bytes that the rendered works may hold in memory.
     pub fn with_content_bytes_max(self, content_bytes_max: usize) -> Self {
         Self { content_bytes_max, ..self }
+    }
+
+    /// Sets what the hub says of clusters, from the next snapshot on. Without it, the members of
+    /// groups are unknown, unless the groups name each cluster.
+    pub fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
+        self.facts = facts;
     }
 
     /// The kinds that the CRDs of the last snapshot define.
@@ -99,14 +129,18 @@ impl Renderer {
             tenancy: &self.tenancy,
             objects: snapshot.objects,
             inputs: source,
+            bare: Arc::new(ClusterConfig::new(None, true)),
             content: RefCell::new(std::mem::take(&mut self.content)),
             budget: RefCell::new(ContentBudget::new(left)),
         };
-        let rendered = self.clusters(&pass, top.clusters, &mut diagnostics);
+        let rendered = self.fleet(&pass, (top.clusters, top.groups), &mut diagnostics);
         self.content = pass.content.into_inner();
-        let (clusters, kinds) = rendered.inspect_err(|_| self.content.drop_unused())?;
-        self.clusters = clusters;
-        self.kinds = kinds;
+        let fleet = rendered.inspect_err(|_| self.content.drop_unused())?;
+        self.clusters = fleet.clusters;
+        self.kinds = fleet.kinds;
+        self.groups = fleet.groups;
+        self.uncertain = fleet.uncertain;
+        self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, diagnostics))
     }
@@ -116,19 +150,59 @@ impl Renderer {
         self.content.drop_unused();
     }
 
+    /// Reads groups and clusters, finds the members of the groups, and renders all works.
+    fn fleet(
+        &self,
+        pass: &RenderPass<'_>,
+        (clusters, groups): (BTreeMap<ClusterName, ObjectId>, BTreeMap<GroupName, ObjectId>),
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<Fleet, ObjectError> {
+        let mut fleet = Fleet::default();
+        let groups = pass.groups(groups, &self.groups);
+        let at = RepoPath::root().join(GROUPS);
+        let Some(groups) = self.within_bounds(groups, &at, diagnostics)? else { return Ok(fleet) };
+        let mut opened = BTreeMap::new();
+        for (name, tree) in clusters {
+            let open = pass.open(&name, tree, self.clusters.get(&name))?;
+            opened.insert(name, open);
+        }
+        let config = |open: &OpenCluster| open.inherited.config.clone();
+        let configs: BTreeMap<ClusterName, Arc<ClusterConfig>> =
+            opened.iter().map(|(name, open)| (name.clone(), config(open))).collect();
+        let labels = configs.iter().map(|(name, config)| (name, &config.file.labels)).collect();
+        let found = Memberships::find(&groups, &labels, self.facts.as_deref());
+        let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
+        fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
+        fleet.uncertain = found.uncertain;
+        fleet.groups = groups;
+        for member in found.by_cluster.keys() {
+            opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
+        }
+        let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
+        (fleet.clusters, fleet.kinds) = rendered;
+        Ok(fleet)
+    }
+
     /// Renders the clusters, up to the bounds of the source.
     fn clusters(
         &self,
         pass: &RenderPass<'_>,
-        trees: BTreeMap<ClusterName, ObjectId>,
+        opened: BTreeMap<ClusterName, OpenCluster>,
+        mut groups: BTreeMap<ClusterName, Vec<Membership>>,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<(RenderedClusters, KindIndex), ObjectError> {
         let mut clusters = BTreeMap::new();
         let mut works_left = limits::WORKS_MAX;
-        for (name, tree) in trees {
+        for (name, opened) in opened {
             let before = self.clusters.get(&name);
-            let cluster = pass.cluster(&name, tree, &self.kinds, before, works_left);
-            let Some(cluster) = self.within_bounds(cluster, &name, diagnostics)? else { break };
+            let place = ClusterPlace {
+                groups: groups.remove(&name).unwrap_or_default(),
+                facts: Facts::of(self.facts.as_deref(), &name),
+            };
+            let bounds = (&self.kinds, works_left);
+            let cluster = pass.cluster(&name, opened, place, bounds, before);
+            let at = layout::cluster_path(&name);
+            let Some(cluster) = self.within_bounds(cluster, &at, diagnostics)? else { break };
             works_left -= cluster.works.len();
             clusters.insert(name, cluster);
         }
@@ -141,7 +215,8 @@ impl Renderer {
                 .and_then(|()| pass.check(name, cluster));
             // What follows is corrected and checked in a later pass: until then, the source is
             // frozen.
-            if self.within_bounds(corrected, name, diagnostics)?.is_none() {
+            let at = layout::cluster_path(name);
+            if self.within_bounds(corrected, &at, diagnostics)?.is_none() {
                 break;
             }
         }
@@ -153,7 +228,7 @@ impl Renderer {
     fn within_bounds<T>(
         &self,
         result: Result<T, PassError>,
-        cluster: &ClusterName,
+        at: &RepoPath,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<Option<T>, ObjectError> {
         let found = match result {
@@ -161,7 +236,7 @@ impl Renderer {
             Err(PassError::Object(why)) => return Err(why),
             Err(PassError::TooManyWorks) => too_many_works(),
             Err(PassError::TooLarge) => {
-                too_large(&self.source, cluster, self.content_bytes_max / (1024 * 1024))
+                too_large(&self.source, at, self.content_bytes_max / (1024 * 1024))
             }
         };
         diagnostics.push(found);
@@ -170,13 +245,14 @@ impl Renderer {
 
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
     fn assemble(&self, commit: Option<CommitId>, mut diagnostics: Vec<Diagnostic>) -> Desired {
-        let folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        let folders = self.clusters.values().flat_map(|cluster| cluster.certain_works());
         let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
         let mut works: BTreeMap<WorkKey, DesiredWork> =
             works.map(|work| (work.key.clone(), work.clone())).collect();
+        diagnostics.extend(self.group_diagnostics.iter().cloned());
         for cluster in self.clusters.values() {
             let of_cluster = cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten());
-            let of_works = cluster.works.values().flat_map(|work| &work.rendered.diagnostics);
+            let of_works = cluster.certain_works().flat_map(|work| &work.rendered.diagnostics);
             diagnostics.extend(of_cluster.chain(of_works).cloned());
         }
         let frozen = self.freeze(&mut works, &diagnostics);
@@ -199,14 +275,15 @@ impl Renderer {
     }
 }
 
-/// The works of this cluster, and those of the clusters before it, hold more than they may.
-fn too_large(source: &SourceId, cluster: &ClusterName, mebibytes: usize) -> Diagnostic {
+/// The works of the cluster at this path, and those of the clusters before it, hold more than they
+/// may.
+fn too_large(source: &SourceId, at: &RepoPath, mebibytes: usize) -> Diagnostic {
     let message = format!(
         "the rendered works of the source {source} take more than {mebibytes} MiB of memory, of \
          which equal contents count once; nothing of it is changed or deleted until it has fewer \
          works or a larger `maxContentMib`"
     );
-    let at = Location::file(&layout::cluster_path(cluster));
+    let at = Location::file(at);
     let hint = "raise `maxContentMib` of this source in the daemon's file, if the process has the \
                 memory; otherwise split the source into several, each with its own path";
     Diagnostic::new(Code::TooManyFiles, at, Scope::Source, message).with_hint(hint)

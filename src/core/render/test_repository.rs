@@ -1,5 +1,6 @@
 //! A repository in memory, for the tests of rendering. Equal content has equal ids, as in Git.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use crate::render::renderer::Renderer;
 pub(crate) struct TestRepository {
     trees: BTreeMap<ObjectId, Arc<Tree>>,
     blobs: BTreeMap<ObjectId, Arc<[u8]>>,
+    /// How often a manifest file was read.
+    pub(crate) manifest_reads: Cell<usize>,
 }
 
 /// What stands at a path.
@@ -102,6 +105,8 @@ impl Objects for TestRepository {
         if blob.len() > limit {
             return Err(ObjectError::TooLarge { id, size: blob.len() as u64, limit });
         }
+        let is_manifest = std::str::from_utf8(&blob).is_ok_and(|text| text.contains("apiVersion"));
+        self.manifest_reads.set(self.manifest_reads.get() + usize::from(is_manifest));
         Ok(blob)
     }
 }

@@ -6,6 +6,7 @@ mod checks;
 mod diagnostics;
 mod files;
 mod folder_config;
+mod inherited;
 mod manifest_configs;
 mod parts;
 mod plurals;
@@ -16,7 +17,8 @@ mod sidecar;
 pub use checks::wire_size;
 pub use diagnostics::WorkDiagnostics;
 pub use folder_config::Reuse;
-pub use manifest_configs::{InheritedRules, is_about};
+pub use inherited::{Inherited, SettingsLevel};
+pub use manifest_configs::is_about;
 pub use plurals::{NamedPlurals, name_resources};
 pub use rule_index::{ConfigIndex, RuleSteps};
 pub use sidecar::{Covering, Sidecar, sidecar_fields};
@@ -31,17 +33,17 @@ use super::layout::WorkFolderFile;
 use super::manifests;
 use super::snippets::add_snippets;
 use crate::config::path_patterns::PathPatterns;
-use crate::config::tenancy::{Tenancy, Tenant, TenantFolder};
-use crate::config::{SecretPolicy, WorkSettings};
+use crate::config::tenancy::{Tenant, TenantFolder};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::kinds::{CrdNames, Found, KindIndex};
 use crate::model::manifest::{Identity, Manifest, Origin};
-use crate::model::name::{ClusterName, ObjectId, RepoPath, SourceId, WorkKey, WorkName};
+use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::desired::FrozenObjects;
 use crate::render::substitute::Substitution;
+use crate::render::values::Variable;
 use crate::text::truncate::truncate_chars;
 use agent_rules::{check_agent_rules, check_ttl};
 use checks::{check_objects, check_tenancy, folder_refused};
@@ -52,25 +54,6 @@ use parts::WorkParts;
 use rule_index::TooManySteps;
 use settings::Settings;
 use sidecar::orphans;
-
-/// What a work folder inherits from above it.
-#[derive(Debug)]
-pub struct Inherited<'a> {
-    /// The source that the work belongs to.
-    pub source: &'a SourceId,
-    /// What the operator lets the folder do.
-    pub tenancy: &'a Tenancy,
-    /// The cluster whose folder it is in.
-    pub cluster: &'a ClusterName,
-    /// Lowest precedence first: `gitwork.yaml`'s defaults, then `cluster.yaml`'s.
-    pub settings: [&'a WorkSettings; 2],
-    /// The `manifestConfigs` of these levels.
-    pub rules: [&'a ConfigIndex; 2],
-    /// The values of `${NAME}`, the cluster's own name among them in any form.
-    pub values: &'a BTreeMap<String, Value>,
-    /// What becomes of Secrets with data.
-    pub secrets: SecretPolicy,
-}
 
 /// The outcome for one work folder.
 #[derive(Debug)]
@@ -93,7 +76,12 @@ pub struct Rendered {
     pub custom_kinds: BTreeMap<(String, String), Found>,
     /// What is wrong with the folder and its files.
     pub diagnostics: Vec<Diagnostic>,
-    /// Whether a folder with the same files and inherited settings gives the same elsewhere.
+    /// Whether the work replaces those of groups that have its name.
+    pub replaces_group: bool,
+    /// The variables of the manifests. A folder has the same ones for every cluster.
+    pub variables: Arc<[Variable]>,
+    /// Whether a folder with the same files, inherited settings and values gives the same
+    /// elsewhere.
     pub reuse: Reuse,
     /// What it holds in memory; counted once, as every pass asks for it.
     pub sizes: RenderedSizes,
@@ -123,7 +111,7 @@ pub fn render(
     let scope = Scope::Work(folder_key.clone());
     // The policy first: nothing is read of a folder that may have no work.
     if let Some(breach) = inherited.tenancy.folder_breach(path, inherited.cluster) {
-        let refused = folder_refused(&breach, path, inherited.cluster, &scope);
+        let refused = folder_refused(&breach, path, inherited, &scope);
         return Ok(Rendered::without_work(path, None, vec![refused]));
     }
     let found = layout::work_folder(path, tree, objects, ignore, &scope)?;
@@ -131,12 +119,13 @@ pub fn render(
     let work_file = files.work_file(found.work_file.as_ref())?;
     let folder = FolderConfig { path, work_file: work_file.as_ref() };
     let key = work_key(&folder, inherited.cluster, &mut files.diagnostics);
-    let settings = Settings::merge(inherited.settings, work_file.as_ref());
-    let values = || Substitution::new(inherited.values, inherited.cluster);
-    let substitutes = settings.substitute;
-    let values = substitutes.then(values);
+    let replaces_group = check_replaces(&folder, inherited, &mut files.diagnostics);
+    let levels = inherited.levels.iter().map(|level| level.settings);
+    let settings = Settings::merge(levels, work_file.as_ref());
+    let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
     let rules = manifests::Rules { kinds, secrets: inherited.secrets, scope: &scope };
-    let mut manifests = files.manifests(&found.manifests, &rules, values)?;
+    let mut manifests = files.manifests(&found.manifests, &rules, values.as_mut())?;
+    let variables: Arc<[Variable]> = values.map(Substitution::into_used).unwrap_or_default().into();
     let mut sidecars = files.sidecars(&found.sidecars)?;
     let FolderFiles { texts, mut diagnostics, .. } = files;
     let (configs, orphans) =
@@ -147,20 +136,14 @@ pub fn render(
     check_agent_rules(&manifests, &configs, &mut diagnostics);
     check_ttl(settings.delete_option.as_ref(), &configs, path, &mut diagnostics);
     let parts = WorkParts { settings, delete_option, configs, manifests };
-    let tenant = Tenant {
-        path,
-        cluster: inherited.cluster,
-        work: folder.work_name(),
-        executor: parts.settings.executor.as_ref(),
-        manifests: &parts.manifests,
-        kinds,
-    };
-    let is_allowed = check_tenancy(inherited.tenancy, &tenant, &folder, &mut diagnostics);
+    let is_allowed = check_policy(&parts, &folder, (inherited, kinds), &mut diagnostics);
 
     let mut diagnostics = diagnostics.into_all();
     add_snippets(&mut diagnostics, &texts);
-    let failed = diagnostics.iter().any(Diagnostic::is_error);
+    let failed = diagnostics.iter().any(Diagnostic::freezes_work);
     let mut rendered = Rendered::without_work(path, None, diagnostics);
+    rendered.replaces_group = replaces_group;
+    rendered.variables = variables;
     rendered.custom_kinds = custom_kinds(&parts.manifests, kinds);
     // What is not allowed takes no name and no object from works that are.
     if is_allowed {
@@ -174,8 +157,8 @@ pub fn render(
             rendered.objects = objects_from(path, &parts.manifests);
         }
     }
-    let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty() && !substitutes;
-    rendered.reuse = if is_plain { folder.reuse() } else { Reuse::Never };
+    let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty();
+    rendered.reuse = if is_plain { folder.reuse() } else { Reuse::SameFolder };
     let key = key.filter(|_| !failed);
     rendered.work = key.map(|key| parts.into_work(key, path, inherited.source));
     Ok(rendered)
@@ -203,34 +186,63 @@ impl Rendered {
             crds: Vec::new(),
             custom_kinds: BTreeMap::new(),
             diagnostics,
-            reuse: Reuse::Never,
+            replaces_group: false,
+            variables: Arc::default(),
+            reuse: Reuse::SameFolder,
             sizes: RenderedSizes::default(),
         }
     }
 
-    /// The outcome for a folder with the same files and inherited files. `None` if it must be
-    /// rendered.
+    /// The outcome for a folder with the same files, inherited settings and values. `None` if it
+    /// must be rendered.
     pub(crate) fn elsewhere(&self, path: &RepoPath, inherited: &Inherited<'_>) -> Option<Self> {
         let work = self.work.as_ref()?;
+        let is_same = *path == self.path;
         let name = match self.reuse {
-            Reuse::Never => return None,
-            Reuse::SameName => work.key.work.clone(),
+            Reuse::SameFolder if !is_same => return None,
+            Reuse::SameFolder | Reuse::SameName => work.key.work.clone(),
             Reuse::FolderName => WorkName::parse(path.name()).ok()?,
         };
         let key = WorkKey { cluster: inherited.cluster.clone(), work: name };
         // In a folder with a longer path, that of a file may be too long.
         let is_alike = path.as_str().len() <= self.path.as_str().len()
             && inherited.tenancy.judges_alike((&self.path, &work.key), (path, &key));
-        let body = is_alike.then(|| Arc::new(work.body.in_folder(path)))?;
+        let in_folder = || Arc::new(work.body.in_folder(path));
+        let body = || if is_same { work.body.clone() } else { in_folder() };
+        let body = is_alike.then(body)?;
         let work = DesiredWork { key: key.clone(), path: path.clone(), body, ..work.clone() };
-        let mut rendered = Self::without_work(path, Some(key), Vec::new());
+        // They are about the files, which are the same: there are some in the same folder only.
+        let scope = Scope::Work(layout::folder_key(path, inherited.cluster));
+        let diagnostics = self.diagnostics.iter().cloned();
+        let diagnostics = diagnostics.map(|one| Diagnostic { scope: scope.clone(), ..one });
+        let mut rendered = Self::without_work(path, Some(key), diagnostics.collect());
         rendered.objects = self.objects.clone();
         rendered.crds = self.crds.clone();
         rendered.custom_kinds = self.custom_kinds.clone();
         rendered.reuse = self.reuse;
+        rendered.replaces_group = self.replaces_group;
+        rendered.variables = self.variables.clone();
         rendered.work = Some(work);
         Some(rendered)
     }
+}
+
+/// Whether the operator's policy allows the work. Reports each breach.
+fn check_policy(
+    parts: &WorkParts,
+    folder: &FolderConfig<'_>,
+    (inherited, kinds): (&Inherited<'_>, &KindIndex),
+    diagnostics: &mut WorkDiagnostics<'_>,
+) -> bool {
+    let tenant = Tenant {
+        path: folder.path,
+        cluster: inherited.cluster,
+        work: folder.work_name(),
+        executor: parts.settings.executor.as_ref(),
+        manifests: &parts.manifests,
+        kinds,
+    };
+    check_tenancy(inherited.tenancy, &tenant, folder, diagnostics)
 }
 
 /// `manifestConfigs` and the orphaned objects, by the rules of all levels. Both are empty where the
@@ -248,13 +260,7 @@ fn apply_rules(
         let entries = folder.manifest_configs();
         let named = NamedPlurals { sidecars, covering: &covering, entries };
         name_resources(manifests, named, kinds, diagnostics);
-        let [source, cluster] = inherited.settings;
-        let [of_source, of_cluster] = inherited.rules;
-        let levels = [
-            InheritedRules { entries: &source.manifest_configs, index: of_source },
-            InheritedRules { entries: &cluster.manifest_configs, index: of_cluster },
-        ];
-        let rules = WorkRules::new(sidecars, &covering, folder, levels);
+        let rules = WorkRules::new(sidecars, &covering, folder, &inherited.levels);
         let configs = rules.manifest_configs(manifests, folder, &mut steps, diagnostics)?;
         Ok((configs, orphans(manifests, sidecars, &covering)))
     };
@@ -286,13 +292,29 @@ fn frozen_objects(
     folder: TenantFolder,
 ) -> FrozenObjects {
     let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
-    let errors = rendered.diagnostics.iter().filter(|found| found.is_error());
+    let errors = rendered.diagnostics.iter().filter(|found| found.freezes_work());
     // A bad name hides no object.
     let errors = errors.filter(|found| found.code != Code::BadName);
     let at: HashSet<&RepoPath> = errors.map(|found| &found.location.file).collect();
     let hides = at.contains(&rendered.path) || files.iter().any(|file| at.contains(&file.path));
     let unread = hides.then(|| Arc::new(folder)).into_iter().collect();
     FrozenObjects { objects: NamedObject::all(named), unread }
+}
+
+/// Whether the work replaces those of groups. Only a cluster's own folder can.
+fn check_replaces(
+    folder: &FolderConfig<'_>,
+    inherited: &Inherited<'_>,
+    diagnostics: &mut WorkDiagnostics<'_>,
+) -> bool {
+    let replaces = folder.work_file.and_then(|config| config.value.replaces);
+    if replaces.is_some() && inherited.group.is_some() {
+        let message = "the folder of a group replaces no work: `replaces` is for the folder of a \
+                       cluster";
+        let found = diagnostics.of(Code::BadValue, folder.location("/replaces"), message);
+        diagnostics.push(found.with_field("replaces"));
+    }
+    replaces.is_some()
 }
 
 /// The key that work.yaml or the folder's name gives.

@@ -75,6 +75,7 @@ fn result(diagnostic: &Diagnostic) -> Value {
     let logical = match &diagnostic.scope {
         Scope::Source => None,
         Scope::Cluster(cluster) => Some(cluster.to_string()),
+        Scope::Group(group) => Some(format!("groups/{group}")),
         Scope::Work(key) => Some(key.to_string()),
     };
     let mut location = location(&diagnostic.location);

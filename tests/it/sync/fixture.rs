@@ -119,6 +119,7 @@ impl Sync {
             path: RepoPath::root(),
             tenancy: self.tenancy.clone(),
             content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
+            facts: None,
         };
         Sources::new(Mirrors::default(), Timestamp::now).open_to_sync(config).unwrap()
     }

@@ -87,6 +87,7 @@ impl Guarded {
             path: RepoPath::root(),
             tenancy: Tenancy::default(),
             content_bytes_max: gitwork_core::limits::CONTENT_BYTES_MAX,
+            facts: None,
         };
         let sources = Sources::new(Mirrors::default(), Timestamp::now);
         sources.open_to_sync(config).unwrap().with_verification(verification).unwrap()

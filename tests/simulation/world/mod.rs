@@ -152,7 +152,9 @@ impl World {
             let manifests = work.manifests();
             let named = manifests.iter().map(|one| (one, "configmaps"));
             let objects = NamedObject::all(named);
-            if self.frozen.contains(key) || self.frozen.folders.contains(&path) {
+            if self.frozen.contains(key)
+                || self.frozen.folders.contains(&(key.cluster.clone(), path.clone()))
+            {
                 let hidden = FrozenObjects { objects, unread: Vec::new() };
                 frozen.objects.insert(key.clone(), hidden);
                 continue;

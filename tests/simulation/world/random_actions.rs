@@ -219,7 +219,7 @@ impl World {
             1 => self.frozen.deletes = true,
             2 => drop(self.frozen.clusters.insert(key.cluster.clone())),
             3 => drop(self.frozen.works.insert(key.clone())),
-            _ => drop(self.frozen.folders.insert(folder(key))),
+            _ => drop(self.frozen.folders.insert((key.cluster.clone(), folder(key)))),
         }
     }
 }

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gitwork_api::names::NameError;
+
 use super::entries::{bad_name, bad_object, gitlink, is_manifest, link, object_problem, stray};
-use crate::config::file_names::{APPROVALS, CLUSTER_FILE, CLUSTERS, GROUPS, SOURCE_FILE};
+use crate::config::file_names::{
+    APPROVALS, CLUSTER_FILE, CLUSTERS, GROUP_FILE, GROUPS, SOURCE_FILE,
+};
 use crate::config::path_patterns::PathPatterns;
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::digest::Digest;
-use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey, WorkName};
+use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath, WorkKey, WorkName};
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
 
 /// What stands at a source's path.
@@ -19,13 +23,15 @@ pub struct Top {
     pub source_file: Option<ObjectId>,
     /// Folder name to the cluster's tree.
     pub clusters: BTreeMap<ClusterName, ObjectId>,
+    /// Folder name to the group's tree.
+    pub groups: BTreeMap<GroupName, ObjectId>,
     /// Files of the `approvals` folder by name.
     pub approvals: BTreeMap<String, ObjectId>,
     /// What is wrong at this level.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Reads the source's path and the `clusters` folder, but nothing below it.
+/// Reads the source's path and the folders `clusters` and `groups`, but nothing below them.
 pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
     let mut top = Top::default();
     let Some(tree) = top.tree(&RepoPath::root(), root, objects)? else { return Ok(top) };
@@ -36,10 +42,16 @@ pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
             top.report(Code::UnexpectedShape, SOURCE_FILE, "gitwork.yaml must be a file");
         }
     }
-    if tree.contains_key(GROUPS) {
-        let message = "groups are not supported by this version; nothing is deleted while the \
-                       folder is there";
-        top.report(Code::NotSupported, GROUPS, message);
+    match tree.get(GROUPS) {
+        Some(Entry { kind: EntryKind::Tree, id }) => {
+            let path = RepoPath::root().join(GROUPS);
+            if let Some(tree) = top.tree(&path, *id, objects)? {
+                read_groups(&tree, &mut top);
+            }
+        }
+        // It may stand in the place of any group's folder.
+        Some(_) => top.report(Code::UnexpectedShape, GROUPS, "\"groups\" is not a folder"),
+        None => {}
     }
     if let Some(Entry { kind: EntryKind::Tree, id }) = tree.get(APPROVALS) {
         match objects.tree(*id) {
@@ -59,6 +71,7 @@ pub fn top(root: ObjectId, objects: &dyn Objects) -> Result<Top, ObjectError> {
             }
         }
         Some(_) => top.report(Code::NoClusters, CLUSTERS, "\"clusters\" is not a folder"),
+        None if tree.contains_key(GROUPS) => {}
         None => {
             let message = "there is no folder \"clusters\" at the source's path";
             top.report(Code::NoClusters, CLUSTERS, message);
@@ -110,28 +123,9 @@ fn read_approvals(tree: &Tree, top: &mut Top) {
 }
 
 fn read_clusters(tree: &Tree, top: &mut Top) {
-    let folder = RepoPath::root().join(CLUSTERS);
-    for (name, entry) in tree {
-        let path = folder.join(name);
-        if name.starts_with('.') {
-            continue;
-        }
-        let problem = match (entry.kind, ClusterName::parse(name)) {
-            (EntryKind::Tree, Ok(cluster)) => {
-                top.clusters.insert(cluster, entry.id);
-                continue;
-            }
-            (EntryKind::Blob, _) if !is_manifest(name) => continue,
-            (EntryKind::Blob, _) => {
-                stray(&path, Scope::Source, "it stands beside the clusters' folders")
-            }
-            // It may be the renamed folder of any cluster that has none: nothing is deleted there.
-            (_, Err(why)) => bad_name(&path, "a cluster", name, &why, Scope::Source),
-            (EntryKind::Symlink, Ok(cluster)) => link(&path, Scope::Cluster(cluster)),
-            (EntryKind::Gitlink, Ok(cluster)) => gitlink(&path, Scope::Cluster(cluster)),
-        };
-        top.diagnostics.push(problem);
-    }
+    let names = Names { folder: CLUSTERS, what: "a cluster", owners: "clusters" };
+    let scope = |cluster: &ClusterName| Scope::Cluster(cluster.clone());
+    top.clusters = names.read(tree, ClusterName::parse, scope, &mut top.diagnostics);
     if top.clusters.len() > limits::CLUSTERS_MAX {
         let (found, most) = (top.clusters.len(), limits::CLUSTERS_MAX);
         let message = format!("{found} clusters; a source has at most {most}");
@@ -141,18 +135,97 @@ fn read_clusters(tree: &Tree, top: &mut Top) {
     }
 }
 
-/// What stands in one cluster's folder.
+fn read_groups(tree: &Tree, top: &mut Top) {
+    let names = Names { folder: GROUPS, what: "a group", owners: "groups" };
+    let scope = |group: &GroupName| Scope::Group(group.clone());
+    top.groups = names.read(tree, GroupName::parse, scope, &mut top.diagnostics);
+    if top.groups.len() > limits::GROUPS_MAX {
+        let (found, most) = (top.groups.len(), limits::GROUPS_MAX);
+        let message = format!("{found} groups; a source has at most {most}");
+        top.report(Code::TooManyFiles, GROUPS, message);
+        top.groups.clear();
+    }
+}
+
+/// A folder whose folders have the names of clusters or groups.
+struct Names {
+    folder: &'static str,
+    /// What a folder in it is, for messages.
+    what: &'static str,
+    /// The same, for several.
+    owners: &'static str,
+}
+
+impl Names {
+    /// The trees of the folders by name. A link or submodule with a valid name freezes the scope of
+    /// that name.
+    fn read<N: Ord>(
+        &self,
+        tree: &Tree,
+        parse: impl Fn(&str) -> Result<N, NameError>,
+        scope: impl Fn(&N) -> Scope,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> BTreeMap<N, ObjectId> {
+        let folder = RepoPath::root().join(self.folder);
+        let mut found = BTreeMap::new();
+        for (name, entry) in tree {
+            let path = folder.join(name);
+            if name.starts_with('.') {
+                continue;
+            }
+            let problem = match (entry.kind, parse(name)) {
+                (EntryKind::Tree, Ok(name)) => {
+                    found.insert(name, entry.id);
+                    continue;
+                }
+                (EntryKind::Blob, _) if !is_manifest(name) => continue,
+                (EntryKind::Blob, _) => {
+                    let why = format!("it stands beside the {}' folders", self.owners);
+                    stray(&path, Scope::Source, &why)
+                }
+                // It may be the renamed folder of any of them: nothing is deleted, all else goes
+                // on.
+                (_, Err(why)) => bad_name(&path, self.what, name, &why, Scope::Source),
+                (EntryKind::Symlink, Ok(name)) => link(&path, scope(&name)),
+                (EntryKind::Gitlink, Ok(name)) => gitlink(&path, scope(&name)),
+            };
+            diagnostics.push(problem);
+        }
+        found
+    }
+}
+
+/// What stands in the folder of a cluster or a group.
 #[derive(Debug, Default)]
-pub struct ClusterFolder {
-    /// The blob of cluster.yaml.
-    pub cluster_file: Option<ObjectId>,
+pub struct OwnerFolder {
+    /// The blob of cluster.yaml or group.yaml.
+    pub config_file: Option<ObjectId>,
     /// Folder name to the work's tree.
     pub works: BTreeMap<String, ObjectId>,
     /// Names of links and submodules, which may stand in the place of a work folder. Each freezes
     /// the work of its name.
-    pub blocked: BTreeMap<String, (ObjectId, Diagnostic)>,
+    pub blocked: BTreeMap<String, (ObjectId, BlockedEntry)>,
     /// What is wrong at this level.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What stands in the place of a work folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockedEntry {
+    /// A symbolic link.
+    Link,
+    /// A submodule.
+    Submodule,
+}
+
+impl BlockedEntry {
+    /// The error for a work that it stands in the place of.
+    pub fn problem(self, path: &RepoPath, scope: Scope) -> Diagnostic {
+        match self {
+            Self::Link => link(path, scope),
+            Self::Submodule => gitlink(path, scope),
+        }
+    }
 }
 
 /// Reads `clusters/<cluster>`, but nothing below it.
@@ -161,43 +234,63 @@ pub fn cluster(
     tree: ObjectId,
     objects: &dyn Objects,
     ignore: &PathPatterns,
-) -> Result<ClusterFolder, ObjectError> {
-    let mut folder = ClusterFolder::default();
-    let at = cluster_path(name);
+) -> Result<OwnerFolder, ObjectError> {
+    let scope = Scope::Cluster(name.clone());
+    owner_folder(&cluster_path(name), CLUSTER_FILE, (tree, objects), ignore, &scope)
+}
+
+/// Reads `groups/<group>`, but nothing below it.
+pub fn group(
+    name: &GroupName,
+    tree: ObjectId,
+    objects: &dyn Objects,
+    ignore: &PathPatterns,
+) -> Result<OwnerFolder, ObjectError> {
+    let scope = Scope::Group(name.clone());
+    owner_folder(&group_path(name), GROUP_FILE, (tree, objects), ignore, &scope)
+}
+
+fn owner_folder(
+    at: &RepoPath,
+    config_file: &str,
+    (tree, objects): (ObjectId, &dyn Objects),
+    ignore: &PathPatterns,
+    scope: &Scope,
+) -> Result<OwnerFolder, ObjectError> {
+    let mut folder = OwnerFolder::default();
     let tree = match objects.tree(tree) {
         Ok(tree) => tree,
         Err(why) if why.is_of_object() => {
-            folder.diagnostics.push(bad_object(&at, Scope::Cluster(name.clone()), &why));
+            folder.diagnostics.push(bad_object(at, scope.clone(), &why));
             return Ok(folder);
         }
         Err(why) => return Err(why),
     };
-    for (entry_name, entry) in tree.iter() {
-        let path = at.join(entry_name);
-        if entry_name.starts_with('.') || ignore.is_match(&path, entry.kind == EntryKind::Tree) {
+    for (name, entry) in tree.iter() {
+        let path = at.join(name);
+        if name.starts_with('.') || ignore.is_match(&path, entry.kind == EntryKind::Tree) {
             continue;
         }
         match entry.kind {
             EntryKind::Tree => {
-                folder.works.insert(entry_name.clone(), entry.id);
+                folder.works.insert(name.clone(), entry.id);
             }
-            EntryKind::Blob if entry_name == CLUSTER_FILE => folder.cluster_file = Some(entry.id),
-            EntryKind::Blob if !is_manifest(entry_name) => {}
+            EntryKind::Blob if name == config_file => folder.config_file = Some(entry.id),
+            EntryKind::Blob if !is_manifest(name) => {}
             EntryKind::Blob => {
-                let why = "it stands in the cluster's folder, but in no work folder";
-                folder.diagnostics.push(stray(&path, Scope::Cluster(name.clone()), why));
+                let owner = if matches!(scope, Scope::Group(_)) { "group" } else { "cluster" };
+                let why = format!("it stands in the {owner}'s folder, but in no work folder");
+                folder.diagnostics.push(stray(&path, scope.clone(), &why));
             }
             // Without the file, nothing is known of what all works inherit.
-            EntryKind::Symlink if entry_name == CLUSTER_FILE => {
-                folder.diagnostics.push(link(&path, Scope::Cluster(name.clone())));
+            EntryKind::Symlink if name == config_file => {
+                folder.diagnostics.push(link(&path, scope.clone()));
             }
             EntryKind::Symlink => {
-                let scope = Scope::Work(folder_key(&path, name));
-                folder.blocked.insert(entry_name.clone(), (entry.id, link(&path, scope)));
+                folder.blocked.insert(name.clone(), (entry.id, BlockedEntry::Link));
             }
             EntryKind::Gitlink => {
-                let scope = Scope::Work(folder_key(&path, name));
-                folder.blocked.insert(entry_name.clone(), (entry.id, gitlink(&path, scope)));
+                folder.blocked.insert(name.clone(), (entry.id, BlockedEntry::Submodule));
             }
         }
     }
@@ -211,12 +304,26 @@ pub fn folder_key(path: &RepoPath, cluster: &ClusterName) -> WorkKey {
     WorkKey { cluster: cluster.clone(), work }
 }
 
-/// The work folder that a file is in, or that stands at its path: `clusters/<cluster>/<folder>`.
+/// The work folder that a file is in, or that stands at its path: `clusters/<cluster>/<folder>` or
+/// `groups/<group>/<folder>`.
 pub fn work_folder_of(file: &RepoPath) -> Option<RepoPath> {
     let mut parts = file.parts();
     let parts = [parts.next()?, parts.next()?, parts.next()?];
-    (parts[0] == CLUSTERS)
+    [CLUSTERS, GROUPS]
+        .contains(&parts[0])
         .then(|| parts.iter().fold(RepoPath::root(), |path, part| path.join(part)))
+}
+
+/// The group whose folder a file or folder is in: that of `groups/<group>/...`.
+pub fn group_of(path: &RepoPath) -> Option<GroupName> {
+    let mut parts = path.parts();
+    let is_in_groups = parts.next() == Some(GROUPS);
+    GroupName::parse(parts.next().filter(|_| is_in_groups)?).ok()
+}
+
+/// `groups/<group>`.
+pub fn group_path(name: &GroupName) -> RepoPath {
+    RepoPath::root().join(GROUPS).join(name.as_str())
 }
 
 /// `clusters/<cluster>`.

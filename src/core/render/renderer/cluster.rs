@@ -1,25 +1,32 @@
 //! One rendered cluster, and the checks between its works.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::inputs::ClusterInputs;
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::DiagnosticSink;
+use crate::model::facts::KnownFacts;
 use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
+use crate::render::groups::{Certainty, GroupInputs, Membership};
+use crate::render::layout;
 use crate::render::work_folder::Rendered;
 
 /// One rendered cluster.
 #[derive(Debug, Clone)]
 pub(super) struct RenderedCluster {
-    /// Of `clusters/<cluster>`.
-    pub(super) tree: ObjectId,
+    /// Of `clusters/<cluster>`; `None` without such a folder.
+    pub(super) tree: Option<ObjectId>,
     pub(super) inherited: Arc<ClusterInputs>,
-    /// By the folder's name.
-    pub(super) works: BTreeMap<String, RenderedFolder>,
+    /// What the hub says of the cluster.
+    pub(super) facts: KnownFacts,
+    /// The groups that it is in, or may be in.
+    pub(super) groups: Vec<Membership>,
+    /// By the folder's path.
+    pub(super) works: BTreeMap<RepoPath, RenderedFolder>,
     /// Of the cluster's own files.
     pub(super) diagnostics: Vec<Diagnostic>,
     /// Between its works: one object or one name in two of them. `None` until they are compared.
@@ -31,16 +38,72 @@ pub(super) struct RenderedCluster {
 pub(super) struct RenderedFolder {
     pub(super) tree: ObjectId,
     pub(super) rendered: Arc<Rendered>,
+    /// Whether the cluster gets the work for sure, or only may be in the work's group.
+    pub(super) certainty: Certainty,
 }
 
 impl RenderedCluster {
     /// The CRDs in some of the cluster's folders.
     pub(super) fn crds<'a>(
         &'a self,
-        of: impl Fn(&str) -> bool + 'a,
+        of: impl Fn(&RepoPath) -> bool + 'a,
     ) -> impl Iterator<Item = &'a CrdNames> {
         let works = self.works.iter().filter(move |(folder, _)| of(folder));
         works.flat_map(|(_, work)| &work.rendered.crds)
+    }
+
+    /// The folders of works that the cluster gets for sure.
+    pub(super) fn certain_works(&self) -> impl Iterator<Item = &RenderedFolder> {
+        self.works.values().filter(|work| work.certainty == Certainty::Member)
+    }
+
+    /// Whether it is the cluster of this folder, in these groups, with these facts.
+    pub(super) fn is_same(
+        &self,
+        tree: Option<ObjectId>,
+        groups: &[Membership],
+        facts: &KnownFacts,
+    ) -> bool {
+        let is_alike = |(one, other): (&Membership, &Membership)| {
+            Arc::ptr_eq(&one.group, &other.group) && one.certainty == other.certainty
+        };
+        self.tree == tree
+            && self.facts == *facts
+            && self.groups.len() == groups.len()
+            && self.groups.iter().zip(groups).all(is_alike)
+    }
+
+    /// The folder at a path, if it is rendered for `now` already: with the same files, settings and
+    /// facts. What both inherit from cluster.yaml is the same.
+    pub(super) fn kept(
+        &self,
+        now: &Self,
+        path: &RepoPath,
+        tree: ObjectId,
+    ) -> Option<Arc<Rendered>> {
+        let work = self.works.get(path).filter(|work| work.tree == tree)?;
+        let is_same_group = match (self.group_of(path), now.group_of(path)) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        (is_same_group && self.facts == now.facts).then(|| work.rendered.clone())
+    }
+
+    /// The group that a work folder is in.
+    pub(super) fn group_of(&self, path: &RepoPath) -> Option<&Arc<GroupInputs>> {
+        let name = layout::group_of(path)?;
+        self.groups.iter().map(|one| &one.group).find(|group| group.name == name)
+    }
+
+    /// Drops the works of groups that works in the cluster's own folder replace.
+    pub(super) fn drop_replaced(&mut self) {
+        let works = self.works.values().map(|work| &work.rendered);
+        let replacing = works.filter(|one| one.replaces_group && !is_of_group(&one.path));
+        let keys: BTreeSet<WorkKey> = replacing.filter_map(|one| one.key.clone()).collect();
+        self.works.retain(|path, work| {
+            let key = work.rendered.key.as_ref();
+            !is_of_group(path) || key.is_none_or(|key| !keys.contains(key))
+        });
     }
 
     /// Compares its works with each other, unless that is done.
@@ -63,7 +126,7 @@ impl RenderedCluster {
         };
         let mut names: BTreeMap<&WorkKey, &RepoPath> = BTreeMap::new();
         let mut objects: BTreeMap<&Identity, (&Rendered, &Origin)> = BTreeMap::new();
-        for rendered in self.works.values().map(|work| &*work.rendered) {
+        for rendered in self.certain_works().map(|work| &*work.rendered) {
             let Some(key) = &rendered.key else { continue };
             if let Some(first) = names.insert(key, &rendered.path) {
                 let found = Diagnostic::new(
@@ -72,11 +135,18 @@ impl RenderedCluster {
                     Scope::Work(key.clone()),
                     format!("cluster {name} has two works named {}", key.work),
                 );
-                add(key, Some(found.with_related(Location::file(first), "the other one")));
+                let found = found.with_related(Location::file(first), "the other one");
+                // Own folders come first.
+                let is_replaceable = !is_of_group(first) && is_of_group(&rendered.path);
+                let hint = format!(
+                    "to replace the work of the group on this cluster, set `replaces: group` in \
+                     {first}/work.yaml; otherwise set another `name` in one of the folders"
+                );
+                add(key, Some(if is_replaceable { found.with_hint(hint) } else { found }));
             }
             for (identity, origin) in rendered.objects.iter() {
                 match objects.get(identity) {
-                    Some((other, at)) if !std::ptr::eq(*other, rendered) => {
+                    Some((other, at)) if other.key != rendered.key => {
                         add(key, shared_object(identity, (rendered, origin, *other, *at)));
                         if let Some(key) = &other.key {
                             add(key, shared_object(identity, (*other, *at, rendered, origin)));
@@ -89,6 +159,11 @@ impl RenderedCluster {
         }
         clashes.into_values().flat_map(DiagnosticSink::into_all).collect()
     }
+}
+
+/// Whether a work folder is one of a group.
+fn is_of_group(path: &RepoPath) -> bool {
+    layout::group_of(path).is_some()
 }
 
 fn shared_object(

@@ -10,11 +10,12 @@ use super::inputs::ClusterConfig;
 use crate::config::WorkSettings;
 use crate::model::approval::{Approvals, Target};
 use crate::model::diagnostic::Diagnostic;
-use crate::model::digest::CanonicalJson;
+use crate::model::digest::{CanonicalJson, Digest};
 use crate::model::manifest::{Identity, Origin};
-use crate::model::name::ObjectId;
+use crate::model::name::{GroupName, ObjectId};
 use crate::model::spec_text::SpecText;
 use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject};
+use crate::render::values::{ClusterValues, Variable};
 use crate::render::work_folder::{Rendered, RenderedSizes};
 
 /// Bytes that an allocation costs besides its content.
@@ -30,12 +31,24 @@ pub(super) struct SharedContent {
     placed: HashSet<Arc<[(Identity, Origin)]>>,
     /// What cluster.yaml says, by its blob.
     pub(super) configs: HashMap<ObjectId, Arc<ClusterConfig>>,
-    /// The last rendered folder of each content.
-    pub(super) folders: HashMap<FolderContent, Arc<Rendered>>,
+    /// The variables of the folders of each content.
+    variables: HashMap<FolderContent, Arc<[Variable]>>,
+    /// The last rendered folder of each content, by the digest of the values of its variables.
+    folders: HashMap<(FolderContent, Digest), Arc<Rendered>>,
 }
 
-/// The tree of a work folder, with the blobs of gitwork.yaml and cluster.yaml.
-pub(super) type FolderContent = (ObjectId, [Option<ObjectId>; 2]);
+/// What a rendered folder follows from, besides the values of its variables.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct FolderContent {
+    /// The tree of the work folder.
+    pub(super) tree: ObjectId,
+    /// The blob of gitwork.yaml.
+    pub(super) source: Option<ObjectId>,
+    /// The group whose folder it is in, with the digest of the defaults in group.yaml.
+    pub(super) group: Option<(GroupName, Digest)>,
+    /// The digest of the defaults in cluster.yaml.
+    pub(super) cluster_defaults: Digest,
+}
 
 impl Clone for SharedContent {
     /// An empty one: while two hold a content, neither would notice that no work has it.
@@ -69,9 +82,33 @@ impl SharedContent {
         text.clone()
     }
 
+    /// A folder of this content that was rendered with the same values.
+    pub(super) fn rendered(
+        &self,
+        content: &FolderContent,
+        values: &ClusterValues<'_>,
+    ) -> Option<Arc<Rendered>> {
+        let digest = values.digest(self.variables.get(content)?);
+        self.folders.get(&(content.clone(), digest)).cloned()
+    }
+
+    /// Keeps a rendered folder, to be found again.
+    pub(super) fn keep(
+        &mut self,
+        content: FolderContent,
+        values: &ClusterValues<'_>,
+        rendered: &Arc<Rendered>,
+    ) {
+        let variables = self.variables.entry(content.clone());
+        let digest = values.digest(variables.or_insert_with(|| rendered.variables.clone()));
+        self.folders.insert((content, digest), rendered.clone());
+    }
+
     /// Drops the contents that nobody else holds.
     pub(super) fn drop_unused(&mut self) {
         self.folders.retain(|_, one| Arc::strong_count(one) > 1);
+        let used: HashSet<&FolderContent> = self.folders.keys().map(|(one, _)| one).collect();
+        self.variables.retain(|one, _| used.contains(one));
         self.specs.retain(|one| Arc::strong_count(one) > 1);
         self.texts.retain(CanonicalJson::is_shared);
         self.named.retain(|one| Arc::strong_count(one) > 1);

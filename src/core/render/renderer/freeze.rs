@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Renderer;
+use crate::config::file_names::GROUPS;
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
-use crate::model::name::{RepoPath, WorkKey, WorkName};
+use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::model::work::DesiredWork;
-use crate::render::desired::{Frozen, FrozenObjects};
+use crate::render::desired::{Frozen, FrozenObjects, UncertainMembers};
+use crate::render::groups::Certainty;
 use crate::render::layout;
 use crate::render::work_folder::Rendered;
 
@@ -28,11 +30,13 @@ impl Renderer {
                 // An older gitwork beside a newer repository: what it can read goes on.
                 (Scope::Source, Code::NotSupported) => frozen.deletes = true,
                 (Scope::Source, Code::BadName) => {
-                    let clusters = || Arc::new(self.clusters.keys().cloned().collect());
-                    frozen.clusters_beside_unnamed.get_or_insert_with(clusters);
+                    self.freeze_beside_unnamed(&diagnostic.location.file, &mut frozen);
                 }
                 (Scope::Source, _) => frozen.source = true,
                 (Scope::Cluster(cluster), _) => drop(frozen.clusters.insert(cluster.clone())),
+                (Scope::Group(group), _) => {
+                    frozen.groups.insert(group.clone(), UncertainMembers::Everyone);
+                }
                 // What the policy refuses of one folder does not freeze the work of another folder.
                 (Scope::Work(key), Code::NotAllowed) if works.contains_key(key) => {}
                 (Scope::Work(key), _) if self.may_freeze(key, &diagnostic.location.file, works) => {
@@ -44,19 +48,50 @@ impl Renderer {
         }
         works.retain(|key, _| !frozen.contains(key));
         // Of several folders with works of one name, each has its own objects.
-        let rendered = self.folders().filter_map(|rendered| rendered.work.as_ref());
+        let rendered = self.folders().filter_map(|(_, rendered)| rendered.work.as_ref());
         for work in rendered.filter(|work| frozen.contains(&work.key)) {
-            let objects = FrozenObjects { objects: work.objects.clone(), unread: Vec::new() };
-            claims.entry(work.key.clone()).or_default().push(objects);
+            claims.entry(work.key.clone()).or_default().push(FrozenObjects::of(work));
         }
+        self.claim_possible_objects(works, &mut claims);
         let claims = claims.into_iter().map(|(key, all)| (key, FrozenObjects::merge(all)));
         frozen.objects = claims.collect();
         frozen
     }
 
-    fn folders(&self) -> impl Iterator<Item = &Rendered> {
-        let folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
-        folders.map(|folder| &*folder.rendered)
+    /// The folders of works that a cluster gets for sure.
+    fn folders(&self) -> impl Iterator<Item = (&ClusterName, &Rendered)> {
+        self.clusters.iter().flat_map(|(name, cluster)| {
+            cluster.certain_works().map(move |folder| (name, &*folder.rendered))
+        })
+    }
+
+    /// A folder with a name that no cluster, or no group, can have may be the renamed folder of any
+    /// that has none.
+    fn freeze_beside_unnamed(&self, unnamed: &RepoPath, frozen: &mut Frozen) {
+        if unnamed.parts().next() == Some(GROUPS) {
+            let named = self.groups.iter().map(|group| group.name.clone());
+            let groups = || Arc::new(named.collect());
+            frozen.groups_beside_unnamed.get_or_insert_with(groups);
+            return;
+        }
+        let named = self.clusters.iter().filter(|(_, cluster)| cluster.tree.is_some());
+        let named = || Arc::new(named.map(|(name, _)| name.clone()).collect());
+        frozen.clusters_beside_unnamed.get_or_insert_with(named);
+    }
+
+    /// Adds the objects that clusters have if they are in groups whose members are uncertain: an
+    /// object that another work drops may have moved to one of these works.
+    fn claim_possible_objects(&self, works: &BTreeMap<WorkKey, DesiredWork>, claims: &mut Claims) {
+        let all = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        for folder in all.filter(|folder| folder.certainty == Certainty::Possible) {
+            let rendered = &folder.rendered;
+            let Some(key) = rendered.key.as_ref().filter(|key| !works.contains_key(key)) else {
+                continue;
+            };
+            let objects = rendered.work.as_ref().map(FrozenObjects::of);
+            let objects = objects.unwrap_or_else(|| rendered.frozen.clone());
+            claims.entry(key.clone()).or_default().push(objects);
+        }
     }
 
     /// The folders without a work.
@@ -65,9 +100,9 @@ impl Renderer {
         works: &BTreeMap<WorkKey, DesiredWork>,
         claims: &mut Claims,
     ) -> Frozen {
-        let mut frozen = Frozen::default();
-        for rendered in self.folders().filter(|rendered| rendered.work.is_none()) {
-            frozen.folders.insert(rendered.path.clone());
+        let mut frozen = Frozen { groups: self.uncertain.clone(), ..Frozen::default() };
+        for (cluster, rendered) in self.folders().filter(|(_, one)| one.work.is_none()) {
+            frozen.folders.insert((cluster.clone(), rendered.path.clone()));
             let Some(mut key) = rendered.key.clone() else { continue };
             if self.may_freeze(&key, &rendered.path, works) {
                 frozen.works.insert(key.clone());

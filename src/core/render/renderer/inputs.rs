@@ -10,9 +10,11 @@ use crate::config::file_names::SOURCE_FILE;
 use crate::config::path_patterns::PathPatterns;
 use crate::config::{ClusterFile, FileKind, SourceFile};
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
+use crate::model::digest::Digest;
 use crate::model::name::{ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
+use crate::render::groups::defaults_digest;
 use crate::render::work_folder::ConfigIndex;
 
 /// What a cluster's works inherit.
@@ -25,13 +27,15 @@ pub(super) struct ClusterInputs {
 }
 
 /// What a cluster.yaml says. Clusters with equal files share it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClusterConfig {
     pub(super) file: ClusterFile,
     /// Of `file.defaults`.
     pub(super) rules: ConfigIndex,
-    /// The values of `${NAME}`. That of the cluster's own name is another one for each cluster.
+    /// The values of `${NAME}`.
     pub(super) values: BTreeMap<String, Value>,
+    /// Of `file.defaults`, as written.
+    pub(super) defaults_digest: Digest,
     /// Whether nothing is wrong with it, so that it need not be read again for another cluster.
     pub(super) is_valid: bool,
 }
@@ -97,6 +101,17 @@ impl SourceInputs {
         }
         let rules = ConfigIndex::new(&config.value.defaults.manifest_configs);
         Ok(Self { blob, file: config.value, rules, ignore })
+    }
+}
+
+impl ClusterConfig {
+    /// What the works of a cluster inherit from its cluster.yaml; without one, nothing.
+    pub(super) fn new(config: Option<file::Config<ClusterFile>>, is_valid: bool) -> Self {
+        let defaults_digest = defaults_digest(config.as_ref());
+        let file = config.map(|config| config.value).unwrap_or_default();
+        let values = file.values.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+        let rules = ConfigIndex::new(&file.defaults.manifest_configs);
+        Self { rules, values: values.collect(), defaults_digest, is_valid, file }
     }
 }
 

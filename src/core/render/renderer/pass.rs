@@ -5,27 +5,28 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::cluster::{RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use crate::config::file;
-use crate::config::file_names::CLUSTER_FILE;
+use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE};
 use crate::config::tenancy::Tenancy;
+use crate::config::values::bad_names;
 use crate::config::{ClusterFile, FileKind};
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
+use crate::model::facts::KnownFacts;
 use crate::model::kinds::KindIndex;
-use crate::model::name::{ClusterName, ObjectId, RepoPath, SourceId};
+use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath, SourceId};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::desired::FrozenObjects;
-use crate::render::layout;
-use crate::render::substitute::{CLUSTER_NAME, is_name};
-use crate::render::work_folder::{self, ConfigIndex, Inherited, Rendered, Reuse};
+use crate::render::groups::{Certainty, GroupInputs, Membership};
+use crate::render::layout::{self, BlockedEntry, OwnerFolder};
+use crate::render::values::{ClusterValues, ValueLevel};
+use crate::render::work_folder::{self, Inherited, Rendered, SettingsLevel};
 
 /// Folders by cluster whose CRDs count for themselves only.
-pub(super) type FrozenCrds = BTreeMap<ClusterName, BTreeSet<String>>;
+pub(super) type FrozenCrds = BTreeMap<ClusterName, BTreeSet<RepoPath>>;
 
 /// One pass over a snapshot.
 pub(super) struct RenderPass<'a> {
@@ -34,6 +35,8 @@ pub(super) struct RenderPass<'a> {
     pub(super) objects: &'a dyn Objects,
     /// What all works inherit.
     pub(super) inputs: Arc<SourceInputs>,
+    /// Of clusters without cluster.yaml.
+    pub(super) bare: Arc<ClusterConfig>,
     /// What works of this pass and the last one hold.
     pub(super) content: RefCell<SharedContent>,
     /// What the works of this pass may still hold.
@@ -51,62 +54,167 @@ pub(super) enum PassError {
     TooLarge,
 }
 
+/// A cluster before its works are rendered.
+pub(super) struct OpenCluster {
+    /// Of `clusters/<cluster>`; `None` without such a folder.
+    tree: Option<ObjectId>,
+    /// What stands in the folder; `None` if it was not read, because it did not change.
+    folder: Option<OwnerFolder>,
+    pub(super) inherited: Arc<ClusterInputs>,
+    /// Of the cluster's own files.
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// The groups that a cluster is in, and what the hub says of it.
+pub(super) struct ClusterPlace {
+    pub(super) groups: Vec<Membership>,
+    pub(super) facts: KnownFacts,
+}
+
+/// A work folder of a cluster or of one of its groups.
+struct WorkPlace<'a> {
+    path: RepoPath,
+    tree: ObjectId,
+    group: Option<&'a Arc<GroupInputs>>,
+}
+
 impl RenderPass<'_> {
+    /// Reads the groups, taking over those that did not change.
+    pub(super) fn groups(
+        &self,
+        trees: BTreeMap<GroupName, ObjectId>,
+        before: &[Arc<GroupInputs>],
+    ) -> Result<Vec<Arc<GroupInputs>>, PassError> {
+        let before: BTreeMap<&GroupName, &Arc<GroupInputs>> =
+            before.iter().map(|group| (&group.name, group)).collect();
+        let mut groups = Vec::with_capacity(trees.len());
+        for (name, tree) in trees {
+            let is_same = |group: &&&Arc<GroupInputs>| {
+                group.tree == tree && group.source_blob == self.inputs.blob
+            };
+            let group = match before.get(&name).filter(is_same) {
+                Some(before) => (*before).clone(),
+                None => {
+                    let source = (self.inputs.blob, &self.inputs.ignore);
+                    Arc::new(GroupInputs::read(&name, tree, source, self.objects)?)
+                }
+            };
+            let mut budget = self.budget.borrow_mut();
+            budget.spend(group.bytes)?;
+            budget.spend_diagnostics(&group.diagnostics)?;
+            groups.push(group);
+        }
+        Ok(groups)
+    }
+
+    /// Reads what a cluster's works inherit, unless its folder is unchanged since `before`.
+    pub(super) fn open(
+        &self,
+        name: &ClusterName,
+        tree: ObjectId,
+        before: Option<&Arc<RenderedCluster>>,
+    ) -> Result<OpenCluster, ObjectError> {
+        if let Some(before) = before
+            && before.tree == Some(tree)
+            && before.inherited.source.blob == self.inputs.blob
+        {
+            let (inherited, diagnostics) = (before.inherited.clone(), before.diagnostics.clone());
+            return Ok(OpenCluster { tree: Some(tree), folder: None, inherited, diagnostics });
+        }
+        let mut folder = layout::cluster(name, tree, self.objects, &self.inputs.ignore)?;
+        let mut diagnostics = std::mem::take(&mut folder.diagnostics);
+        let inherited = self.cluster_inputs(name, folder.config_file, &mut diagnostics)?;
+        let (tree, folder, inherited) = (Some(tree), Some(folder), Arc::new(inherited));
+        Ok(OpenCluster { tree, folder, inherited, diagnostics })
+    }
+
+    /// A cluster without a folder in Git.
+    pub(super) fn open_without_folder(&self) -> OpenCluster {
+        let (source, config) = (self.inputs.clone(), self.bare.clone());
+        let inherited = Arc::new(ClusterInputs { source, cluster_blob: None, config });
+        let folder = Some(OwnerFolder::default());
+        OpenCluster { tree: None, folder, inherited, diagnostics: Vec::new() }
+    }
+
     /// Renders a cluster, taking over what did not change since `before`. It may have `works_max`
     /// works.
     pub(super) fn cluster(
         &self,
         name: &ClusterName,
-        tree: ObjectId,
-        kinds: &KindIndex,
+        opened: OpenCluster,
+        place: ClusterPlace,
+        (kinds, works_max): (&KindIndex, usize),
         before: Option<&Arc<RenderedCluster>>,
-        works_max: usize,
     ) -> Result<Arc<RenderedCluster>, PassError> {
-        if let Some(before) = before
-            && before.tree == tree
-            && before.inherited.source.blob == self.inputs.blob
-        {
+        let OpenCluster { tree, folder, inherited, diagnostics } = opened;
+        let ClusterPlace { groups, facts } = place;
+        let before = before.filter(|before| before.inherited.is_same(&inherited));
+        if let Some(before) = before.filter(|before| before.is_same(tree, &groups, &facts)) {
             if before.works.len() > works_max {
                 return Err(PassError::TooManyWorks);
             }
             self.count(before)?;
             return Ok(before.clone());
         }
-        let folder = layout::cluster(name, tree, self.objects, &self.inputs.ignore)?;
-        if folder.works.len() + folder.blocked.len() > works_max {
+        let folder = match (folder, tree) {
+            (Some(folder), _) => folder,
+            (None, Some(tree)) => layout::cluster(name, tree, self.objects, &self.inputs.ignore)?,
+            (None, None) => OwnerFolder::default(),
+        };
+        self.budget.borrow_mut().spend_config(&inherited.config)?;
+        self.budget.borrow_mut().spend_diagnostics(&diagnostics)?;
+        let works = BTreeMap::new();
+        let mut cluster =
+            RenderedCluster { tree, inherited, facts, groups, works, diagnostics, clashes: None };
+        let works = self.works(name, &cluster, &folder, (kinds, works_max), before)?;
+        cluster.works = works;
+        cluster.drop_replaced();
+        Ok(Arc::new(cluster))
+    }
+
+    /// Renders the works of a cluster: those of its own folder, and those of its groups.
+    fn works(
+        &self,
+        name: &ClusterName,
+        cluster: &RenderedCluster,
+        folder: &OwnerFolder,
+        (kinds, works_max): (&KindIndex, usize),
+        before: Option<&Arc<RenderedCluster>>,
+    ) -> Result<BTreeMap<RepoPath, RenderedFolder>, PassError> {
+        let groups = cluster.groups.iter().map(|one| {
+            let path = layout::group_path(&one.group.name);
+            (path, &one.group.folder, Some(&one.group), one.certainty)
+        });
+        let own = (layout::cluster_path(name), folder, None, Certainty::Member);
+        let owners: Vec<_> = std::iter::once(own).chain(groups).collect();
+        let count = |folder: &OwnerFolder| folder.works.len() + folder.blocked.len();
+        if owners.iter().map(|(_, folder, ..)| count(folder)).sum::<usize>() > works_max {
             return Err(PassError::TooManyWorks);
         }
-        let mut diagnostics = folder.diagnostics;
-        let inherited =
-            Arc::new(self.cluster_inputs(name, folder.cluster_file, &mut diagnostics)?);
-        let before = before.filter(|before| before.inherited.is_same(&inherited));
-        self.budget.borrow_mut().spend_config(&inherited.config)?;
         let mut works = BTreeMap::new();
-        for (folder_name, tree) in folder.works {
-            let kept = before
-                .and_then(|before| before.works.get(&folder_name))
-                .filter(|work| work.tree == tree);
-            let work = match kept {
-                Some(work) => work.clone(),
-                None => RenderedFolder {
-                    tree,
-                    rendered: self.work(name, &folder_name, tree, &inherited, kinds)?,
-                },
-            };
-            // After each one: a single cluster may have all works of the source.
-            self.budget.borrow_mut().spend_folder(&work.rendered)?;
-            works.insert(folder_name, work);
+        for (owner, folder, group, certainty) in owners {
+            for (folder_name, tree) in &folder.works {
+                let path = owner.join(folder_name);
+                let place = WorkPlace { path: path.clone(), tree: *tree, group };
+                let kept = before.and_then(|before| before.kept(cluster, &place.path, *tree));
+                let rendered = match kept {
+                    Some(kept) => kept,
+                    None => self.work(name, &place, cluster, kinds)?,
+                };
+                // After each one: a single cluster may have all works of the source.
+                self.budget.borrow_mut().spend_folder(&rendered)?;
+                works.insert(path, RenderedFolder { tree: *tree, rendered, certainty });
+            }
+            for (folder_name, (tree, entry)) in &folder.blocked {
+                let path = owner.join(folder_name);
+                let mut rendered = self.blocked(&path, name, *entry);
+                self.content.borrow_mut().share(&mut rendered);
+                let rendered = Arc::new(rendered);
+                self.budget.borrow_mut().spend_folder(&rendered)?;
+                works.insert(path, RenderedFolder { tree: *tree, rendered, certainty });
+            }
         }
-        for (folder_name, (tree, problem)) in folder.blocked {
-            let path = layout::cluster_path(name).join(&folder_name);
-            let mut rendered = self.blocked(&path, name, problem);
-            self.content.borrow_mut().share(&mut rendered);
-            let rendered = Arc::new(rendered);
-            self.budget.borrow_mut().spend_folder(&rendered)?;
-            works.insert(folder_name, RenderedFolder { tree, rendered });
-        }
-        self.budget.borrow_mut().spend_diagnostics(&diagnostics)?;
-        Ok(Arc::new(RenderedCluster { tree, inherited, works, diagnostics, clashes: None }))
+        Ok(works)
     }
 
     /// Counts what an unchanged cluster holds.
@@ -130,49 +238,83 @@ impl RenderPass<'_> {
 
     /// What a link or a submodule in the place of a work folder makes: a frozen work. Its objects
     /// are unknown.
-    fn blocked(&self, path: &RepoPath, cluster: &ClusterName, problem: Diagnostic) -> Rendered {
+    fn blocked(&self, path: &RepoPath, cluster: &ClusterName, entry: BlockedEntry) -> Rendered {
         let key = layout::folder_key(path, cluster);
+        let problem = entry.problem(path, Scope::Work(key.clone()));
         let key = Some(key).filter(|key| self.tenancy.may_be_named(path, key));
         let unread = key.iter().map(|_| self.tenancy.of_folder(path, cluster).into()).collect();
         let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
         Rendered { frozen, ..Rendered::without_work(path, key, vec![problem]) }
     }
 
-    /// Renders a work folder.
+    /// Renders a work folder for a cluster.
     fn work(
         &self,
-        cluster: &ClusterName,
-        folder: &str,
-        tree: ObjectId,
-        inputs: &ClusterInputs,
+        name: &ClusterName,
+        place: &WorkPlace<'_>,
+        cluster: &RenderedCluster,
         kinds: &KindIndex,
     ) -> Result<Arc<Rendered>, ObjectError> {
-        let inherited = Inherited {
-            source: self.source,
-            tenancy: self.tenancy,
-            cluster,
-            settings: [&inputs.source.file.defaults, &inputs.config.file.defaults],
-            rules: [&inputs.source.rules, &inputs.config.rules],
-            values: &inputs.config.values,
-            secrets: inputs.source.file.secrets,
+        let WorkPlace { path, tree, group, .. } = place;
+        let inherited = self.inherited(name, *group, cluster);
+        let content = FolderContent {
+            tree: *tree,
+            source: self.inputs.blob,
+            group: group.map(|group| (group.name.clone(), group.defaults_digest)),
+            cluster_defaults: cluster.inherited.config.defaults_digest,
         };
-        let path = layout::cluster_path(cluster).join(folder);
-        let content: FolderContent = (tree, [inputs.source.blob, inputs.cluster_blob]);
-        let known = self.content.borrow().folders.get(&content).cloned();
+        let known = self.content.borrow().rendered(&content, &inherited.values);
         let known = known.filter(|known| !known.is_stale(kinds));
-        if let Some(mut rendered) = known.and_then(|known| known.elsewhere(&path, &inherited)) {
+        if let Some(mut rendered) = known.and_then(|known| known.elsewhere(path, &inherited)) {
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
-        let ignore = &inputs.source.ignore;
+        let ignore = &self.inputs.ignore;
         let mut rendered =
-            work_folder::render(&path, tree, &inherited, ignore, kinds, self.objects)?;
+            work_folder::render(path, *tree, &inherited, ignore, kinds, self.objects)?;
         self.content.borrow_mut().share(&mut rendered);
         let rendered = Arc::new(rendered);
-        if rendered.reuse != Reuse::Never {
-            self.content.borrow_mut().folders.insert(content, rendered.clone());
+        if rendered.work.is_some() {
+            self.content.borrow_mut().keep(content, &inherited.values, &rendered);
         }
         Ok(rendered)
+    }
+
+    /// What a work folder inherits.
+    fn inherited<'a>(
+        &'a self,
+        name: &'a ClusterName,
+        group: Option<&'a Arc<GroupInputs>>,
+        cluster: &'a RenderedCluster,
+    ) -> Inherited<'a> {
+        let ClusterInputs { source, config, .. } = &*cluster.inherited;
+        let group_level = group
+            .map(|group| SettingsLevel { settings: &group.file.defaults, rules: &group.rules });
+        let source_level = SettingsLevel { settings: &source.file.defaults, rules: &source.rules };
+        let cluster_level = SettingsLevel { settings: &config.file.defaults, rules: &config.rules };
+        let file = layout::cluster_path(name).join(CLUSTER_FILE);
+        let own = ValueLevel { file, values: &config.values };
+        let of_group = group.map(|group| ValueLevel {
+            file: layout::group_path(&group.name).join(GROUP_FILE),
+            values: &group.values,
+        });
+        Inherited {
+            source: self.source,
+            tenancy: self.tenancy,
+            cluster: name,
+            group: group.map(|group| &group.name),
+            levels: [Some(source_level), group_level, Some(cluster_level)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            values: ClusterValues {
+                cluster: name,
+                levels: std::iter::once(own).chain(of_group).collect(),
+                labels: &config.file.labels,
+                facts: &cluster.facts,
+            },
+            secrets: source.file.secrets,
+        }
     }
 
     /// The kinds that the CRDs of all clusters define, and the folders whose CRDs define none: with
@@ -205,20 +347,34 @@ impl RenderPass<'_> {
         name: &ClusterName,
         cluster: &RenderedCluster,
         all: &KindIndex,
-    ) -> Result<BTreeSet<String>, ObjectError> {
+    ) -> Result<BTreeSet<RepoPath>, ObjectError> {
         let mut frozen = BTreeSet::new();
-        for (folder, work) in cluster.works.iter().filter(|(_, one)| !one.rendered.crds.is_empty())
-        {
-            let fails = if work.rendered.is_stale(all) {
-                self.work(name, folder, work.tree, &cluster.inherited, all)?.work.is_none()
+        for (path, work) in cluster.works.iter().filter(|(_, one)| !one.rendered.crds.is_empty()) {
+            let is_possible = work.certainty == Certainty::Possible;
+            let fails = if !is_possible && work.rendered.is_stale(all) {
+                self.again(name, path, work, cluster, all)?.work.is_none()
             } else {
                 work.rendered.work.is_none()
             };
-            if fails {
-                frozen.insert(folder.clone());
+            if fails || is_possible {
+                frozen.insert(path.clone());
             }
         }
         Ok(frozen)
+    }
+
+    /// Renders a work folder of a cluster with other kinds.
+    fn again(
+        &self,
+        name: &ClusterName,
+        path: &RepoPath,
+        work: &RenderedFolder,
+        cluster: &RenderedCluster,
+        kinds: &KindIndex,
+    ) -> Result<Arc<Rendered>, ObjectError> {
+        let group = cluster.group_of(path);
+        let place = WorkPlace { path: path.clone(), tree: work.tree, group };
+        self.work(name, &place, cluster, kinds)
     }
 
     /// Renders again what was rendered with another answer to the question for a kind's plural.
@@ -228,24 +384,24 @@ impl RenderPass<'_> {
         name: &ClusterName,
         cluster: &mut Arc<RenderedCluster>,
         kinds: &KindIndex,
-        frozen: Option<&BTreeSet<String>>,
+        frozen: Option<&BTreeSet<RepoPath>>,
     ) -> Result<(), PassError> {
-        let mut stale: Vec<(String, ObjectId, Cow<'_, KindIndex>)> = Vec::new();
-        for (folder, work) in &cluster.works {
-            let kinds = if frozen.is_some_and(|frozen| frozen.contains(folder)) {
+        let mut corrected: Vec<(RepoPath, RenderedFolder)> = Vec::new();
+        for (path, work) in &cluster.works {
+            let kinds = if frozen.is_some_and(|frozen| frozen.contains(path)) {
                 Cow::Owned(kinds.clone().with(work.rendered.crds.iter()))
             } else {
                 Cow::Borrowed(kinds)
             };
             if work.rendered.is_stale(&kinds) {
-                stale.push((folder.clone(), work.tree, kinds));
+                let rendered = self.again(name, path, work, cluster, &kinds)?;
+                self.budget.borrow_mut().spend_folder(&rendered)?;
+                corrected.push((path.clone(), RenderedFolder { rendered, ..work.clone() }));
             }
         }
-        for (folder, tree, kinds) in stale {
-            let rendered = self.work(name, &folder, tree, &cluster.inherited, &kinds)?;
-            self.budget.borrow_mut().spend_folder(&rendered)?;
+        if !corrected.is_empty() {
             let cluster = Arc::make_mut(cluster);
-            cluster.works.insert(folder, RenderedFolder { tree, rendered });
+            cluster.works.extend(corrected);
             cluster.clashes = None;
         }
         Ok(())
@@ -261,6 +417,7 @@ impl RenderPass<'_> {
     ) -> Result<ClusterInputs, ObjectError> {
         let known = blob.and_then(|blob| self.content.borrow().configs.get(&blob).cloned());
         let config = match known {
+            _ if blob.is_none() => self.bare.clone(),
             Some(known) if known.is_valid => known,
             known => {
                 let read = Arc::new(self.cluster_config(name, blob, diagnostics)?);
@@ -280,39 +437,21 @@ impl RenderPass<'_> {
         blob: Option<ObjectId>,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<ClusterConfig, ObjectError> {
-        let mut values: BTreeMap<String, Value> = [(CLUSTER_NAME.to_owned(), Value::Null)].into();
         let path = layout::cluster_path(name).join(CLUSTER_FILE);
         let scope = Scope::Cluster(name.clone());
-        let mut file = ClusterFile::default();
         let known_problems = diagnostics.len();
-        if let Some(config) =
-            read_config(&path, blob, FileKind::Cluster, &scope, self.objects, diagnostics)?
-        {
-            let config: file::Config<ClusterFile> = config;
-            for (variable, value) in &config.value.values {
-                let problem = if variable == CLUSTER_NAME {
-                    "is the cluster's own name and cannot be set"
-                } else if !is_name(variable) {
-                    "is no variable's name: letters, digits and '_' only, no digit first"
-                } else {
-                    values.insert(variable.clone(), value.0.clone());
-                    continue;
-                };
-                let at = config.location(&format!(
-                    "/values/{}",
-                    variable.replace('~', "~0").replace('/', "~1")
-                ));
+        let config: Option<file::Config<ClusterFile>> =
+            read_config(&path, blob, FileKind::Cluster, &scope, self.objects, diagnostics)?;
+        if let Some(config) = &config {
+            diagnostics.extend(bad_names(&config.value.values).map(|(variable, problem)| {
+                let variable_key = variable.replace('~', "~0").replace('/', "~1");
+                let at = config.location(&format!("/values/{variable_key}"));
                 let message = format!("{variable:?} {problem}");
-                diagnostics.push(
-                    Diagnostic::new(Code::BadValue, at, scope.clone(), message)
-                        .with_field("values"),
-                );
-            }
-            file = config.value;
+                Diagnostic::new(Code::BadValue, at, scope.clone(), message).with_field("values")
+            }));
         }
-        let rules = ConfigIndex::new(&file.defaults.manifest_configs);
         let is_valid = diagnostics.len() == known_problems;
-        Ok(ClusterConfig { file, rules, values, is_valid })
+        Ok(ClusterConfig::new(config, is_valid))
     }
 }
 

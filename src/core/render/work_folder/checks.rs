@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::diagnostics::WorkDiagnostics;
 use super::folder_config::FolderConfig;
+use super::inherited::Inherited;
 use crate::config::tenancy;
 use crate::config::tenancy::{Breach, Tenancy, Tenant};
 use crate::limits;
-use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope, Severity};
 use crate::model::manifest::{Identity, Manifest, Origin};
-use crate::model::name::{ClusterName, RepoPath};
+use crate::model::name::RepoPath;
 use crate::text::truncate::truncate_chars;
 
 /// Checks that a work has objects, none of them twice, and that the hub takes them.
@@ -22,7 +23,7 @@ pub fn check_objects(
     diagnostics: &mut WorkDiagnostics<'_>,
 ) {
     check_duplicates(manifests, diagnostics);
-    if manifests.is_empty() && !diagnostics.has_error() {
+    if manifests.is_empty() && !diagnostics.freezes_work() {
         let message = "this work folder holds no manifest";
         diagnostics.add(Code::EmptyWork, Location::file(path), message);
     }
@@ -117,14 +118,20 @@ pub fn check_tenancy(
 pub fn folder_refused(
     breach: &Breach,
     path: &RepoPath,
-    cluster: &ClusterName,
+    inherited: &Inherited<'_>,
     scope: &Scope,
 ) -> Diagnostic {
+    let cluster = inherited.cluster;
     let message = match breach {
         Breach::Cluster => format!("this folder may have no works on the cluster {cluster}"),
         _ => "no rule of the operator's policy is for this folder".to_owned(),
     };
-    Diagnostic::new(Code::NotAllowed, Location::file(path), scope.clone(), message)
+    let refused = Diagnostic::new(Code::NotAllowed, Location::file(path), scope.clone(), message);
+    // A cluster can set its labels, and with them get into a group: that is no error in Git.
+    match (breach, inherited.group) {
+        (Breach::Cluster, Some(_)) => Diagnostic { severity: Severity::Warning, ..refused },
+        _ => refused,
+    }
 }
 
 /// Where a breach is, and what is not allowed there. `None` for an object that the work lacks,

@@ -45,8 +45,8 @@ impl<'a> WorkDiagnostics<'a> {
     }
 
     /// Whether anything found so far freezes the work.
-    pub fn has_error(&self) -> bool {
-        self.all.has_error()
+    pub fn freezes_work(&self) -> bool {
+        self.all.freezes_work()
     }
 
     /// All of them, in the order in which they were found.

@@ -83,13 +83,13 @@ impl<'a> FolderFiles<'a> {
         &mut self,
         files: &[WorkFolderFile],
         rules: &manifests::Rules<'_>,
-        mut values: Option<Substitution<'_>>,
+        mut values: Option<&mut Substitution<'_>>,
     ) -> Result<Vec<Manifest>, ObjectError> {
         let mut all = Vec::new();
         for file in files {
             let Some(bytes) = self.bytes(file)? else { continue };
             let ParsedManifests { manifests, diagnostics } =
-                manifests::read(&file.path, &bytes, rules, values.as_mut());
+                manifests::read(&file.path, &bytes, rules, values.as_deref_mut());
             all.extend(manifests);
             self.diagnostics.extend(diagnostics);
             if all.len() > limits::WORK_MANIFESTS_MAX {

@@ -10,8 +10,9 @@ use crate::model::name::RepoPath;
 /// What the outcome for a folder says of another folder with the same files and settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
-    /// Nothing: messages and variables are about this folder and cluster.
-    Never,
+    /// That it has the same work if it is the same folder, for another cluster: its path decides
+    /// what is ignored and what messages say.
+    SameFolder,
     /// It has the same work, of this name.
     SameName,
     /// It has the same work, of the folder's name.
@@ -39,7 +40,7 @@ impl<'a> FolderConfig<'a> {
         named.unwrap_or(self.path.name())
     }
 
-    /// What a folder without problems and variables says of another one with the same files.
+    /// What a folder without problems says of another one with the same files and values.
     pub fn reuse(&self) -> Reuse {
         match self.work_file.is_some_and(|config| config.value.name.is_some()) {
             true => Reuse::SameName,

@@ -5,21 +5,13 @@ use serde_json::{Map, Value};
 
 use super::diagnostics::WorkDiagnostics;
 use super::folder_config::FolderConfig;
+use super::inherited::SettingsLevel;
 use super::rule_index::{ConfigIndex, RuleSteps, TooManySteps};
 use super::sidecar::{Covering, Sidecar, sidecar_fields_mut};
 use crate::config::file;
 use crate::config::{RULE_FIELDS, ocm_rules};
 use crate::model::diagnostic::Code;
 use crate::model::manifest::{Identity, Manifest};
-
-/// The rules that a work inherits from one level.
-#[derive(Debug)]
-pub struct InheritedRules<'a> {
-    /// `manifestConfigs` of the level.
-    pub entries: &'a [Value],
-    /// Of these entries.
-    pub index: &'a ConfigIndex,
-}
 
 /// The rules for a work's objects.
 #[derive(Debug)]
@@ -32,7 +24,7 @@ pub struct WorkRules<'a> {
     /// For how many objects each sidecar still sets anything.
     uses_left: Vec<usize>,
     /// Lowest precedence first.
-    levels: [InheritedRules<'a>; 2],
+    levels: &'a [SettingsLevel<'a>],
 }
 
 impl<'a> WorkRules<'a> {
@@ -42,7 +34,7 @@ impl<'a> WorkRules<'a> {
         sidecars: &'a mut [Sidecar],
         covering: &'a Covering,
         folder: &FolderConfig<'a>,
-        levels: [InheritedRules<'a>; 2],
+        levels: &'a [SettingsLevel<'a>],
     ) -> Self {
         let entries = folder.manifest_configs();
         Self {
@@ -75,7 +67,7 @@ impl<'a> WorkRules<'a> {
             }
         }
         // Where a manifest could not be read, a rule may have been meant for it.
-        if !diagnostics.has_error() {
+        if !diagnostics.freezes_work() {
             self.report_unused(folder, diagnostics);
         }
         Ok(configs)
@@ -116,8 +108,9 @@ impl<'a> WorkRules<'a> {
             fill(&mut fields, entry);
         }
         for level in self.levels.iter().rev() {
-            for at in level.index.about(identity, steps)? {
-                level.entries.get(at as usize).into_iter().for_each(|one| fill(&mut fields, one));
+            for at in level.rules.about(identity, steps)? {
+                let entry = level.settings.manifest_configs.get(at as usize);
+                entry.into_iter().for_each(|one| fill(&mut fields, one));
             }
         }
         Ok(fields)

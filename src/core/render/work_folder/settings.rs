@@ -36,7 +36,10 @@ pub struct Settings {
 
 impl Settings {
     /// Merges `levels`, lowest precedence first, and work.yaml above them.
-    pub fn merge(levels: [&WorkSettings; 2], work_file: Option<&Config<WorkFile>>) -> Self {
+    pub fn merge<'a>(
+        levels: impl Iterator<Item = &'a WorkSettings>,
+        work_file: Option<&Config<WorkFile>>,
+    ) -> Self {
         let mut merged = Self {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),

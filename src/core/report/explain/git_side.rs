@@ -49,6 +49,9 @@ pub struct Setting {
     /// The location that sets the value; absent for a default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_by: Option<FileLine>,
+    /// The fact of the hub that gives the value, as in `ManagedCluster edge-1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fact: Option<String>,
     /// Locations that it overrides, lowest precedence first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<FileLine>,

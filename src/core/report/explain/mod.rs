@@ -19,6 +19,6 @@ mod tests;
 pub use conclusion::{ClusterReachability, Conclusion, ExplainInputs};
 pub use explanation::{Explanation, HubSide};
 pub use git_side::{CommitNote, FileLine, GitProblem, GitSide, ObjectLocation, Setting};
-pub use origin::{Origins, origins};
+pub use origin::{OriginQuery, Origins, origins};
 pub use print::text;
 pub use target::{ExplainTarget, ObjectQuery, TargetError};

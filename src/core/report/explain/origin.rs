@@ -1,26 +1,28 @@
 //! Finds the folder, file and line of a work and its objects, and the location that sets each
 //! setting. Reads the files of one work again, because rendering does not keep locations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::{FileLine, ObjectLocation, Setting};
 use crate::config::file;
 use crate::config::file::Config;
-use crate::config::file_names::{CLUSTER_FILE, SOURCE_FILE};
+use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE, SOURCE_FILE};
 use crate::config::path_patterns::PathPatterns;
-use crate::config::{ClusterFile, FileKind, RULE_FIELDS, SourceFile, WorkFile};
+use crate::config::values::SubstitutionValue;
+use crate::config::{ClusterFile, FileKind, GroupFile, RULE_FIELDS, SourceFile, WorkFile};
 use crate::limits;
 use crate::model::diagnostic::{Location, Scope};
+use crate::model::facts::{Facts, KnownFacts};
 use crate::model::kinds::KindIndex;
 use crate::model::manifest::Manifest;
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use crate::model::snapshot::{ObjectError, Objects, Snapshot};
-use crate::render::layout;
+use crate::render::layout::{self, OwnerFolder};
 use crate::render::manifests;
-use crate::render::substitute::CLUSTER_NAME;
 use crate::render::substitute::Substitution;
+use crate::render::values::{CLUSTER_NAME, ClusterValues, Resolved, ValueLevel, Variable};
 use crate::render::work_folder::{
     Covering, NamedPlurals, RuleSteps, Sidecar, WorkDiagnostics, is_about, name_resources,
     sidecar_fields,
@@ -96,15 +98,47 @@ fn level<'a, T>(config: Option<&'a Config<T>>, below: &'static str) -> Option<Le
     config.map(|config| Level { document: &config.document, file: &config.file, below })
 }
 
-/// Finds the origin of a work; `None` if Git has no folder for it. `kinds` are the kinds of the
-/// whole source. Fails if the repository cannot be read.
+/// The work to find the origin of.
+#[derive(Debug, Clone, Copy)]
+pub struct OriginQuery<'a> {
+    /// The kinds of the whole source.
+    pub kinds: &'a KindIndex,
+    /// What the hub says of clusters.
+    pub facts: Option<&'a Facts>,
+    /// The work.
+    pub key: &'a WorkKey,
+    /// The folder that gives the work, if it is known. It may be one of a group.
+    pub folder: Option<&'a RepoPath>,
+}
+
+/// The configuration files that a work inherits from.
+struct Inheritance {
+    source: Option<Config<SourceFile>>,
+    group: Option<Config<GroupFile>>,
+    cluster: Option<Config<ClusterFile>>,
+}
+
+impl Inheritance {
+    /// Lowest precedence first.
+    fn levels<'a>(&'a self, work: Option<&'a Config<WorkFile>>) -> Vec<Level<'a>> {
+        let levels = [
+            level(self.source.as_ref(), "/defaults"),
+            level(self.group.as_ref(), "/defaults"),
+            level(self.cluster.as_ref(), "/defaults"),
+            level(work, ""),
+        ];
+        levels.into_iter().flatten().collect()
+    }
+}
+
+/// Finds the origin of a work; `None` if Git has no folder for it. Fails if the repository cannot
+/// be read.
 pub fn origins(
     snapshot: &Snapshot<'_>,
-    kinds: &KindIndex,
-    key: &WorkKey,
+    query: OriginQuery<'_>,
 ) -> Result<Option<Origins>, ObjectError> {
+    let OriginQuery { kinds, key, .. } = query;
     let top = layout::top(snapshot.root, snapshot.objects)?;
-    let Some(tree) = top.clusters.get(&key.cluster) else { return Ok(None) };
     let scope = Scope::Work(key.clone());
     let reading = Reading { objects: snapshot.objects, scope: &scope };
     let source_path = RepoPath::root().join(SOURCE_FILE);
@@ -112,41 +146,66 @@ pub fn origins(
         reading.config(&source_path, top.source_file, FileKind::Source)?;
     let ignored = source.as_ref().map_or(&[][..], |config| &config.value.ignore);
     let (ignore, _) = PathPatterns::new(ignored);
-    let cluster = layout::cluster(&key.cluster, *tree, snapshot.objects, &ignore)?;
-    let cluster_path = layout::cluster_path(&key.cluster).join(CLUSTER_FILE);
-    let cluster_file: Option<Config<ClusterFile>> =
-        reading.config(&cluster_path, cluster.cluster_file, FileKind::Cluster)?;
-    let Some(found) = reading.find(key, &cluster.works, &ignore)? else { return Ok(None) };
-    let Found { folder, tree, files, work_file } = found;
-    let levels = [
-        level(source.as_ref(), "/defaults"),
-        level(cluster_file.as_ref(), "/defaults"),
-        level(work_file.as_ref(), ""),
-    ];
-    let levels: Vec<Level<'_>> = levels.into_iter().flatten().collect();
-    let mut settings = work_settings(&levels);
-    let substitutes = settings.iter().any(|one| one.name == "substitute" && one.value == true);
-    let values = values(&key.cluster, cluster_file.as_ref());
-    let secrets = source.as_ref().map(|config| config.value.secrets).unwrap_or_default();
-    let rules = manifests::Rules { kinds, secrets, scope: &scope };
-    let substitution = substitutes.then(|| Substitution::new(&values, &key.cluster));
-    let mut objects = reading.manifests(&files.manifests, &rules, substitution)?;
-    if substitutes {
-        let unchanged = reading.manifests(&files.manifests, &rules, None)?;
-        let mut shown = value_settings(&key.cluster, cluster_file.as_ref());
-        hide_values_of_secrets(&mut shown, &unchanged, &objects);
-        settings.extend(shown);
+    let cluster = match top.clusters.get(&key.cluster) {
+        Some(tree) => layout::cluster(&key.cluster, *tree, snapshot.objects, &ignore)?,
+        None => OwnerFolder::default(),
+    };
+    let cluster_path = layout::cluster_path(&key.cluster);
+    let cluster_file = cluster_path.join(CLUSTER_FILE);
+    let cluster_file = reading.config(&cluster_file, cluster.config_file, FileKind::Cluster)?;
+    let mut inherited = Inheritance { source, group: None, cluster: cluster_file };
+    let (owner, works) = match query.folder.and_then(layout::group_of) {
+        None => (cluster_path, cluster.works),
+        Some(name) => {
+            let Some(tree) = top.groups.get(&name) else { return Ok(None) };
+            let group = layout::group(&name, *tree, snapshot.objects, &ignore)?;
+            let path = layout::group_path(&name);
+            let file = path.join(GROUP_FILE);
+            inherited.group = reading.config(&file, group.config_file, FileKind::Group)?;
+            (path, group.works)
+        }
+    };
+    let Some(found) = reading.find(key, &owner, &works, &ignore)? else { return Ok(None) };
+    reading.origins(found, &inherited, query, kinds).map(Some)
+}
+
+impl Reading<'_> {
+    /// The origin of a work in a folder.
+    fn origins(
+        &self,
+        found: Found,
+        inherited: &Inheritance,
+        query: OriginQuery<'_>,
+        kinds: &KindIndex,
+    ) -> Result<Origins, ObjectError> {
+        let Found { folder, tree, files, work_file } = found;
+        let levels = inherited.levels(work_file.as_ref());
+        let mut settings = work_settings(&levels);
+        let substitutes = settings.iter().any(|one| one.name == "substitute" && one.value == true);
+        let values = ShownValues::new(inherited, query);
+        let values = values.of_cluster();
+        let secrets = inherited.source.as_ref().map(|config| config.value.secrets);
+        let secrets = secrets.unwrap_or_default();
+        let rules = manifests::Rules { kinds, secrets, scope: self.scope };
+        let mut substitution = substitutes.then(|| Substitution::new(&values));
+        let mut objects = self.manifests(&files.manifests, &rules, substitution.as_mut())?;
+        if let Some(substitution) = substitution {
+            let unchanged = self.manifests(&files.manifests, &rules, None)?;
+            let mut shown = value_settings(&substitution.into_used(), &values, inherited);
+            hide_values_of_secrets(&mut shown, &unchanged, &objects);
+            settings.extend(shown);
+        }
+        let sidecars = self.sidecars(&files.sidecars)?;
+        let mut unreported = WorkDiagnostics::new(self.scope, Vec::new());
+        let mut steps = RuleSteps::default();
+        let covering = Covering::find(&objects, &sidecars, &mut steps, &mut unreported);
+        let covering = covering.unwrap_or_default();
+        let entries = work_file.as_ref().map_or(&[][..], |config| &config.value.manifest_configs);
+        let named = NamedPlurals { sidecars: &sidecars, covering: &covering, entries };
+        name_resources(&mut objects, named, kinds, &mut unreported);
+        let rules = objects.iter().map(|one| object_settings(one, &sidecars, &levels)).collect();
+        Ok(Origins { folder, tree, settings, objects, rules })
     }
-    let sidecars = reading.sidecars(&files.sidecars)?;
-    let mut unreported = WorkDiagnostics::new(&scope, Vec::new());
-    let mut steps = RuleSteps::default();
-    let covering = Covering::find(&objects, &sidecars, &mut steps, &mut unreported);
-    let covering = covering.unwrap_or_default();
-    let entries = work_file.as_ref().map_or(&[][..], |config| &config.value.manifest_configs);
-    let named = NamedPlurals { sidecars: &sidecars, covering: &covering, entries };
-    name_resources(&mut objects, named, kinds, &mut unreported);
-    let rules = objects.iter().map(|object| object_settings(object, &sidecars, &levels)).collect();
-    Ok(Some(Origins { folder, tree, settings, objects, rules }))
 }
 
 /// A work folder and its files.
@@ -184,18 +243,19 @@ impl Reading<'_> {
         Ok(bytes.and_then(|bytes| file::read_one(path, &bytes, kind, self.scope).0))
     }
 
-    /// Finds the folder of a work: the folder of the same name first, then folders whose
-    /// `work.yaml` names the work.
+    /// Finds the folder of a work in the folder of a cluster or group: the folder of the same name
+    /// first, then folders whose `work.yaml` names the work.
     fn find(
         &self,
         key: &WorkKey,
+        owner: &RepoPath,
         works: &BTreeMap<String, ObjectId>,
         ignore: &PathPatterns,
     ) -> Result<Option<Found>, ObjectError> {
         let own = works.get_key_value(key.work.as_str());
         let others = works.iter().filter(|(name, _)| name.as_str() != key.work.as_str());
         for (name, tree) in own.into_iter().chain(others) {
-            let folder = layout::cluster_path(&key.cluster).join(name);
+            let folder = owner.join(name);
             let files = layout::work_folder(&folder, *tree, self.objects, ignore, self.scope)?;
             let work_file: Option<Config<WorkFile>> = match &files.work_file {
                 Some(file) => self.config(&file.path, Some(file.id), FileKind::Work)?,
@@ -213,12 +273,12 @@ impl Reading<'_> {
         &self,
         files: &[layout::WorkFolderFile],
         rules: &manifests::Rules<'_>,
-        mut values: Option<Substitution<'_>>,
+        mut values: Option<&mut Substitution<'_>>,
     ) -> Result<Vec<Manifest>, ObjectError> {
         let mut all = Vec::new();
         for file in files {
             if let Some(bytes) = self.blob(file.id)? {
-                let read = manifests::read(&file.path, &bytes, rules, values.as_mut());
+                let read = manifests::read(&file.path, &bytes, rules, values.as_deref_mut());
                 all.extend(read.manifests);
             }
             if all.len() > limits::WORK_MANIFESTS_MAX {
@@ -259,8 +319,13 @@ fn work_settings(levels: &[Level<'_>]) -> Vec<Setting> {
     let mut settings = Vec::new();
     for (name, default) in defaults() {
         let setting = setting(name, &format!("/{name}"), levels);
-        let unset =
-            || Setting { name: name.into(), value: default, set_by: None, overrides: vec![] };
+        let unset = || Setting {
+            name: name.into(),
+            value: default,
+            set_by: None,
+            fact: None,
+            overrides: vec![],
+        };
         settings.push(setting.unwrap_or_else(unset));
     }
     for map in ["labels", "annotations"] {
@@ -293,15 +358,47 @@ fn setting(name: &str, pointer: &str, levels: &[Level<'_>]) -> Option<Setting> {
 fn won(name: &str, mut set: Vec<(Value, FileLine)>) -> Option<Setting> {
     let (value, place) = set.pop()?;
     let overrides = set.into_iter().map(|(_, place)| place).collect();
-    Some(Setting { name: name.to_owned(), value, set_by: Some(place), overrides })
+    Some(Setting { name: name.to_owned(), value, set_by: Some(place), fact: None, overrides })
 }
 
-fn values(cluster: &ClusterName, file: Option<&Config<ClusterFile>>) -> BTreeMap<String, Value> {
-    let own = file.into_iter().flat_map(|config| &config.value.values);
-    let mut values: BTreeMap<String, Value> =
-        own.map(|(name, value)| (name.clone(), value.0.clone())).collect();
-    values.insert(CLUSTER_NAME.to_owned(), cluster.as_str().into());
-    values
+/// The values of the variables of one cluster.
+struct ShownValues<'a> {
+    cluster: &'a ClusterName,
+    facts: KnownFacts,
+    labels: BTreeMap<String, String>,
+    /// Highest precedence first.
+    levels: Vec<(RepoPath, BTreeMap<String, Value>)>,
+}
+
+impl<'a> ShownValues<'a> {
+    fn new(inherited: &Inheritance, query: OriginQuery<'a>) -> Self {
+        let cluster = &query.key.cluster;
+        let json = |values: &BTreeMap<String, SubstitutionValue>| {
+            values.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
+        };
+        let own = inherited.cluster.as_ref();
+        let levels = [
+            own.map(|config| (config.file.clone(), json(&config.value.values))),
+            inherited.group.as_ref().map(|one| (one.file.clone(), json(&one.value.values))),
+        ];
+        Self {
+            cluster,
+            facts: Facts::of(query.facts, cluster),
+            labels: own.map(|config| config.value.labels.clone()).unwrap_or_default(),
+            levels: levels.into_iter().flatten().collect(),
+        }
+    }
+
+    fn of_cluster(&self) -> ClusterValues<'_> {
+        ClusterValues {
+            cluster: self.cluster,
+            levels: (self.levels.iter())
+                .map(|(file, values)| ValueLevel { file: file.clone(), values })
+                .collect(),
+            labels: &self.labels,
+            facts: &self.facts,
+        }
+    }
 }
 
 /// Hides the values that Secrets use, and those that no other object of the work uses: a Secret of
@@ -317,8 +414,15 @@ fn hide_values_of_secrets(settings: &mut [Setting], unchanged: &[Manifest], obje
     let is_unknown = objects.iter().filter(|object| is_secret(object)).count() > secrets.len();
     for setting in settings {
         let Some(name) = setting.name.strip_prefix("values.") else { continue };
-        let variable = format!("${{{name}}}");
-        let is_in = |texts: &[String]| texts.iter().any(|text| text.contains(&variable));
+        // The texts are JSON, in which a double quote has a backslash.
+        let names = [name.replace('"', "\\\""), name.replace('"', "'")];
+        let is_used = |text: &String| {
+            let uses = |name: &String| {
+                text.contains(&format!("${{{name}}}")) || text.contains(&format!("${{{name}:-"))
+            };
+            names.iter().any(uses)
+        };
+        let is_in = |texts: &[String]| texts.iter().any(is_used);
         if name == CLUSTER_NAME {
             continue;
         }
@@ -330,20 +434,51 @@ fn hide_values_of_secrets(settings: &mut [Setting], unchanged: &[Manifest], obje
     }
 }
 
-fn value_settings(cluster: &ClusterName, file: Option<&Config<ClusterFile>>) -> Vec<Setting> {
-    let place = |name: &str| {
-        let config = file.filter(|config| config.value.values.contains_key(name))?;
-        Some(FileLine::of(&config.location(&format!("/values/{}", escaped(name)))))
+/// The values of the work's variables, and all others in `values`.
+fn value_settings(
+    used: &[Variable],
+    values: &ClusterValues<'_>,
+    inherited: &Inheritance,
+) -> Vec<Setting> {
+    let mut variables: BTreeSet<Variable> = used.iter().cloned().collect();
+    variables.extend(values.names().map(|name| Variable::Value(name.into())));
+    variables.insert(Variable::ClusterName);
+    let setting = |variable: Variable| {
+        let Resolved::Set { value, is_reported } = values.resolve(&variable) else { return None };
+        let mut places = inherited.places(&variable);
+        let fact = is_reported.then(|| format!("ManagedCluster {}", values.cluster));
+        Some(Setting {
+            name: format!("values.{variable}"),
+            value: value.into_owned(),
+            set_by: places.pop(),
+            fact,
+            overrides: places,
+        })
     };
-    let setting = |(name, value): (String, Value)| {
-        let set_by = place(&name).filter(|_| name != CLUSTER_NAME);
-        Setting { name: format!("values.{name}"), value, set_by, overrides: Vec::new() }
-    };
-    values(cluster, file).into_iter().map(setting).collect()
+    variables.into_iter().filter_map(setting).collect()
+}
+
+impl Inheritance {
+    /// The places that set a variable, lowest precedence first.
+    fn places(&self, variable: &Variable) -> Vec<FileLine> {
+        let place = |document: &gitwork_yaml::Document, file: &RepoPath, pointer: String| {
+            document.value.pointer(&pointer)?;
+            Some(FileLine { file: file.clone(), line: Some(document.span_of(&pointer).line) })
+        };
+        let group = self.group.as_ref().map(|config| (&config.document, &config.file));
+        let cluster = self.cluster.as_ref().map(|config| (&config.document, &config.file));
+        let (files, pointer) = match variable {
+            Variable::Value(name) => ([group, cluster], format!("/values/{}", escaped(name))),
+            Variable::Label(key) => ([None, cluster], format!("/labels/{}", escaped(key))),
+            Variable::ClusterName | Variable::Claim(_) => return Vec::new(),
+        };
+        let files = files.into_iter().flatten();
+        files.filter_map(|(document, file)| place(document, file, pointer.clone())).collect()
+    }
 }
 
 /// The rules of one object. Precedence: manifest sidecar, `work.yaml`, `cluster.yaml`,
-/// `gitwork.yaml`.
+/// `group.yaml`, `gitwork.yaml`.
 fn object_settings(object: &Manifest, sidecars: &[Sidecar], levels: &[Level<'_>]) -> Vec<Setting> {
     let sidecars = || sidecars.iter().filter(|sidecar| sidecar.covers(object));
     let mut settings = Vec::new();

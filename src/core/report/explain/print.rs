@@ -113,8 +113,8 @@ fn settings(all: &[Setting], layout: &Layout) -> Vec<String> {
         } else {
             truncate_columns(&single_line(&value), VALUE_CHARS_MAX).into_owned()
         };
-        let mut place =
-            setting.set_by.as_ref().map_or_else(|| "default".to_owned(), ToString::to_string);
+        let set_by = setting.set_by.as_ref().map(ToString::to_string);
+        let mut place = set_by.or(setting.fact.clone()).unwrap_or_else(|| "default".to_owned());
         if !setting.overrides.is_empty() {
             let over: Vec<String> = setting.overrides.iter().map(ToString::to_string).collect();
             place.push_str(&format!(", over {}", over.join(", ")));

@@ -80,6 +80,7 @@ mod tests {
             name: format!("annotations.n{n}"),
             value,
             set_by: None,
+            fact: None,
             overrides: Vec::new(),
         };
         let object = |n: usize| ObjectLocation {

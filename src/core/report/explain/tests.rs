@@ -151,6 +151,7 @@ fn advice_names_the_setting_that_suspends() {
             name: "suspend".into(),
             value: true.into(),
             set_by: Some(place("clusters/edge-1/cluster.yaml", 2)),
+            fact: None,
             overrides: Vec::new(),
         }],
         ..git()
@@ -299,6 +300,7 @@ fn git_with_text(hostile: &str) -> GitSide {
         name: hostile.into(),
         value: hostile.into(),
         set_by: Some(FileLine { file: RepoPath::root().join(hostile), line: Some(1) }),
+        fact: None,
         overrides: vec![FileLine { file: RepoPath::root().join(hostile), line: None }],
     };
     GitSide {

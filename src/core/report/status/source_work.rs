@@ -219,6 +219,10 @@ impl StatusInputs<'_> {
         let wider = |found: &&Diagnostic| match &found.scope {
             Scope::Source => true,
             Scope::Cluster(cluster) => *cluster == key.cluster,
+            Scope::Group(group) => {
+                let members = self.desired.frozen.groups.get(group);
+                members.is_some_and(|members| members.contains(&key.cluster))
+            }
             Scope::Work(_) => false,
         };
         let error = errors().find(about).or_else(|| errors().find(wider));

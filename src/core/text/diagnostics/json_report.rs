@@ -36,6 +36,8 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     work: Option<&'a str>,
@@ -69,9 +71,13 @@ impl<'a> JsonLocation<'a> {
 impl<'a> Entry<'a> {
     fn of(diagnostic: &'a Diagnostic) -> Self {
         let (cluster, work) = match &diagnostic.scope {
-            Scope::Source => (None, None),
+            Scope::Source | Scope::Group(_) => (None, None),
             Scope::Cluster(cluster) => (Some(cluster.as_str()), None),
             Scope::Work(key) => (Some(key.cluster.as_str()), Some(key.work.as_str())),
+        };
+        let group = match &diagnostic.scope {
+            Scope::Group(group) => Some(group.as_str()),
+            Scope::Source | Scope::Cluster(_) | Scope::Work(_) => None,
         };
         Self {
             code: diagnostic.code,
@@ -81,6 +87,7 @@ impl<'a> Entry<'a> {
             help: diagnostic.help(),
             location: JsonLocation::of(&diagnostic.location),
             field: diagnostic.field.as_deref(),
+            group,
             cluster,
             work,
             snippet: diagnostic.snippet.as_deref(),
@@ -103,8 +110,8 @@ pub fn entries<S: serde::Serializer>(all: &[Diagnostic], serializer: S) -> Resul
 
 /// One JSON object: `diagnostics`, a list, and `summary`, their counts. A diagnostic has `code`,
 /// `severity` (`error`, `warning`, `info`), `title`, `message`, `help`, `file`; where there is one
-/// `line`, `column`, `length`, `field`, `cluster`, `work`, `snippet`; and `related`, a list of
-/// places with a `message` each. Past `limits::DIAGNOSTICS_MAX` they are counted only, in
+/// `line`, `column`, `length`, `field`, `group`, `cluster`, `work`, `snippet`; and `related`, a list
+/// of places with a `message` each. Past `limits::DIAGNOSTICS_MAX` they are counted only, in
 /// `omitted`.
 pub fn json(diagnostics: &[Diagnostic]) -> String {
     let report = Report {

@@ -35,7 +35,7 @@ impl DiagnosticSummary {
                 Severity::Info => summary.notes += 1,
             }
             match &diagnostic.scope {
-                Scope::Source => {}
+                Scope::Source | Scope::Group(_) => {}
                 Scope::Cluster(cluster) => drop(clusters.insert(cluster)),
                 Scope::Work(key) => {
                     works.insert(key);

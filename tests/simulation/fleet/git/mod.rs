@@ -278,6 +278,7 @@ impl State {
             before: self.commits[last_in].root,
             after: Some(self.commits[removed_by].root),
             objects: &self.objects as &dyn Objects,
+            facts: None,
         };
         let last_state = folder_removal::last_known_state(id, &removal)?;
         self.final_states.insert(asked, last_state.clone());

@@ -1,0 +1,301 @@
+//! `groups/<group>/group.yaml`: which clusters are in a group, and what their works inherit.
+//!
+//! Only the schema rejects unknown fields: with one, the other fields are checked all the same.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::repository_files::WorkSettings;
+use super::values::SubstitutionValue;
+use crate::model::name::ClusterName;
+use gitwork_api::names::{check_label, check_label_value, check_qualified_name, check_subdomain};
+
+/// `groups/<group>/group.yaml`: the clusters of a group, and settings for its works. A cluster is
+/// in the group if all given conditions match: `clusters`, `selector`, `placement` and `exclude`.
+/// One of the first three is needed.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(deny_unknown_fields)]
+pub struct GroupFile {
+    /// Names of clusters. `*` matches any sequence of characters.
+    #[schemars(length(min = 1, max = 1000))]
+    pub clusters: Option<Vec<String>>,
+    /// Labels and claims of the clusters.
+    pub selector: Option<MemberSelector>,
+    /// OCM Placement that selects the clusters.
+    pub placement: Option<PlacementReference>,
+    /// Names of clusters that are not in the group. `*` matches any sequence of characters.
+    #[schemars(length(max = 1000))]
+    pub exclude: Vec<String>,
+    /// Values for `${NAME}` in the manifests of works with `substitute: true`. `cluster.yaml`
+    /// overrides them.
+    pub values: BTreeMap<String, SubstitutionValue>,
+    /// Defaults for the works of this group. `cluster.yaml` and `work.yaml` override them.
+    pub defaults: WorkSettings,
+}
+
+/// Selects clusters. All given conditions must match.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(deny_unknown_fields)]
+pub struct MemberSelector {
+    /// Labels of the ManagedCluster. Labels in `cluster.yaml` override them.
+    pub label_selector: MemberLabelSelector,
+    /// Claims that the cluster reports: `status.clusterClaims` of the ManagedCluster.
+    pub claim_selector: MemberClaimSelector,
+}
+
+/// Selects clusters by their labels.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(deny_unknown_fields)]
+pub struct MemberLabelSelector {
+    /// Labels that a cluster must have.
+    pub match_labels: BTreeMap<String, String>,
+    /// Requirements for labels.
+    #[schemars(length(max = 100))]
+    pub match_expressions: Vec<SelectorRequirement>,
+}
+
+/// Selects clusters by their claims.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(deny_unknown_fields)]
+pub struct MemberClaimSelector {
+    /// Requirements for claims.
+    #[schemars(length(max = 100))]
+    pub match_expressions: Vec<SelectorRequirement>,
+}
+
+/// Requirement for one label or claim.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct SelectorRequirement {
+    /// Label key, or name of the claim.
+    pub key: String,
+    /// Relation between the cluster's value and `values`.
+    pub operator: SelectorOperator,
+    /// Values, for `In` and `NotIn`.
+    #[serde(default)]
+    #[schemars(length(max = 1000))]
+    pub values: Vec<String>,
+}
+
+/// Relation between a cluster's label or claim and the values of a requirement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum SelectorOperator {
+    /// It has one of the values.
+    In,
+    /// It has none of the values, or is absent.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is absent.
+    DoesNotExist,
+}
+
+/// An OCM Placement.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct PlacementReference {
+    /// Name of the Placement.
+    pub name: String,
+    /// Namespace of the Placement.
+    pub namespace: String,
+}
+
+/// What is wrong with a `group.yaml`, beyond its schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupProblem {
+    /// JSON pointer to the place.
+    pub pointer: String,
+    /// What is wrong; reads after the field's name, or alone at the top.
+    pub message: String,
+}
+
+impl MemberSelector {
+    /// Whether it has no requirement: it would select every cluster.
+    fn is_empty(&self) -> bool {
+        let Self { label_selector, claim_selector } = self;
+        label_selector.match_labels.is_empty()
+            && label_selector.match_expressions.is_empty()
+            && claim_selector.match_expressions.is_empty()
+    }
+}
+
+impl GroupFile {
+    /// What the schema does not find.
+    pub fn problems(&self) -> Vec<GroupProblem> {
+        let mut found = Vec::new();
+        let mut add = |pointer: String, message: String| {
+            found.push(GroupProblem { pointer, message });
+        };
+        if self.clusters.is_none() && self.selector.is_none() && self.placement.is_none() {
+            let message = "the group says no cluster: it needs `clusters`, `selector` or \
+                           `placement`";
+            add(String::new(), message.to_owned());
+        }
+        let lists = [("clusters", self.clusters.as_deref()), ("exclude", Some(&*self.exclude))];
+        for (field, patterns) in lists {
+            for (index, pattern) in patterns.unwrap_or_default().iter().enumerate() {
+                if let Some(problem) = pattern_problem(pattern) {
+                    add(format!("/{field}/{index}"), problem);
+                }
+            }
+        }
+        if self.selector.as_ref().is_some_and(MemberSelector::is_empty) {
+            let message = "selects every cluster; write `clusters: [\"*\"]` for that";
+            add("/selector".to_owned(), message.to_owned());
+        }
+        if let Some(selector) = &self.selector {
+            selector.problems(&mut add);
+        }
+        if let Some(PlacementReference { name, namespace }) = &self.placement {
+            let checks =
+                [("name", check_subdomain(name, 253)), ("namespace", check_label(namespace, 63))];
+            for (field, check) in checks {
+                check.err().into_iter().for_each(|why| {
+                    add(format!("/placement/{field}"), why.to_string());
+                });
+            }
+        }
+        found
+    }
+}
+
+impl MemberSelector {
+    fn problems(&self, add: &mut dyn FnMut(String, String)) {
+        let Self { label_selector, claim_selector } = self;
+        let at = "/selector/labelSelector";
+        for (key, value) in &label_selector.match_labels {
+            let problem = check_qualified_name(key).or_else(|| check_label_value(value));
+            if let Some(problem) = problem {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                add(
+                    format!("{at}/matchLabels/{key}"),
+                    format!("has a key or value that {problem}"),
+                );
+            }
+        }
+        let lists = [
+            (at, &label_selector.match_expressions, true),
+            ("/selector/claimSelector", &claim_selector.match_expressions, false),
+        ];
+        for (at, requirements, is_label) in lists {
+            for (index, requirement) in requirements.iter().enumerate() {
+                let at = format!("{at}/matchExpressions/{index}");
+                requirement.problems(is_label, &mut |field, message| {
+                    add(format!("{at}/{field}"), message);
+                });
+            }
+        }
+    }
+}
+
+impl SelectorRequirement {
+    fn problems(&self, is_label: bool, add: &mut dyn FnMut(&str, String)) {
+        use SelectorOperator::{DoesNotExist, Exists, In, NotIn};
+        match self.operator {
+            In | NotIn if self.values.is_empty() => {
+                add("values", "needs a value for In and NotIn".to_owned());
+            }
+            Exists | DoesNotExist if !self.values.is_empty() => {
+                add("values", "must be empty for Exists and DoesNotExist".to_owned());
+            }
+            _ => {}
+        }
+        if !is_label {
+            if self.key.is_empty() {
+                add("key", "is empty".to_owned());
+            }
+            return;
+        }
+        check_qualified_name(&self.key).into_iter().for_each(|problem| add("key", problem));
+        let mut values = self.values.iter().enumerate();
+        // One message: the others have the same cause.
+        if let Some((index, problem)) =
+            values.find_map(|(index, value)| Some((index, check_label_value(value)?)))
+        {
+            add(&format!("values/{index}"), problem);
+        }
+    }
+}
+
+/// What is wrong with the name of a cluster that may have wildcards.
+fn pattern_problem(pattern: &str) -> Option<String> {
+    let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '*');
+    if !pattern.contains('*') {
+        return ClusterName::parse(pattern).err().map(|why| why.to_string());
+    }
+    if let Some(other) = pattern.chars().find(|c| !is_plain(*c)) {
+        let message = "only lower-case letters, digits, '-' and '*' are allowed";
+        return Some(format!("has the character {other:?}; {message}"));
+    }
+    (pattern.len() > 2 * 63).then(|| "is longer than 126 characters".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(yaml: &str) -> Vec<String> {
+        let file: GroupFile = serde_yaml::from_str(yaml).unwrap();
+        let all = file.problems().into_iter();
+        all.map(|found| format!("{} {}", found.pointer, found.message)).collect()
+    }
+
+    #[test]
+    fn a_group_with_a_condition_is_fine() {
+        for yaml in [
+            "clusters: ['*']",
+            "clusters: [edge-1, 'store-*']\nexclude: [store-bonn-7]",
+            "selector: {labelSelector: {matchLabels: {example.com/tier: edge}}}",
+            "selector: {claimSelector: {matchExpressions: [{key: City, operator: Exists}]}}",
+            "placement: {name: batch, namespace: fleet}",
+        ] {
+            assert_eq!(problems(yaml), Vec::<String>::new(), "{yaml}");
+        }
+    }
+
+    #[test]
+    fn every_problem_is_found_with_its_place() {
+        for (yaml, expected) in [
+            ("exclude: [a]", vec![" the group says no cluster"]),
+            ("selector: {}", vec!["/selector selects every cluster"]),
+            (
+                "clusters: [Edge, 'St*re', '']\nexclude: ['a.*']",
+                vec![
+                    "/clusters/0 has",
+                    "/clusters/1 has",
+                    "/clusters/2 is empty",
+                    "/exclude/0 has",
+                ],
+            ),
+            (
+                "selector: {labelSelector: {matchLabels: {a/b/c: x, d: 'e f'}, matchExpressions: \
+                 [{key: -x, operator: In}, {key: y, operator: Exists, values: [z]}]}}",
+                vec![
+                    "/selector/labelSelector/matchLabels/a~1b~1c has",
+                    "/selector/labelSelector/matchLabels/d has",
+                    "/selector/labelSelector/matchExpressions/0/values needs",
+                    "/selector/labelSelector/matchExpressions/0/key must",
+                    "/selector/labelSelector/matchExpressions/1/values must be empty",
+                ],
+            ),
+            (
+                "placement: {name: A, namespace: ''}",
+                vec!["/placement/name has", "/placement/namespace is empty"],
+            ),
+        ] {
+            let found = problems(yaml);
+            assert_eq!(found.len(), expected.len(), "{yaml}: {found:#?}");
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(found.starts_with(expected), "{yaml}: {found}");
+            }
+        }
+    }
+}

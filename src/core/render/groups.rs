@@ -1,0 +1,9 @@
+//! Groups of clusters: what a group's folder says, and which clusters are in the group.
+
+mod inputs;
+mod matcher;
+mod membership;
+
+pub use inputs::{GroupInputs, defaults_digest};
+pub use matcher::Certainty;
+pub use membership::{Membership, Memberships};

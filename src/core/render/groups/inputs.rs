@@ -1,0 +1,140 @@
+//! A group's folder: its group.yaml, and the work folders beside it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::matcher::ClusterMatcher;
+use crate::config::file::{self, Config};
+use crate::config::file_names::GROUP_FILE;
+use crate::config::path_patterns::PathPatterns;
+use crate::config::values::bad_names;
+use crate::config::{FileKind, GroupFile};
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
+use crate::model::digest::Digest;
+use crate::model::name::{ClusterName, GroupName, ObjectId};
+use crate::model::snapshot::{ObjectError, Objects};
+use crate::render::config_file::read_config;
+use crate::render::layout::{self, OwnerFolder};
+use crate::render::work_folder::ConfigIndex;
+
+/// What a group's folder says.
+#[derive(Debug)]
+pub struct GroupInputs {
+    /// The name of its folder.
+    pub name: GroupName,
+    /// Of `groups/<group>`.
+    pub tree: ObjectId,
+    /// Of gitwork.yaml, which says what is ignored.
+    pub source_blob: Option<ObjectId>,
+    /// The work folders.
+    pub folder: OwnerFolder,
+    /// group.yaml, as far as it can be read.
+    pub file: GroupFile,
+    /// Of `file.defaults`.
+    pub rules: ConfigIndex,
+    /// Of `file.defaults`, as written.
+    pub defaults_digest: Digest,
+    /// The values of `${NAME}`.
+    pub values: BTreeMap<String, Value>,
+    /// The conditions. `None` with an error in group.yaml: any cluster may be in the group.
+    pub matcher: Option<ClusterMatcher>,
+    /// The place of each cluster that `clusters` names without wildcards.
+    pub names: Vec<(ClusterName, Location)>,
+    /// What is wrong with the group's own files.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The size of group.yaml in memory, in bytes.
+    pub bytes: usize,
+}
+
+/// The digest of `defaults` in a configuration file: equal ones give equal works.
+pub fn defaults_digest<T>(config: Option<&Config<T>>) -> Digest {
+    let defaults = config.and_then(|config| config.document.value.get("defaults"));
+    Digest::of_json(defaults.unwrap_or(&Value::Null))
+}
+
+impl GroupInputs {
+    /// Reads `groups/<group>` and its group.yaml, but nothing below it.
+    pub fn read(
+        name: &GroupName,
+        tree: ObjectId,
+        (source_blob, ignore): (Option<ObjectId>, &PathPatterns),
+        objects: &dyn Objects,
+    ) -> Result<Self, ObjectError> {
+        let mut folder = layout::group(name, tree, objects, ignore)?;
+        let mut diagnostics = std::mem::take(&mut folder.diagnostics);
+        let path = layout::group_path(name).join(GROUP_FILE);
+        let scope = Scope::Group(name.clone());
+        let blob = folder.config_file;
+        let config: Option<Config<GroupFile>> =
+            read_config(&path, blob, FileKind::Group, &scope, objects, &mut diagnostics)?;
+        if blob.is_none() && diagnostics.iter().all(|found| !found.is_error()) {
+            let at = Location::file(&layout::group_path(name));
+            let message = "the group has no group.yaml, which says what clusters are in it";
+            diagnostics.push(Diagnostic::new(Code::BadValue, at, scope.clone(), message));
+        }
+        if let Some(config) = &config {
+            diagnostics.extend(problems(config, &scope));
+        }
+        let is_readable = diagnostics.iter().all(|found| !found.is_error());
+        let defaults_digest = defaults_digest(config.as_ref());
+        let names = config.as_ref().map(names).unwrap_or_default();
+        let bytes = config.as_ref().map_or(0, |config| config.document.value.to_string().len());
+        let file = config.map(|config| config.value).unwrap_or_default();
+        let values = file.values.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+        Ok(Self {
+            name: name.clone(),
+            tree,
+            source_blob,
+            folder,
+            rules: ConfigIndex::new(&file.defaults.manifest_configs),
+            defaults_digest,
+            values: values.collect(),
+            matcher: is_readable.then(|| ClusterMatcher::new(&file)),
+            file,
+            names,
+            diagnostics,
+            // As text, as a parsed value twice, and in the matcher.
+            bytes: 8 * bytes,
+        })
+    }
+
+    /// The place of group.yaml.
+    pub fn location(&self) -> Location {
+        Location::file(&layout::group_path(&self.name).join(GROUP_FILE))
+    }
+
+    /// What an error of the group freezes.
+    pub fn scope(&self) -> Scope {
+        Scope::Group(self.name.clone())
+    }
+}
+
+/// What the schema of group.yaml does not find.
+fn problems(config: &Config<GroupFile>, scope: &Scope) -> Vec<Diagnostic> {
+    let of = |pointer: &str, message: String| {
+        let at = config.location(pointer);
+        Diagnostic::new(Code::BadValue, at, scope.clone(), message)
+    };
+    let conditions = config.value.problems().into_iter().map(|problem| {
+        let field = file::dotted(&problem.pointer);
+        if field.is_empty() {
+            return of("", problem.message);
+        }
+        of(&problem.pointer, format!("{field} {}", problem.message)).with_field(field)
+    });
+    let values = bad_names(&config.value.values).map(|(name, problem)| {
+        let pointer = format!("/values/{}", name.replace('~', "~0").replace('/', "~1"));
+        of(&pointer, format!("{name:?} {problem}")).with_field("values")
+    });
+    conditions.chain(values).collect()
+}
+
+fn names(config: &Config<GroupFile>) -> Vec<(ClusterName, Location)> {
+    let patterns = config.value.clusters.iter().flatten().enumerate();
+    let name = |(index, pattern): (usize, &String)| {
+        let name = ClusterName::parse(pattern).ok()?;
+        Some((name, config.location(&format!("/clusters/{index}"))))
+    };
+    patterns.filter_map(name).collect()
+}

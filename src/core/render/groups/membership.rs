@@ -1,0 +1,396 @@
+//! Which clusters are in which groups, and of which groups that is uncertain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::inputs::GroupInputs;
+use super::matcher::{Certainty, ClusterMatcher, PlacementView};
+use crate::limits;
+use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::facts::{Facts, KnownFacts, PlacementInconsistency, PlacementKey};
+use crate::model::name::{ClusterName, GroupName};
+use crate::render::desired::UncertainMembers;
+
+/// The clusters that have a folder in Git, with the labels of their cluster.yaml.
+pub type ClusterLabels<'a> = BTreeMap<&'a ClusterName, &'a BTreeMap<String, String>>;
+
+/// A group that a cluster is in, or may be in.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    /// The group.
+    pub group: Arc<GroupInputs>,
+    /// How sure that is.
+    pub certainty: Certainty,
+}
+
+/// The members of all groups.
+#[derive(Debug, Default)]
+pub struct Memberships {
+    /// By cluster, sorted by the group's name.
+    pub by_cluster: BTreeMap<ClusterName, Vec<Membership>>,
+    /// The groups that may have more members.
+    pub uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// What is wrong with conditions, and which members are unknown.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Why any cluster may be in a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Doubt {
+    /// There are no facts.
+    NoFacts,
+    /// The facts do not have all ManagedClusters.
+    Partial,
+    /// The facts do not have the Placement.
+    PlacementMissing(PlacementKey),
+    /// The Placement's decisions are inconsistent.
+    Inconsistent(PlacementKey, PlacementInconsistency),
+}
+
+impl Doubt {
+    /// What to do; `None` where the code's own help says it.
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoFacts => None,
+            Self::Partial => Some(
+                "read the facts again; until they are complete, the group's works stay as they \
+                 are on the hub",
+            ),
+            Self::PlacementMissing(_) => Some(
+                "create the Placement, or correct its name in group.yaml; until then, the group's \
+                 works stay as they are on the hub",
+            ),
+            Self::Inconsistent(..) => Some(
+                "wait until the hub has written all decisions; until then, the group's works stay \
+                 as they are on the hub",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFacts => f.write_str("there are no facts of the hub"),
+            Self::Partial => f.write_str("the facts do not have all ManagedClusters of the hub"),
+            Self::PlacementMissing(key) => write!(f, "the facts have no Placement {key}"),
+            Self::Inconsistent(key, why) => {
+                write!(f, "the decisions of the Placement {key} are incomplete: {why}")
+            }
+        }
+    }
+}
+
+impl Memberships {
+    /// Compares all known clusters with the conditions of all groups. The known clusters are the
+    /// ManagedClusters of the facts, those with a folder in Git, and those that a group names.
+    pub fn find(
+        groups: &[Arc<GroupInputs>],
+        labels: &ClusterLabels<'_>,
+        facts: Option<&Facts>,
+    ) -> Self {
+        let mut known: BTreeSet<&ClusterName> = labels.keys().copied().collect();
+        known.extend(facts.iter().flat_map(|facts| facts.managed_clusters.keys()));
+        let matchers = groups.iter().filter_map(|group| group.matcher.as_ref());
+        known.extend(matchers.flat_map(ClusterMatcher::exact_names));
+        let fleet = Fleet { known, labels, facts };
+        let mut found = Self::default();
+        let mut steps_left = limits::MEMBERSHIP_STEPS_MAX;
+        for group in groups {
+            fleet.add_group(group, &mut steps_left, &mut found);
+        }
+        found
+    }
+}
+
+/// All clusters that groups are compared with.
+struct Fleet<'a> {
+    known: BTreeSet<&'a ClusterName>,
+    labels: &'a ClusterLabels<'a>,
+    facts: Option<&'a Facts>,
+}
+
+impl<'a> Fleet<'a> {
+    fn add_group(&self, group: &Arc<GroupInputs>, steps_left: &mut usize, to: &mut Memberships) {
+        let Some(matcher) = &group.matcher else {
+            // What it says is unknown, so any cluster may be in it.
+            to.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+            for cluster in &self.known {
+                to.add(cluster, group, Certainty::Possible);
+            }
+            return;
+        };
+        let candidates: Vec<&ClusterName> = match matcher.names() {
+            Some(names) => names.iter().collect(),
+            None => self.known.iter().copied().collect(),
+        };
+        let steps = candidates.len().saturating_mul(matcher.steps());
+        let Some(left) = steps_left.checked_sub(steps) else {
+            to.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+            let message = "the groups have too many conditions for the number of clusters";
+            let scope = group.scope();
+            let found = Diagnostic::new(Code::TooManyFiles, group.location(), scope, message);
+            to.diagnostics.push(found.with_hint("name labels in place of patterns"));
+            return;
+        };
+        *steps_left = left;
+        let (placement, doubt) = self.placement(matcher.placement.as_ref());
+        let doubt = doubt.or_else(|| self.doubt().filter(|_| matcher.names().is_none()));
+        let mut possible = BTreeSet::new();
+        let mut members = 0;
+        for cluster in candidates {
+            let labels = self.labels.get(cluster).copied();
+            let facts = Facts::of(self.facts, cluster);
+            let Some(certainty) = matcher.judge(cluster, labels, &facts, &placement) else {
+                continue;
+            };
+            match certainty {
+                Certainty::Member => members += 1,
+                Certainty::Possible => drop(possible.insert(cluster.clone())),
+            }
+            to.add(cluster, group, certainty);
+        }
+        if doubt.is_none() && possible.is_empty() {
+            self.report_absent(group, members, &mut to.diagnostics);
+            return;
+        }
+        to.diagnostics.push(report_doubt(group, doubt.as_ref(), &possible));
+        let uncertain = match doubt {
+            Some(_) => UncertainMembers::Everyone,
+            None => UncertainMembers::Clusters(possible),
+        };
+        to.uncertain.insert(group.name.clone(), uncertain);
+    }
+
+    /// Why there may be clusters that are not known.
+    fn doubt(&self) -> Option<Doubt> {
+        match self.facts {
+            None => Some(Doubt::NoFacts),
+            Some(facts) => facts.is_partial.then_some(Doubt::Partial),
+        }
+    }
+
+    fn placement(&self, key: Option<&PlacementKey>) -> (PlacementView<'a>, Option<Doubt>) {
+        let Some(key) = key else { return (PlacementView::default(), None) };
+        let unknown = || PlacementView { is_uncertain: true, ..PlacementView::default() };
+        let Some(facts) = self.facts else { return (unknown(), Some(Doubt::NoFacts)) };
+        let Some(placement) = facts.placements.get(key) else {
+            return (unknown(), Some(Doubt::PlacementMissing(key.clone())));
+        };
+        let found = placement.selected();
+        let is_uncertain = found.inconsistency.is_some();
+        let doubt = found.inconsistency.map(|why| Doubt::Inconsistent(key.clone(), why));
+        (PlacementView { selected: found.clusters, is_uncertain }, doubt)
+    }
+
+    /// Warns of names without a cluster, and of a group without a member.
+    fn report_absent(&self, group: &GroupInputs, members: usize, to: &mut Vec<Diagnostic>) {
+        let is_absent = |cluster: &ClusterName| {
+            !self.labels.contains_key(cluster)
+                && Facts::of(self.facts, cluster) == KnownFacts::Absent
+        };
+        for (cluster, at) in group.names.iter().filter(|(cluster, _)| is_absent(cluster)) {
+            let message = format!("the hub has no ManagedCluster {cluster}");
+            let found = Diagnostic::new(Code::NoMember, at.clone(), group.scope(), message);
+            to.push(found.with_field("clusters"));
+        }
+        if members == 0 {
+            let message = format!("no cluster is in the group {}", group.name);
+            to.push(Diagnostic::new(Code::NoMember, group.location(), group.scope(), message));
+        }
+    }
+}
+
+impl Memberships {
+    fn add(&mut self, cluster: &ClusterName, group: &Arc<GroupInputs>, certainty: Certainty) {
+        let membership = Membership { group: group.clone(), certainty };
+        match self.by_cluster.get_mut(cluster) {
+            Some(groups) => groups.push(membership),
+            None => drop(self.by_cluster.insert(cluster.clone(), vec![membership])),
+        }
+    }
+}
+
+/// Clusters that a message names; it counts the others.
+const NAMED_MAX: usize = 3;
+
+fn report_doubt(
+    group: &GroupInputs,
+    doubt: Option<&Doubt>,
+    possible: &BTreeSet<ClusterName>,
+) -> Diagnostic {
+    let name = &group.name;
+    let message = match doubt {
+        Some(doubt) => format!("the members of the group {name} are unknown: {doubt}"),
+        None => {
+            let named: Vec<&str> =
+                possible.iter().take(NAMED_MAX).map(ClusterName::as_str).collect();
+            let more = possible.len() - named.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(
+                "the facts do not say whether these clusters are in the group {name}: {}{more}",
+                named.join(", ")
+            )
+        }
+    };
+    let found = Diagnostic::new(Code::UnknownMembers, group.location(), group.scope(), message);
+    match doubt.and_then(Doubt::hint) {
+        Some(hint) => found.with_hint(hint),
+        None => found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::*;
+    use crate::config::path_patterns::PathPatterns;
+    use crate::model::facts::{ClusterFacts, DecisionGroupFacts, PlacementFacts};
+    use crate::model::name::ObjectId;
+    use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
+
+    /// A group's folder with this group.yaml.
+    struct OneFile<'a>(&'a str);
+
+    impl Objects for OneFile<'_> {
+        fn tree(&self, _: ObjectId) -> Result<Arc<Tree>, ObjectError> {
+            let file = Entry { kind: EntryKind::Blob, id: ObjectId([1; 20]) };
+            Ok(Arc::new([("group.yaml".to_owned(), file)].into()))
+        }
+
+        fn blob(&self, _: ObjectId, _: usize) -> Result<Arc<[u8]>, ObjectError> {
+            Ok(self.0.as_bytes().into())
+        }
+    }
+
+    fn group(yaml: &str) -> Arc<GroupInputs> {
+        let name = GroupName::parse("g").unwrap();
+        let ignore = PathPatterns::new(&[]).0;
+        let id = ObjectId([0; 20]);
+        Arc::new(GroupInputs::read(&name, id, (None, &ignore), &OneFile(yaml)).unwrap())
+    }
+
+    fn cluster(name: &str) -> ClusterName {
+        ClusterName::parse(name).unwrap()
+    }
+
+    fn facts(clusters: &[&str]) -> Facts {
+        let known = |name: &&str| {
+            let labels = [("name".to_owned(), (*name).to_owned())].into();
+            (cluster(name), Arc::new(ClusterFacts { labels, ..ClusterFacts::default() }))
+        };
+        Facts {
+            time: "2026-11-20T10:00:00Z".parse().unwrap(),
+            hub_version: None,
+            is_partial: false,
+            managed_clusters: clusters.iter().map(known).collect(),
+            placements: BTreeMap::new(),
+        }
+    }
+
+    /// The members, those that may be ones with `?`, and whether anybody may be one.
+    fn found(yaml: &str, facts: Option<&Facts>) -> (String, bool, Vec<String>) {
+        let found = Memberships::find(&[group(yaml)], &ClusterLabels::new(), facts);
+        let members = found.by_cluster.iter().map(|(name, groups)| {
+            assert_eq!(groups.len(), 1);
+            let sign = if groups[0].certainty == Certainty::Possible { "?" } else { "" };
+            format!("{name}{sign}")
+        });
+        let everyone = found.uncertain.get(&GroupName::parse("g").unwrap())
+            == Some(&UncertainMembers::Everyone);
+        let messages = found.diagnostics.into_iter().map(|one| one.message).collect();
+        (members.collect::<Vec<_>>().join(" "), everyone, messages)
+    }
+
+    #[test]
+    fn names_resolve_without_facts_and_patterns_do_not() {
+        assert_eq!(found("clusters: [b, a]", None), ("a b".into(), false, vec![]));
+        let (members, everyone, messages) = found("clusters: [b, 'a*']", None);
+        assert_eq!((members.as_str(), everyone), ("b", true));
+        assert_eq!(
+            messages,
+            ["the members of the group g are unknown: there are no facts of the hub"]
+        );
+        let facts = facts(&["a1", "a2", "b", "c"]);
+        let all = found("clusters: [b, 'a*']", Some(&facts));
+        assert_eq!(all, ("a1 a2 b".into(), false, vec![]));
+    }
+
+    #[test]
+    fn names_without_a_cluster_and_groups_without_a_member_are_reported() {
+        let facts = facts(&["a"]);
+        let (members, everyone, messages) = found("clusters: [a, b]", Some(&facts));
+        assert_eq!((members.as_str(), everyone), ("a b", false));
+        assert_eq!(messages, ["the hub has no ManagedCluster b"]);
+        let (members, _, messages) = found("clusters: ['x*']", Some(&facts));
+        assert_eq!((members.as_str(), messages.len()), ("", 1));
+        assert_eq!(messages, ["no cluster is in the group g"]);
+    }
+
+    #[test]
+    fn partial_and_stale_facts_exclude_nobody() {
+        let yaml = "selector: {labelSelector: {matchLabels: {name: a, more: x}}}";
+        let mut all = facts(&["a", "b"]);
+        all.is_partial = true;
+        let (members, everyone, messages) = found(yaml, Some(&all));
+        assert_eq!((members.as_str(), everyone), ("", true));
+        assert!(messages[0].ends_with("the facts do not have all ManagedClusters of the hub"));
+        all.is_partial = false;
+        for facts in all.managed_clusters.values_mut() {
+            Arc::make_mut(facts).is_stale = true;
+        }
+        // b has another name; of a, a label may be missing.
+        let (members, everyone, messages) = found(yaml, Some(&all));
+        assert_eq!((members.as_str(), everyone), ("a?", false));
+        assert_eq!(messages, ["the facts do not say whether these clusters are in the group g: a"]);
+    }
+
+    #[test]
+    fn members_of_a_placement_leave_only_by_consistent_decisions() {
+        let yaml = "placement: {name: p, namespace: fleet}";
+        let mut all = facts(&["a", "b", "c"]);
+        let (members, everyone, messages) = found(yaml, Some(&all));
+        assert_eq!((members.as_str(), everyone), ("a? b? c?", true));
+        assert!(messages[0].ends_with("the facts have no Placement fleet/p"), "{messages:?}");
+        let key = PlacementKey { namespace: "fleet".into(), name: "p".into() };
+        let mut placement = PlacementFacts {
+            number_of_selected_clusters: Some(2),
+            decision_groups: vec![DecisionGroupFacts {
+                decisions: vec!["p-decision-1".into()],
+                cluster_count: 2,
+            }],
+            decisions: [("p-decision-1".into(), vec![cluster("a"), cluster("b")])].into(),
+        };
+        all.placements.insert(key.clone(), placement.clone());
+        assert_eq!(found(yaml, Some(&all)), ("a b".into(), false, vec![]));
+        placement.decisions.values_mut().for_each(|clusters| drop(clusters.pop()));
+        all.placements.insert(key, placement);
+        let (members, everyone, messages) = found(yaml, Some(&all));
+        assert_eq!((members.as_str(), everyone), ("a b? c?", true));
+        assert!(messages[0].contains("are incomplete: 1 clusters are in the"), "{messages:?}");
+    }
+
+    #[test]
+    fn a_group_with_an_error_may_have_any_member() {
+        let (members, everyone, _) = found("{}", Some(&facts(&["a", "b"])));
+        assert_eq!((members.as_str(), everyone), ("a? b?", true));
+        let problems: Vec<String> =
+            group("clusters: [A]\nfoo: 1").diagnostics.iter().map(|d| d.message.clone()).collect();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+    }
+
+    #[test]
+    fn conditions_past_the_bound_are_reported_and_decide_nothing() {
+        let clusters: Vec<String> = (0..20_000).map(|number| format!("c{number}")).collect();
+        let clusters: Vec<&str> = clusters.iter().map(String::as_str).collect();
+        let patterns: Vec<String> = (0..1_000).map(|number| format!("x{number}*")).collect();
+        let group = group(&format!("clusters: ['{}']", patterns.join("', '")));
+        let groups: Vec<_> = iter::repeat_n(group, 12).collect();
+        let facts = facts(&clusters);
+        let found = Memberships::find(&groups, &ClusterLabels::new(), Some(&facts));
+        let too_many = found.diagnostics.iter().filter(|one| one.code == Code::TooManyFiles);
+        assert_eq!(too_many.count(), 3);
+    }
+}

@@ -1,0 +1,35 @@
+//! What a work folder inherits from above it.
+
+use super::rule_index::ConfigIndex;
+use crate::config::tenancy::Tenancy;
+use crate::config::{SecretPolicy, WorkSettings};
+use crate::model::name::{ClusterName, GroupName, SourceId};
+use crate::render::values::ClusterValues;
+
+/// What a work folder inherits from above it.
+#[derive(Debug)]
+pub struct Inherited<'a> {
+    /// The source that the work belongs to.
+    pub source: &'a SourceId,
+    /// What the operator lets the folder do.
+    pub tenancy: &'a Tenancy,
+    /// The cluster that the work is for.
+    pub cluster: &'a ClusterName,
+    /// The group whose folder it is in; `None` for a cluster's own folder.
+    pub group: Option<&'a GroupName>,
+    /// Lowest precedence first: the defaults of `gitwork.yaml`, `group.yaml`, `cluster.yaml`.
+    pub levels: Vec<SettingsLevel<'a>>,
+    /// The values of variables.
+    pub values: ClusterValues<'a>,
+    /// What becomes of Secrets with data.
+    pub secrets: SecretPolicy,
+}
+
+/// The settings that works inherit from one file.
+#[derive(Debug, Clone, Copy)]
+pub struct SettingsLevel<'a> {
+    /// The file's `defaults`.
+    pub settings: &'a WorkSettings,
+    /// Of their `manifestConfigs`.
+    pub rules: &'a ConfigIndex,
+}
