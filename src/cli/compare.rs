@@ -13,7 +13,7 @@ use super::exit::Exit;
 use super::hub::runtime;
 use super::hub_state::HubState;
 use super::output;
-use super::read_args::{ConfiguredSource, ReadArgs};
+use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
 use super::signer_args::SignerArgs;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
 use super::source_id::IdFrom;
@@ -21,7 +21,6 @@ use super::sources::sources;
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
-use gitwork_core::model::diagnostic::Diagnostic;
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan;
 use gitwork_core::plan::{Action, ForeignObject, Plan, PlanStep, Reason, Remarks};
@@ -67,6 +66,8 @@ pub struct PlanArgs {
     /// Evaluate change windows at this time, as in 2026-12-24T18:00:00Z [default: now]
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
+    #[command(flatten)]
+    strict: StrictArgs,
     #[command(flatten)]
     source: ReadArgs,
     #[command(flatten)]
@@ -173,7 +174,7 @@ fn between_revisions(
         text,
         has_changes: !review.is_empty(),
         is_held: review.is_held(),
-        has_errors: head.diagnostics.iter().any(Diagnostic::is_error),
+        has_errors: args.strict.fails(&head.diagnostics),
     })
 }
 
@@ -311,7 +312,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
     let planned = plan_against_hub(args.configured()?, &args.hub, args.time(), &cancel)?;
     let HubPlan { mut plan, desired, verification_failure, mut foreign_objects, .. } = planned;
     foreign_objects.retain(|object| filter.matches(&object.key));
-    let has_errors = desired.diagnostics.iter().any(Diagnostic::is_error);
+    let has_errors = args.strict.fails(&desired.diagnostics);
     let shown = || plan.steps.iter().filter(|step| filter.matches(&step.key));
     let has_changes = shown().any(|step| step.effect.is_some());
     let is_held = verification_failure.is_some() || shown().any(is_waiting);

@@ -1,7 +1,9 @@
 //! The arguments of commands that predict what the daemon does: a source by flags, or an entry of
 //! the daemon's file.
 
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 
@@ -13,7 +15,10 @@ use super::source_id::{IdFrom, source_on_hub};
 use gitwork_core::config::schema::closest;
 use gitwork_core::config::signers::SignerKeys;
 use gitwork_core::config::{DaemonFile, DaemonSource};
+use gitwork_core::model::diagnostic::{Code, Diagnostic};
+use gitwork_core::model::facts::{Facts, FactsError};
 use gitwork_core::model::name::WorkKey;
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::plan::observed::ObservedWork;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_source::SourceConfig;
@@ -26,8 +31,59 @@ pub struct ReadArgs {
     /// instead, as of a pull request
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// File with facts of the hub, as JSON: labels and claims of clusters, and decisions of
+    /// Placements. Groups find their clusters by them
+    #[arg(long, value_name = "FILE")]
+    facts: Option<PathBuf>,
     #[command(flatten)]
     source: SourceArgs,
+}
+
+/// Whether unknown facts are an error.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct StrictArgs {
+    /// Fail if the members of a group, or facts that a work needs, are unknown
+    #[arg(long)]
+    strict: bool,
+}
+
+impl StrictArgs {
+    /// Whether the command fails with these diagnostics.
+    pub fn fails(self, diagnostics: &[Diagnostic]) -> bool {
+        let is_unknown =
+            |one: &Diagnostic| matches!(one.code, Code::UnknownMembers | Code::UnknownFacts);
+        diagnostics.iter().any(|one| one.is_error() || (self.strict && is_unknown(one)))
+    }
+}
+
+/// Why there are no facts.
+#[derive(Debug, thiserror::Error)]
+enum FactsFileError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// The file has no facts.
+    #[error("{}: {source}", .path.display())]
+    Invalid { path: PathBuf, source: FactsError },
+}
+
+impl OperationError for FactsFileError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::NeedsAction
+    }
+
+    fn reason(&self) -> &'static str {
+        "Facts"
+    }
+}
+
+/// Reads a file with facts, up to its bound.
+fn read_facts(path: &Path) -> Result<Facts, FactsFileError> {
+    let failed = |source| FactsFileError::Read { path: path.to_owned(), source };
+    let mut text = Vec::new();
+    let most = gitwork_core::limits::FACTS_BYTES_MAX as u64 + 1;
+    std::fs::File::open(path).map_err(failed)?.take(most).read_to_end(&mut text).map_err(failed)?;
+    Facts::read(&text).map_err(|source| FactsFileError::Invalid { path: path.to_owned(), source })
 }
 
 /// A source with the operator's settings.
@@ -57,6 +113,18 @@ impl ConfiguredSource {
 impl ReadArgs {
     /// The source that the arguments name, checked without network.
     pub fn configured_source(&self) -> Result<ConfiguredSource, CommandError> {
+        let mut configured = self.configured()?;
+        configured.config.facts = self.facts()?;
+        Ok(configured)
+    }
+
+    /// What the hub says of clusters, if the arguments name a file.
+    fn facts(&self) -> Result<Option<Arc<Facts>>, CommandError> {
+        Ok(self.facts.as_deref().map(read_facts).transpose()?.map(Arc::new))
+    }
+
+    /// The source that the arguments name, without facts.
+    fn configured(&self) -> Result<ConfiguredSource, CommandError> {
         match &self.config {
             Some(file) => self.in_file(file, None),
             None => Ok(ConfiguredSource {
@@ -80,9 +148,11 @@ impl ReadArgs {
             return Ok(vec![self.configured_source()?.config]);
         };
         let file = daemon_file::read(path)?;
+        let facts = self.facts()?;
         let mut configs = Vec::new();
         for entry in file.sources.iter().enumerate() {
-            configs.push(self.entry(path, &file, entry, None)?.config);
+            let config = self.entry(path, &file, entry, None)?.config;
+            configs.push(SourceConfig { facts: facts.clone(), ..config });
         }
         daemon_file::check_ids(path, configs.iter().map(|config| &config.id))?;
         Ok(configs)
@@ -90,13 +160,14 @@ impl ReadArgs {
 
     /// As [`Self::configured_source`], with the verification that the arguments name.
     pub fn with_signers(&self, signers: &SignerArgs) -> Result<ConfiguredSource, CommandError> {
-        match &self.config {
-            Some(file) => self.in_file(file, signers.keys_over_file()?),
-            None => Ok(ConfiguredSource {
-                verification: signers.verification()?,
-                ..self.configured_source()?
-            }),
-        }
+        let mut configured = match &self.config {
+            Some(file) => self.in_file(file, signers.keys_over_file()?)?,
+            None => {
+                ConfiguredSource { verification: signers.verification()?, ..self.configured()? }
+            }
+        };
+        configured.config.facts = self.facts()?;
+        Ok(configured)
     }
 
     /// Reads the selected entry of the file. `keys` replace the file's keys.

@@ -13,7 +13,7 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::output;
 use super::output::OutputError;
-use super::read_args::ReadArgs;
+use super::read_args::{ReadArgs, StrictArgs};
 use super::source_args::FilterArgs;
 use super::sources::sources;
 use gitwork_core::model::diagnostic::Diagnostic;
@@ -29,6 +29,8 @@ use gitwork_source::{Source, SourceConfig, SourceLocation, Sources};
 
 #[derive(Debug, Args)]
 pub struct RenderArgs {
+    #[command(flatten)]
+    strict: StrictArgs,
     #[command(flatten)]
     source: ReadArgs,
     #[command(flatten)]
@@ -49,6 +51,8 @@ enum RenderFormat {
 
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
+    #[command(flatten)]
+    strict: StrictArgs,
     #[command(flatten)]
     source: ReadArgs,
     /// Output format
@@ -96,7 +100,7 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
         Some(folder) => write_out(folder, &works, &desired, args.output)?,
         None => print_out(&works, &desired, args.output)?,
     }
-    Ok(exit(&desired.diagnostics))
+    Ok(exit(args.strict, &desired.diagnostics))
 }
 
 /// Runs `gitwork validate`.
@@ -111,7 +115,7 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
         ReportFormat::Sarif => json_text(&sarif::sarif(&found)),
     };
     output::print(&text)?;
-    Ok(if is_complete { exit(&found) } else { Exit::Failed })
+    Ok(if is_complete { exit(args.strict, &found) } else { Exit::Failed })
 }
 
 /// The diagnostics of several sources, and whether all sources could be read. Each message begins
@@ -137,8 +141,8 @@ fn validate_all(configs: Vec<SourceConfig>) -> (Vec<Diagnostic>, bool) {
     (found, is_complete)
 }
 
-fn exit(diagnostics: &[Diagnostic]) -> Exit {
-    if diagnostics.iter().any(Diagnostic::is_error) { Exit::Failed } else { Exit::Done }
+fn exit(strict: StrictArgs, diagnostics: &[Diagnostic]) -> Exit {
+    if strict.fails(diagnostics) { Exit::Failed } else { Exit::Done }
 }
 
 fn manifest_work(work: &DesiredWork, desired: &Desired) -> Value {
