@@ -301,10 +301,11 @@ pub(super) fn plan_at(state: &mut SyncState, at: Timestamp) -> Plan {
 }
 
 /// Whether a step waits for a person or for a window. Suspended works do not count, because they
-/// are left alone on purpose; neither do frozen ones, because their errors are reported.
+/// are left alone on purpose; neither do frozen ones and those of groups with unknown members,
+/// because that is reported.
 fn is_waiting(step: &PlanStep) -> bool {
-    let is_held = step.action() == Action::Hold && step.reason != Reason::Frozen;
-    is_held && !step.reason.is_suspension()
+    let is_unknown = matches!(step.reason, Reason::Frozen | Reason::UnknownMembership);
+    step.action() == Action::Hold && !is_unknown && !step.reason.is_suspension()
 }
 
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandError> {

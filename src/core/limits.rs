@@ -32,9 +32,12 @@ pub const WORKS_MAX: usize = 200_000;
 pub const CONTENT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Groups of one source. A fleet of 200 clusters needs about ten.
 pub const GROUPS_MAX: usize = 1_000;
-/// Comparisons of the conditions of all groups with the names, labels and claims of clusters: 500
-/// groups with 20 conditions each, in a fleet of 20,000 clusters.
-pub const MEMBERSHIP_STEPS_MAX: usize = 200_000_000;
+/// Comparisons of the conditions of all groups with the names, labels and claims of clusters: 250
+/// groups with 10 conditions each, in a fleet of 20,000 clusters.
+pub const MEMBERSHIP_STEPS_MAX: usize = 50_000_000;
+/// Members of all groups of one source together, of which each has a work for each folder of its
+/// group: as many as `CLUSTERS_MAX` clusters that are in 20 groups each.
+pub const MEMBERSHIPS_MAX: usize = 400_000;
 /// `facts.json`: `CLUSTERS_MAX` clusters with 3 KiB of labels and claims each.
 pub const FACTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Length of a path inside a repository, in bytes.

@@ -17,6 +17,9 @@ use crate::error::SourceReadError;
 use crate::origin::{Origin, folder_at};
 use crate::work_names::{WorkNames, may_be_of_cluster};
 
+/// A work on the hub that Git does not have, and the folder that it came from.
+pub type Candidate = (WorkKey, RepoPath);
+
 /// The commits behind the present state of a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PathHistory {
@@ -111,7 +114,7 @@ impl<'a> SourceHistory<'a> {
     pub fn last_known_states(
         &self,
         desired: &Desired,
-        candidates: &[(WorkKey, RepoPath)],
+        candidates: &[Candidate],
         applied: &[CommitId],
         cancel: &AtomicBool,
     ) -> Result<LastKnownStates, SourceReadError> {
@@ -128,7 +131,7 @@ impl<'a> SourceHistory<'a> {
         removed.extend(of_removed_folders);
         found.append(self.removed_folders(mirror, desired, &removed, cancel)?);
         let unseen = candidates.iter().filter(|(key, _)| found.get(key).is_none());
-        let unseen: Vec<&(WorkKey, RepoPath)> = unseen.collect();
+        let unseen: Vec<&Candidate> = unseen.collect();
         if unseen.is_empty() {
             return Ok(found);
         }
@@ -160,8 +163,8 @@ impl<'a> SourceHistory<'a> {
         &self,
         mirror: &Mirror,
         head: CommitId,
-        candidates: Vec<&'c (WorkKey, RepoPath)>,
-    ) -> Result<(LastKnownStates, Vec<&'c (WorkKey, RepoPath)>), SourceReadError> {
+        candidates: Vec<&'c Candidate>,
+    ) -> Result<(LastKnownStates, Vec<&'c Candidate>), SourceReadError> {
         let mut found = LastKnownStates::new();
         if candidates.is_empty() {
             return Ok((found, candidates));
@@ -196,7 +199,7 @@ impl<'a> SourceHistory<'a> {
         &self,
         mirror: &Mirror,
         desired: &Desired,
-        candidates: &[&(WorkKey, RepoPath)],
+        candidates: &[&Candidate],
         cancel: &AtomicBool,
     ) -> Result<LastKnownStates, SourceReadError> {
         let Some(head) = desired.commit else { return Ok(LastKnownStates::new()) };

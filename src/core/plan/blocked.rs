@@ -33,8 +33,11 @@ fn block_wanted(
     desired: &Desired,
     adoption: AdoptionPolicy,
 ) -> Option<Reason> {
-    if desired.frozen.contains(&work.key) || comes_from_group(work, there, desired) {
+    if desired.frozen.contains(&work.key) {
         return Some(Reason::Frozen);
+    }
+    if comes_from_group(work, there, desired) {
+        return Some(Reason::UnknownMembership);
     }
     if work.suspend {
         return Some(Reason::Suspended);
@@ -57,7 +60,9 @@ fn comes_from_group(work: &DesiredWork, there: Option<&ObservedWork>, desired: &
 
 fn block_removed(work: &ObservedWork, desired: &Desired) -> Option<Reason> {
     if is_unknown(work, desired) {
-        return Some(Reason::Frozen);
+        let (cluster, folder) = (&work.key.cluster, work.path.as_deref());
+        let is_of_group = desired.frozen.may_be_of_group(cluster, folder);
+        return Some(if is_of_group { Reason::UnknownMembership } else { Reason::Frozen });
     }
     work.deleting.then_some(Reason::BeingDeleted { wanted: false })
 }

@@ -104,6 +104,8 @@ pub enum Reason {
     },
     /// Git's state of it could not be read.
     Frozen,
+    /// On the hub it is a work of a group, and it is unknown whether its cluster is still in it.
+    UnknownMembership,
     /// Suspended in Git.
     Suspended,
     /// The plan would delete more than its budget, and nobody has approved it.
@@ -185,6 +187,7 @@ impl Reason {
             Self::ChangedByServer => "ChangedByServer",
             Self::BackedOff { .. } => Self::BACKED_OFF,
             Self::Frozen => "Frozen",
+            Self::UnknownMembership => "UnknownMembership",
             Self::Suspended => "Suspended",
             Self::HeldByBudget { .. } => "HeldByBudget",
             Self::DeletesNoLongerHeld => "DeletesNoLongerHeld",
@@ -283,6 +286,9 @@ impl fmt::Display for Reason {
             Self::BackedOff { contention } => write!(f, "not put back yet: {contention}"),
             Self::MovesObjects { moves } => write_moves(f, moves),
             Self::Frozen => f.write_str("kept as it is: its files in Git could not be read"),
+            Self::UnknownMembership => f.write_str(
+                "kept as it is: it is unknown whether the cluster is in the group of the work",
+            ),
             Self::DeletesNoLongerHeld => f.write_str(
                 "created while deletions were held; the hold has ended, and its marker is removed",
             ),

@@ -71,6 +71,7 @@ fn every_step() -> Vec<PlanStep> {
         step("k", None, Reason::Conflict { owner: None, adoption: AdoptionPolicy::Never }),
         step("l", None, Reason::ChangedByServer),
         step("m", None, Reason::Frozen),
+        step("m2", None, Reason::UnknownMembership),
         step("n", None, Reason::Suspended),
         step(
             "o",

@@ -175,13 +175,15 @@ impl<'a> ClusterValues<'a> {
 
     /// Where a variable could be set.
     pub fn places(&self, variable: &Variable) -> String {
-        let files: Vec<&str> = self.levels.iter().map(|level| level.file.as_str()).collect();
-        let own = files.first().copied().unwrap_or_default();
+        let mut files = self.levels.iter().map(|level| level.file.as_str());
+        let own = files.next().unwrap_or_default();
         let cluster = self.cluster;
         match variable {
-            Variable::Value(_) | Variable::ClusterName => {
-                format!("set it in `values` of {}", files.join(" or "))
-            }
+            // The same text for each member of a group, so that it is printed once.
+            Variable::Value(_) | Variable::ClusterName => match files.next() {
+                Some(group) => format!("set it in `values` of {group} or of the cluster.yaml"),
+                None => format!("set it in `values` of {own}"),
+            },
             Variable::Label(_) => {
                 format!("set it in `labels` of {own} or on the ManagedCluster {cluster}")
             }

@@ -72,7 +72,7 @@ impl ClusterMatcher {
             let values: usize = expressions.map(|one| 1 + one.values.len()).sum();
             label_selector.match_labels.len() + values
         });
-        let wildcards: usize = patterns.map(|patterns| 1 + patterns.wildcards.len()).sum();
+        let wildcards: usize = patterns.map(NamePatterns::steps).sum();
         wildcards + selectors.sum::<usize>()
     }
 
@@ -164,6 +164,12 @@ impl NamePatterns {
             exact: exact.into_iter().filter_map(|name| ClusterName::parse(name).ok()).collect(),
             wildcards: wildcards.into_iter().cloned().collect(),
         }
+    }
+
+    /// The text between two `*` is searched for.
+    fn steps(&self) -> usize {
+        let stars = self.wildcards.iter().map(|pattern| pattern.matches('*').count());
+        1 + stars.sum::<usize>()
     }
 
     fn matches(&self, cluster: &ClusterName) -> bool {

@@ -33,6 +33,8 @@ pub struct Memberships {
     pub uncertain: BTreeMap<GroupName, UncertainMembers>,
     /// What is wrong with conditions, and which members are unknown.
     pub diagnostics: Vec<Diagnostic>,
+    /// The number of memberships.
+    count: usize,
 }
 
 /// Why any cluster may be in a group.
@@ -96,11 +98,31 @@ impl Memberships {
         known.extend(matchers.flat_map(ClusterMatcher::exact_names));
         let fleet = Fleet { known, labels, facts };
         let mut found = Self::default();
-        let mut steps_left = limits::MEMBERSHIP_STEPS_MAX;
+        let mut left =
+            Bounds { steps: limits::MEMBERSHIP_STEPS_MAX, memberships: limits::MEMBERSHIPS_MAX };
         for group in groups {
-            fleet.add_group(group, &mut steps_left, &mut found);
+            fleet.add_group(group, &mut left, &mut found);
         }
         found
+    }
+}
+
+/// What the groups that follow may still need.
+struct Bounds {
+    /// Comparisons.
+    steps: usize,
+    /// Members.
+    memberships: usize,
+}
+
+impl Bounds {
+    /// Takes what a group may need at most: all candidates may be members. `None` if that is too
+    /// much.
+    fn spend(&mut self, candidates: usize, steps: usize) -> Option<()> {
+        let steps = self.steps.checked_sub(candidates.checked_mul(steps)?)?;
+        let memberships = self.memberships.checked_sub(candidates)?;
+        *self = Self { steps, memberships };
+        Some(())
     }
 }
 
@@ -112,9 +134,12 @@ struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    fn add_group(&self, group: &Arc<GroupInputs>, steps_left: &mut usize, to: &mut Memberships) {
+    fn add_group(&self, group: &Arc<GroupInputs>, left: &mut Bounds, to: &mut Memberships) {
         let Some(matcher) = &group.matcher else {
             // What it says is unknown, so any cluster may be in it.
+            if left.spend(self.known.len(), 1).is_none() {
+                return to.exceed(group);
+            }
             to.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
             for cluster in &self.known {
                 to.add(cluster, group, Certainty::Possible);
@@ -125,20 +150,14 @@ impl<'a> Fleet<'a> {
             Some(names) => names.iter().collect(),
             None => self.known.iter().copied().collect(),
         };
-        let steps = candidates.len().saturating_mul(matcher.steps());
-        let Some(left) = steps_left.checked_sub(steps) else {
-            to.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
-            let message = "the groups have too many conditions for the number of clusters";
-            let scope = group.scope();
-            let found = Diagnostic::new(Code::TooManyFiles, group.location(), scope, message);
-            to.diagnostics.push(found.with_hint("name labels in place of patterns"));
-            return;
-        };
-        *steps_left = left;
+        if left.spend(candidates.len(), matcher.steps()).is_none() {
+            return to.exceed(group);
+        }
+        let memberships_before = to.count;
         let (placement, doubt) = self.placement(matcher.placement.as_ref());
         let doubt = doubt.or_else(|| self.doubt().filter(|_| matcher.names().is_none()));
-        let mut possible = BTreeSet::new();
-        let mut members = 0;
+        let candidates_count = candidates.len();
+        let (mut possible, mut members) = (BTreeSet::new(), 0);
         for cluster in candidates {
             let labels = self.labels.get(cluster).copied();
             let facts = Facts::of(self.facts, cluster);
@@ -151,6 +170,8 @@ impl<'a> Fleet<'a> {
             }
             to.add(cluster, group, certainty);
         }
+        // Those that are no members leave room for other groups.
+        left.memberships += candidates_count - (to.count - memberships_before);
         if doubt.is_none() && possible.is_empty() {
             self.report_absent(group, members, &mut to.diagnostics);
             return;
@@ -203,7 +224,17 @@ impl<'a> Fleet<'a> {
 }
 
 impl Memberships {
+    /// Reports a group whose members are too many to be found. They are unknown.
+    fn exceed(&mut self, group: &GroupInputs) {
+        self.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+        let message = "the groups have too many conditions or members for the number of clusters";
+        let found = Diagnostic::new(Code::TooManyFiles, group.location(), group.scope(), message);
+        let hint = "name labels in place of patterns, or split the source";
+        self.diagnostics.push(found.with_hint(hint));
+    }
+
     fn add(&mut self, cluster: &ClusterName, group: &Arc<GroupInputs>, certainty: Certainty) {
+        self.count += 1;
         let membership = Membership { group: group.clone(), certainty };
         match self.by_cluster.get_mut(cluster) {
             Some(groups) => groups.push(membership),
@@ -381,16 +412,27 @@ mod tests {
         assert_eq!(problems.len(), 2, "{problems:?}");
     }
 
-    #[test]
-    fn conditions_past_the_bound_are_reported_and_decide_nothing() {
+    /// The groups of a fleet of 20,000 clusters whose members are not found.
+    fn exceeding(yaml: &str, groups: usize) -> usize {
         let clusters: Vec<String> = (0..20_000).map(|number| format!("c{number}")).collect();
         let clusters: Vec<&str> = clusters.iter().map(String::as_str).collect();
-        let patterns: Vec<String> = (0..1_000).map(|number| format!("x{number}*")).collect();
-        let group = group(&format!("clusters: ['{}']", patterns.join("', '")));
-        let groups: Vec<_> = iter::repeat_n(group, 12).collect();
-        let facts = facts(&clusters);
-        let found = Memberships::find(&groups, &ClusterLabels::new(), Some(&facts));
+        let groups: Vec<_> = iter::repeat_n(group(yaml), groups).collect();
+        let found = Memberships::find(&groups, &ClusterLabels::new(), Some(&facts(&clusters)));
         let too_many = found.diagnostics.iter().filter(|one| one.code == Code::TooManyFiles);
-        assert_eq!(too_many.count(), 3);
+        assert!(found.uncertain.len() == usize::from(too_many.clone().count() > 0));
+        too_many.count()
+    }
+
+    #[test]
+    fn conditions_and_members_past_the_bound_are_reported_and_decide_nothing() {
+        let patterns: Vec<String> = (0..1_000).map(|number| format!("x{number}*")).collect();
+        let many_patterns = format!("clusters: ['{}']", patterns.join("', '"));
+        assert_eq!(exceeding(&many_patterns, 12), 10);
+        assert_eq!(exceeding("clusters: ['*']", 20), 0);
+        assert_eq!(exceeding("clusters: ['*']", 23), 3);
+        assert_eq!(exceeding("clusters: ['c1*']", 30), 0, "only members count");
+        // The number of `*` counts: each text between two of them is searched for.
+        let stars = format!("clusters: ['{}']", "*c".repeat(60));
+        assert_eq!(exceeding(&stars, 50), 10);
     }
 }

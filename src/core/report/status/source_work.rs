@@ -14,6 +14,7 @@ use crate::plan::moves::ObjectMove;
 use crate::plan::observed::Observed;
 use crate::plan::{Effect, Plan, PlanStep, Reason};
 use crate::render::desired::Desired;
+use crate::render::layout;
 use crate::text::truncate::truncate_chars;
 
 /// The hub's answer to the last write of a work, if it failed.
@@ -164,6 +165,7 @@ impl StatusInputs<'_> {
         let state = match &step.reason {
             Reason::UpToDate => return (view.state, None),
             Reason::Frozen => return (State::Frozen, Some(self.error_of(&step.key))),
+            Reason::UnknownMembership => return (State::Frozen, Some(self.doubt_of(step))),
             Reason::Suspended | Reason::SuspendedOnHub { .. } => State::Suspended,
             Reason::HeldByOrigin { .. }
             | Reason::HeldByBudget { .. }
@@ -212,6 +214,15 @@ impl StatusInputs<'_> {
         }
     }
 
+    /// Why it is unknown whether the cluster is in the group of the work.
+    fn doubt_of(&self, step: &PlanStep) -> String {
+        let group = step.path.as_ref().and_then(layout::group_of);
+        let scope = group.map(Scope::Group);
+        let is_about = |found: &&Diagnostic| Some(&found.scope) == scope.as_ref();
+        let found = self.desired.diagnostics.iter().find(is_about);
+        found.map_or_else(|| step.reason.to_string(), reported)
+    }
+
     /// The first error about the work, otherwise about its cluster or the whole source.
     fn error_of(&self, key: &WorkKey) -> String {
         let errors = || self.desired.diagnostics.iter().filter(|found| found.is_error());
@@ -219,11 +230,7 @@ impl StatusInputs<'_> {
         let wider = |found: &&Diagnostic| match &found.scope {
             Scope::Source => true,
             Scope::Cluster(cluster) => *cluster == key.cluster,
-            Scope::Group(group) => {
-                let members = self.desired.frozen.groups.get(group);
-                members.is_some_and(|members| members.contains(&key.cluster))
-            }
-            Scope::Work(_) => false,
+            Scope::Group(_) | Scope::Work(_) => false,
         };
         let error = errors().find(about).or_else(|| errors().find(wider));
         error.map_or_else(|| Reason::Frozen.to_string(), reported)

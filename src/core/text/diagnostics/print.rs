@@ -12,8 +12,18 @@ use crate::text::style::{ColorMode, TextStyle, count};
 /// are counted only.
 pub fn text(diagnostics: &[Diagnostic], style: ColorMode) -> String {
     let mut out = String::new();
-    for diagnostic in diagnostics.iter().take(limits::DIAGNOSTICS_MAX) {
-        write_one(&mut out, diagnostic, style);
+    let shown = diagnostics.get(..limits::DIAGNOSTICS_MAX).unwrap_or(diagnostics);
+    // A folder of a group has the same problem for each member. Sorted, these stand together.
+    for same in shown.chunk_by(is_same) {
+        let Some((first, others)) = same.split_first() else { continue };
+        write_one(&mut out, first, style);
+        if !others.is_empty() {
+            let works = count(others.len(), "other work");
+            out.push_str(&format!(
+                "  {} the same for {works}\n",
+                style.styled(TextStyle::Dim, "=")
+            ));
+        }
         out.push('\n');
     }
     if let Some(left) = diagnostics.len().checked_sub(limits::DIAGNOSTICS_MAX).filter(|n| *n > 0) {
@@ -22,6 +32,16 @@ pub fn text(diagnostics: &[Diagnostic], style: ColorMode) -> String {
     out.push_str(&style.styled(TextStyle::Strong, DiagnosticSummary::of(diagnostics)));
     out.push('\n');
     out
+}
+
+/// Whether two diagnostics differ in their scopes only.
+fn is_same(one: &Diagnostic, other: &Diagnostic) -> bool {
+    let Diagnostic { location, code, severity, scope, field, message, hint, related, snippet } =
+        one;
+    *scope != other.scope
+        && (*location == other.location && *code == other.code && *severity == other.severity)
+        && (*field == other.field && *message == other.message && *hint == other.hint)
+        && (*related == other.related && *snippet == other.snippet)
 }
 
 /// One diagnostic as text.

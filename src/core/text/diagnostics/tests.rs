@@ -89,6 +89,23 @@ fn nothing_from_the_repository_commands_the_terminal() {
 }
 
 #[test]
+fn one_problem_of_many_works_is_printed_once() {
+    let path = RepoPath::parse("groups/g/web/x.yaml").unwrap();
+    let one = |cluster: &str, message: &str| {
+        Diagnostic::new(Code::BadValue, Location::file(&path), work(cluster, "web"), message)
+    };
+    let all = [one("a", "m"), one("b", "m"), one("c", "m"), one("c", "n")];
+    let shown = text(&all, ColorMode::Plain);
+    assert_eq!(shown.matches("error[GW303]: m").count(), 1, "{shown}");
+    assert!(shown.contains("  = the same for 2 other works\n"), "{shown}");
+    assert_eq!(shown.matches("error[GW303]: n").count(), 1, "{shown}");
+    assert!(shown.ends_with("4 errors in 3 works of 3 clusters\n"), "{shown}");
+    // Twice for one work is twice.
+    let twice = text(&[one("a", "m"), one("a", "m")], ColorMode::Plain);
+    assert_eq!(twice.matches("error[GW303]: m").count(), 2, "{twice}");
+}
+
+#[test]
 fn summaries_count() {
     let path = RepoPath::parse("x").unwrap();
     let one = |code, scope| Diagnostic::new(code, Location::file(&path), scope, "");

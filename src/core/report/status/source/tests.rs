@@ -163,6 +163,7 @@ fn steps_without_effect_give_state_and_reason() {
         (Reason::Conflict { owner: None, adoption: AdoptionPolicy::Never }, State::Failed),
         (Reason::ChangedByServer, State::Degraded),
         (Reason::Frozen, State::Frozen),
+        (Reason::UnknownMembership, State::Frozen),
     ] {
         let reported = reason.to_string();
         let work = one(ours(), step(&key, None, reason), None);
