@@ -23,6 +23,7 @@ mod documents;
 mod error;
 mod exit;
 mod explain;
+mod facts;
 mod hub;
 mod hub_state;
 mod limits;
@@ -104,6 +105,10 @@ enum Command {
     Tree(Box<status::TreeArgs>),
     /// Explain where a work or an object comes from, and its state on the cluster
     Explain(Box<explain::ExplainArgs>),
+    /// Print what the hub says of clusters: labels, claims, and decisions of Placements
+    ///
+    /// The output is for `--facts` of `validate`, `render`, `plan` and `explain`.
+    Facts(facts::FactsArgs),
     /// Print the JSON Schema of a configuration file
     Schema(documents::SchemaArgs),
     /// Print the CRDs of the OCM kinds that gitwork uses
@@ -143,6 +148,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Status(args) => status::status(&args),
         Command::Tree(args) => status::tree(*args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Facts(args) => facts::facts(&args),
         Command::Schema(args) => documents::schema(&args),
         Command::Crds => documents::crds(),
         Command::Completions(args) => documents::completions(&args, &mut self::command(None)),

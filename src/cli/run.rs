@@ -4,8 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
 use super::error::CommandError;
 use super::exit::Exit;
+use super::facts::watch_facts;
 use super::hub::new_runtime;
 use super::output;
 use super::run_args::{LogFormat, RunArgs};
@@ -70,8 +74,11 @@ async fn once(
     metrics: Arc<Metrics>,
 ) -> Result<Exit, CommandError> {
     let mut exit = Exit::Done;
+    let ((_stop, running), mut tasks) = (watch::channel(false), JoinSet::new());
+    let facts = watch_facts(&setup.hub, setup.placement_grace, &running, &mut tasks);
     for OpenedSource { source, options, .. } in open_all(setup.sources)? {
-        let engine = Engine::new(hub.clone(), source, options, metrics.clone());
+        let mut engine = Engine::new(hub.clone(), source, options, metrics.clone());
+        engine.set_facts_feed(facts.clone());
         let (plan, desired) = engine.once().await?;
         let errors = desired.diagnostics.iter().filter(|found| found.is_error()).count();
         if !plan.is_settled() || errors > 0 {

@@ -38,6 +38,14 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     pub(super) interval: u64,
+    /// Seconds for which the decisions of a Placement must have agreed before a cluster leaves its
+    /// groups [default: 120]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    pub(super) placement_grace: Option<u64>,
     #[command(flatten)]
     pub(super) signers: SignerArgs,
     #[command(flatten)]

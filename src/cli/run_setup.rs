@@ -13,6 +13,7 @@ use super::source_args::HubArgs;
 use gitwork_api::names::check_label;
 use gitwork_core::config::DaemonFile;
 use gitwork_core::config::RewindPolicy;
+use gitwork_core::limits;
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_daemon::engine::EngineOptions;
@@ -26,6 +27,8 @@ use gitwork_source::{Source, SourceConfig, Sources};
 pub(super) struct Setup {
     pub sources: Vec<SourceSetup>,
     pub hub: HubArgs,
+    /// How long the decisions of a Placement must have agreed before a cluster leaves it.
+    pub placement_grace: Duration,
     /// Address of probes and metrics.
     pub listen: Option<SocketAddr>,
     pub page: Option<PageSetup>,
@@ -113,6 +116,9 @@ pub(super) fn from_flags(args: &RunArgs) -> Result<Setup, CommandError> {
     Ok(Setup {
         sources: vec![source],
         hub: args.hub.clone(),
+        placement_grace: Duration::from_secs(
+            args.placement_grace.unwrap_or(limits::PLACEMENT_GRACE.as_secs()),
+        ),
         listen: args.listen,
         page: args.page_bind.map(|bind| PageSetup { bind, hosts: args.page_host.clone() }),
         webhook: webhook.map(|(listen, secret_file)| WebhookSetup { listen, secret_file }),
@@ -148,6 +154,9 @@ pub(super) fn from_file(args: &RunArgs, path: &Path) -> Result<Setup, CommandErr
     Ok(Setup {
         sources,
         hub: HubArgs { kubeconfig, context, namespace },
+        placement_grace: Duration::from_secs(
+            args.placement_grace.unwrap_or(file.placement_grace_seconds),
+        ),
         listen: args.listen.or(listen),
         page: args.page_bind.or(bind).map(|bind| PageSetup { bind, hosts }),
         webhook,

@@ -14,13 +14,15 @@ use tokio::task::JoinSet;
 
 use super::error::CommandError;
 use super::exit::Exit;
-use super::hub;
+use super::facts;
+use super::facts::watch_facts;
 use super::run_setup::{OpenedSource, PageSetup, Setup, open_all};
 use super::signals::Signals;
 use gitwork_core::model::name::SourceId;
-use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::report::page::SourceInfo;
 use gitwork_daemon::engine::{Engine, EngineError};
+use gitwork_daemon::facts_feed::FactsFeed;
 use gitwork_daemon::http;
 use gitwork_daemon::http::Health;
 use gitwork_daemon::leader_elector::{LeaderElector, LedSources};
@@ -38,7 +40,6 @@ use gitwork_forge::reporter::StatusFeed;
 use gitwork_git::watch::{Watch, WatchError};
 use gitwork_hub::KubeHub;
 use gitwork_hub::fleet;
-use gitwork_hub::fleet::FleetError;
 use gitwork_hub::lease::SourceLease;
 use gitwork_hub::source_report::ReportStore;
 use gitwork_retry::log_error;
@@ -91,6 +92,7 @@ struct Running {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     reachability: Reachability,
+    facts: FactsFeed,
     led_sources: Arc<LedSources>,
     stop: watch::Receiver<bool>,
     /// Leases are released after the last write.
@@ -139,6 +141,7 @@ impl Running {
         let mut engine = Engine::new(Arc::new(self.kube.clone()), source, options, metrics.clone());
         engine.set_wall_clock(clock.clone());
         engine.set_leadership(leadership.clone());
+        engine.set_facts_feed(self.facts.clone());
         let health = self.health.clone();
         engine.on_ready(move || health.source_is_ready());
         let feed = engine.publish_status(self.reachability.clone());
@@ -201,6 +204,7 @@ pub(super) async fn serve(
         metrics: metrics.clone(),
         health: Arc::new(Health::new(setup.sources.len())),
         reachability: watch_reachability(&setup, &stop, &mut reporters),
+        facts: watch_facts(&setup.hub, setup.placement_grace, &stop, &mut reporters),
         led_sources: Arc::new(LedSources::new(setup.sources.len())),
         stop: stop.clone(),
         release,
@@ -339,9 +343,7 @@ fn watch_reachability(
         let read = move || {
             let args = args.clone();
             async move {
-                let client = hub::client(&args)
-                    .await
-                    .map_err(|error| FleetError::NoHub(describe(&error)))?;
+                let client = facts::client(&args).await?;
                 fleet::unreachable(&client).await
             }
             .boxed()

@@ -12,6 +12,7 @@ use futures::stream::StreamExt;
 use tokio::sync::{mpsc, watch};
 
 use super::clock::monotonic;
+use super::facts_feed::FactsFeed;
 use super::leadership::{Leadership, LeadershipChange, LeadershipState};
 use super::metrics::Metrics;
 use super::reader::SourceReader;
@@ -26,6 +27,7 @@ use gitwork_runtime::clock::WallClock;
 use gitwork_runtime::limits;
 
 mod error;
+mod facts_input;
 mod fetch_schedule;
 mod git_history;
 mod hub_queries;
@@ -38,6 +40,7 @@ mod source_access;
 mod tasks;
 
 pub use error::EngineError;
+use facts_input::FactsInput;
 use fetch_schedule::FetchSchedule;
 use pass::{Pass, next_event};
 use reconciler::Reconciler;
@@ -59,6 +62,7 @@ pub struct Engine {
     reconciler: Reconciler,
     leadership: LeadershipState,
     schedule: FetchSchedule,
+    facts: FactsInput,
     /// The running pass.
     pass: Option<Pass>,
     /// Called once the source was read and its works are known.
@@ -79,6 +83,7 @@ impl Engine {
             reconciler: Reconciler::new(hub, Box::new(source), guards, execute, metrics),
             leadership: LeadershipState::default(),
             schedule: FetchSchedule::new(interval, monotonic()),
+            facts: FactsInput::default(),
             pass: None,
             on_ready: None,
         }
@@ -87,6 +92,12 @@ impl Engine {
     /// Replaces the clock of the time of day, as a simulation needs it.
     pub fn set_wall_clock(&mut self, clock: WallClock) {
         self.reconciler.wall_clock = clock;
+    }
+
+    /// Takes what the hub says of clusters from a feed. Without this call, the source keeps the
+    /// facts that it is configured with.
+    pub fn set_facts_feed(&mut self, feed: FactsFeed) {
+        self.facts = FactsInput::from_feed(feed);
     }
 
     /// A channel with the error that keeps the source from being read.
@@ -113,7 +124,7 @@ impl Engine {
 
     /// Makes one pass without waiting, and gives the plan that is left after it.
     pub async fn once(self) -> Result<(Plan, Arc<Desired>), EngineError> {
-        self.reconciler.once().await
+        self.reconciler.once(self.facts).await
     }
 
     /// Runs until `stop` is true. Requests in flight are then finished or abandoned.
@@ -146,6 +157,7 @@ impl Engine {
                         self.reconciler.apply_hub_event(event);
                     }
                 }
+                () = self.facts.changed() => self.schedule.hint(monotonic()),
                 Some(()) = hints.recv() => self.schedule.hint(monotonic()),
                 () = reach_changed(&mut reach) => {}
                 () = tokio::time::sleep_until(wake.into()) => {}
@@ -180,7 +192,7 @@ impl Engine {
         if self.schedule.is_due(now) && self.may_fetch() {
             self.schedule.begin();
             self.leadership.fetching();
-            self.reconciler.begin_fetch();
+            self.reconciler.begin_fetch(self.facts.begin_read());
         }
     }
 
@@ -203,6 +215,7 @@ impl Engine {
             Some(LeadershipChange::Gained) => {
                 // Another process may have written works and the record since.
                 state.facts_mut().ask_again();
+                self.facts.ask_again();
                 self.schedule.hint(now);
                 reports.set_leader_metrics(state.facts().desired().map(Arc::as_ref));
             }
@@ -223,7 +236,7 @@ impl Engine {
 
     /// Whether a pass may begin once it is due.
     fn may_plan(&self) -> bool {
-        self.pass.is_none() && self.leadership.may_plan()
+        self.pass.is_none() && self.leadership.may_plan() && self.facts.is_known()
     }
 
     /// When the next step is due, if nothing happens before.
@@ -242,6 +255,9 @@ impl Engine {
         let succeeded = fetched.read.is_ok();
         if succeeded {
             self.leadership.fetched();
+        }
+        if let Ok(read) = &fetched.read {
+            self.facts.end_read(read.desired.uses_facts);
         }
         let changed = self.reconciler.apply_fetch(fetched, self.leadership.leads());
         if changed && let Some(pass) = &self.pass {

@@ -25,6 +25,7 @@
 
 mod clock;
 pub mod engine;
+pub mod facts_feed;
 pub mod http;
 pub mod leader_elector;
 pub mod leader_guarded_hub;

@@ -14,6 +14,10 @@ pub const STATUS_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Log lines about single works for each pass or status. Where there are more, one line has their
 /// counts, and each of them is at `debug`: 100,000 lines would cost more than the writes.
 pub const WORK_LINES_MAX: usize = 50;
+/// Wait before facts of the hub are read again, after there was no connection.
+pub const FACTS_RETRY: Duration = Duration::from_secs(5);
+/// For the first facts of the hub, in `run --once`. Without them, groups stay as they are.
+pub const FACTS_WAIT: Duration = Duration::from_secs(20);
 /// Between two writes of the report of a source.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(3);
 /// Wait after a failed write of the report.

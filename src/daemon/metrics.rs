@@ -239,6 +239,7 @@ mod tests {
             rules: SourceRules::default(),
             approved: Approvals::default(),
             suspended: Suspended::default(),
+            uses_facts: false,
             diagnostics: Vec::new(),
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use gitwork_core::plan::LastKnownStates;
 use gitwork_core::render::desired::Desired;
@@ -49,6 +50,8 @@ pub trait SourceReader: Send + 'static {
     }
     /// Sets what the hub proves about verified commits, from which a read verifies later ones.
     fn set_verification_base(&mut self, _base: VerificationBase) {}
+    /// Sets what the hub says of clusters, from the next read on.
+    fn set_facts(&mut self, _facts: Option<Arc<Facts>>) {}
     /// The generation of the record on the hub that this machine remembers; 0 if none.
     fn known_record_generation(&self) -> u64;
     /// Stores the generation of the record, so that a restored hub is detected.
@@ -97,6 +100,9 @@ impl SourceReader for Source {
     }
     fn set_verification_base(&mut self, base: VerificationBase) {
         Self::set_verification_base(self, base);
+    }
+    fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
+        Self::set_facts(self, facts);
     }
     fn known_record_generation(&self) -> u64 {
         self.known_record_generation()

@@ -5,16 +5,14 @@ use std::future::ready;
 
 use futures::future::join3;
 use futures::stream::{self, BoxStream, StreamExt};
-use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
+use kube::Client;
+use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::bounded;
 use super::source_report::of_lease;
 pub use crate::fleet_error::FleetError;
+use crate::fleet_resource::{Resource, value};
 use crate::limits;
 use gitwork_core::model::name::{ClusterName, SourceId};
 use gitwork_core::model::work::{LABEL_MANAGED_BY, LABEL_SOURCE, MANAGER};
@@ -24,7 +22,6 @@ use gitwork_core::report::status::live::ViewEvent;
 use gitwork_core::report::status::source_report;
 use gitwork_core::report::status::source_report::ReportedSource;
 use gitwork_core::report::status::tree::WorkTree;
-use gitwork_kube::connection_error;
 
 /// The works to read, as far as the API server can select them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,137 +231,4 @@ fn watch_reports(
         ready(change)
     });
     changes.boxed()
-}
-
-/// One kind on the hub, in all namespaces or one.
-struct Resource {
-    api: Api<DynamicObject>,
-    kind: &'static str,
-    plural: &'static str,
-    one_namespace: bool,
-}
-
-impl Resource {
-    fn works(client: &Client, selection: &Selection) -> Self {
-        let (kind, plural) = ("ManifestWork", "manifestworks");
-        let resource = resource("work.open-cluster-management.io", kind, plural);
-        let api = match &selection.cluster {
-            Some(cluster) => Api::namespaced_with(client.clone(), cluster.as_str(), &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
-        let one_namespace = selection.cluster.is_some();
-        let plural = "manifestworks.work.open-cluster-management.io";
-        Self { api, kind, plural, one_namespace }
-    }
-
-    fn clusters(client: &Client) -> Self {
-        let (kind, plural) = ("ManagedCluster", "managedclusters");
-        let resource = resource("cluster.open-cluster-management.io", kind, plural);
-        let api = Api::all_with(client.clone(), &resource);
-        let plural = "managedclusters.cluster.open-cluster-management.io";
-        Self { api, kind, plural, one_namespace: true }
-    }
-
-    fn leases(client: &Client, selection: &Selection) -> Self {
-        let (kind, plural) = ("Lease", "leases");
-        let resource = resource("coordination.k8s.io", kind, plural);
-        let api = Api::namespaced_with(client.clone(), &selection.home, &resource);
-        Self { api, kind, plural: "leases.coordination.k8s.io", one_namespace: true }
-    }
-
-    /// Lists page by page; each object is reduced by `read` before the next page comes.
-    async fn list<T>(
-        &self,
-        labels: Option<&str>,
-        read: impl Fn(Value) -> T,
-    ) -> Result<Vec<T>, FleetError> {
-        let mut params = ListParams::default().limit(limits::HUB_LIST_PAGE);
-        params.label_selector = labels.map(str::to_owned);
-        let mut all = Vec::new();
-        for _ in 0..limits::HUB_LIST_PAGES_MAX {
-            let page = timeout(limits::HUB_CALL, self.api.list(&params)).await;
-            let late = |_| {
-                self.other("list", format!("no answer within {} s", limits::HUB_CALL.as_secs()))
-            };
-            let page = page.map_err(late)?.map_err(|error| self.error("list", &error))?;
-            all.extend(page.items.into_iter().filter_map(value).map(&read));
-            match page.metadata.continue_ {
-                Some(next) if !next.is_empty() => params.continue_token = Some(next),
-                _ => return Ok(all),
-            }
-        }
-        Err(self.other("list", "the list has no end".into()))
-    }
-
-    fn watch(
-        self,
-        labels: Option<&str>,
-    ) -> impl futures::Stream<Item = Result<Event<Value>, FleetError>> + Send + 'static {
-        let seconds = u32::try_from(limits::HUB_WATCH.as_secs()).unwrap_or(u32::MAX);
-        let mut config =
-            watcher::Config::default().page_size(limits::HUB_LIST_PAGE).timeout(seconds);
-        config.label_selector = labels.map(str::to_owned);
-        watcher(self.api.clone(), config).default_backoff().filter_map(move |event| {
-            ready(match event {
-                Ok(event) => self.read(event).map(Ok),
-                Err(error) => Some(Err(self.watch_error(&error))),
-            })
-        })
-    }
-
-    fn read(&self, event: Event<DynamicObject>) -> Option<Event<Value>> {
-        Some(match event {
-            Event::Init => Event::Init,
-            Event::InitDone => Event::InitDone,
-            Event::InitApply(object) => Event::InitApply(value(object)?),
-            Event::Apply(object) => Event::Apply(value(object)?),
-            Event::Delete(object) => Event::Delete(value(object)?),
-        })
-    }
-
-    fn watch_error(&self, error: &watcher::Error) -> FleetError {
-        match error {
-            watcher::Error::InitialListFailed(error) => self.error("list", error),
-            watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
-                self.error("watch", error)
-            }
-            other => self.other("watch", bounded(&other.to_string())),
-        }
-    }
-
-    fn error(&self, verb: &'static str, error: &kube::Error) -> FleetError {
-        let (plural, one_namespace) = (self.plural, self.one_namespace);
-        match error {
-            kube::Error::Api(status) => match status.code {
-                404 => FleetError::CrdMissing { kind: self.kind },
-                401 => FleetError::NotAccepted,
-                403 => {
-                    let message = bounded(&status.message);
-                    FleetError::Forbidden { verb, plural, one_namespace, message }
-                }
-                _ => self.other(verb, bounded(&status.message)),
-            },
-            other => self.other(verb, connection_error::describe(other)),
-        }
-    }
-
-    fn other(&self, verb: &'static str, message: String) -> FleetError {
-        FleetError::Other { verb, plural: self.plural, message }
-    }
-}
-
-fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource {
-        group: group.into(),
-        version: "v1".into(),
-        api_version: format!("{group}/v1"),
-        kind: kind.into(),
-        plural: plural.into(),
-    }
-}
-
-fn value(mut object: DynamicObject) -> Option<Value> {
-    // Bookkeeping of the API server, often larger than the rest.
-    object.metadata.managed_fields = None;
-    serde_json::to_value(object).ok()
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
 use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree};
 use gitwork_core::render::desired::Desired;
@@ -49,8 +50,12 @@ pub struct Spent {
 /// What a source keeps from one read to the next.
 pub(crate) struct Reading {
     pub renderer: Renderer,
+    /// The facts that the renderer has.
+    facts: Option<Arc<Facts>>,
     pub verification: Option<Verification>,
     last: Option<SourceState>,
+    /// The last state was read with other facts.
+    is_outdated: bool,
     clock: fn() -> Timestamp,
 }
 
@@ -60,8 +65,24 @@ impl Reading {
         let mut renderer = Renderer::new(config.id.clone())
             .with_tenancy(config.tenancy.clone())
             .with_content_bytes_max(config.content_bytes_max);
-        renderer.set_facts(config.facts.clone());
-        Self { renderer, verification: None, last: None, clock }
+        let facts = config.facts.clone();
+        renderer.set_facts(facts.clone());
+        Self { renderer, facts, verification: None, last: None, is_outdated: false, clock }
+    }
+
+    /// Sets what the hub says of clusters. What was read last is rendered again if that may change
+    /// it.
+    pub fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
+        let is_same = match (&self.facts, &facts) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now) || before.is_same(now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if is_same {
+            return;
+        }
+        self.renderer.set_facts(facts.clone());
+        self.facts = facts;
+        self.is_outdated = self.last.as_ref().is_some_and(|last| last.desired.uses_facts);
     }
 
     /// The time of day.
@@ -82,6 +103,7 @@ impl Reading {
     /// Keeps a state, with which the next read is compared.
     pub fn keep(&mut self, read: &SourceState) {
         self.last = Some(read.clone());
+        self.is_outdated = false;
     }
 
     /// Fetches, verifies and renders. A fetch of another source that began at most `age_max` ago
@@ -136,6 +158,7 @@ impl Reading {
         let Fetched { commit, name } = of;
         if let Some(last) = &self.last
             && last.desired.commit == Some(commit)
+            && !self.is_outdated
         {
             self.renderer.drop_unused();
             return Ok(SourceState { name, spent: timer.unchanged(), ..last.clone() });
@@ -176,6 +199,7 @@ impl Reading {
         timer.fetched();
         if let Some(last) = &self.last
             && last.root == snapshot.root
+            && !self.is_outdated
         {
             self.renderer.drop_unused();
             return Ok(SourceState { spent: timer.unchanged(), ..last.clone() });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use gitwork_core::model::facts::Facts;
 use gitwork_core::sync::verification_base::VerificationBase;
 
 use crate::checkpoint::Checkpoint;
@@ -111,6 +112,12 @@ impl Source {
         if let Some(verification) = &mut self.reading.verification {
             verification.set_base(base);
         }
+    }
+
+    /// Sets what the hub says of clusters, from the next read on.
+    pub fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
+        self.reading.set_facts(facts.clone());
+        self.config.facts = facts;
     }
 
     /// Fetches, verifies and renders. Unchanged files are not read again.

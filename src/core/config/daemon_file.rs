@@ -10,6 +10,7 @@ use super::repository_files::Budgets;
 use super::signers::{SignerKeys, SignerPolicy};
 use super::tenancy::TenantRule;
 use super::window::ChangeWindows;
+use crate::limits;
 
 /// The configuration file of `gitwork run --config`.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -36,6 +37,10 @@ pub struct DaemonFile {
     /// Maximum number of concurrent writes to the hub.
     #[schemars(range(min = 1, max = 256))]
     pub concurrency: usize,
+    /// Seconds for which the decisions of a Placement must have agreed before a cluster leaves its
+    /// groups.
+    #[schemars(range(min = 1, max = 86400))]
+    pub placement_grace_seconds: u64,
 }
 
 impl Default for DaemonFile {
@@ -50,6 +55,7 @@ impl Default for DaemonFile {
             page: None,
             webhook: None,
             concurrency: 32,
+            placement_grace_seconds: limits::PLACEMENT_GRACE.as_secs(),
         }
     }
 }

@@ -142,6 +142,10 @@ pub struct PlacementFacts {
     pub decision_groups: Vec<DecisionGroupFacts>,
     /// The clusters of each PlacementDecision, by the name of the PlacementDecision.
     pub decisions: BTreeMap<String, Vec<ClusterName>>,
+    /// Whether clusters have left a short time ago, or may have: a cluster that is in no
+    /// PlacementDecision may come back.
+    #[serde(rename = "changing", skip_serializing_if = "is_false")]
+    pub is_changing: bool,
 }
 
 /// One of `status.decisionGroups` of a Placement.
@@ -172,6 +176,9 @@ pub enum PlacementInconsistency {
     /// The status has no number of clusters, or no decision group.
     #[error("the hub has not chosen clusters yet")]
     Undecided,
+    /// They agree, but have not done so for long.
+    #[error("clusters may have left it a short time ago")]
+    Changing,
     /// A PlacementDecision of the status is missing, or there is another one.
     #[error("its status and its PlacementDecisions disagree on {0:?}")]
     Names(String),
@@ -204,7 +211,7 @@ impl PlacementFacts {
     }
 
     fn inconsistency(&self, found: usize) -> Option<PlacementInconsistency> {
-        use PlacementInconsistency::{Count, GroupCount, Names, Undecided};
+        use PlacementInconsistency::{Changing, Count, GroupCount, Names, Undecided};
         // An empty result has a group, too: an empty one.
         let Some(expected) = self.number_of_selected_clusters.filter(|_| self.has_groups()) else {
             return Some(Undecided);
@@ -228,7 +235,8 @@ impl PlacementFacts {
         // A cluster in two PlacementDecisions is counted twice in the groups.
         let in_groups: usize = self.decision_groups.iter().map(|group| group.cluster_count).sum();
         let wrong = [found, in_groups].into_iter().find(|count| *count != expected);
-        wrong.map(|found| Count { expected, found })
+        let wrong = wrong.map(|found| Count { expected, found });
+        wrong.or_else(|| self.is_changing.then_some(Changing))
     }
 
     fn has_groups(&self) -> bool {
@@ -314,6 +322,15 @@ impl Facts {
         }
     }
 
+    /// Whether both say the same, at whatever times.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let Self { time: _, hub_version, is_partial, managed_clusters, placements } = self;
+        *hub_version == other.hub_version
+            && *is_partial == other.is_partial
+            && *managed_clusters == other.managed_clusters
+            && *placements == other.placements
+    }
+
     /// The JSON form, which [`Self::read`] reads.
     pub fn text(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
@@ -389,6 +406,7 @@ mod tests {
                 cluster_count: clusters.len(),
             }],
             decisions,
+            is_changing: false,
         }
     }
 

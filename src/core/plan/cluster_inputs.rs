@@ -48,6 +48,7 @@ impl ClusterInputs {
             rules: SourceRules::default(),
             approved: Approvals::default(),
             suspended: desired.suspended.clone(),
+            uses_facts: desired.uses_facts,
             diagnostics: Vec::new(),
         };
         let observed = Observed {

@@ -148,6 +148,7 @@ mod tests {
             rules: Default::default(),
             approved: Default::default(),
             suspended: Default::default(),
+            uses_facts: false,
             diagnostics: Vec::new(),
         }
     }

@@ -31,6 +31,9 @@ pub struct Desired {
     pub approved: Approvals,
     /// Suspensions in the repository.
     pub suspended: Suspended,
+    /// Whether facts of the hub may change anything: there are groups, or labels and claims in
+    /// manifests.
+    pub uses_facts: bool,
     /// Sorted; errors, warnings and notes of the whole source.
     pub diagnostics: Vec<Diagnostic>,
 }

@@ -31,6 +31,7 @@ use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
+use crate::render::values::Variable;
 use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent, approval_bytes};
 use inputs::{ClusterConfig, SourceInputs};
@@ -243,6 +244,12 @@ impl Renderer {
         Ok(None)
     }
 
+    fn uses_facts(&self) -> bool {
+        let folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
+        let mut variables = folders.flat_map(|folder| folder.rendered.variables.iter());
+        !self.groups.is_empty() || variables.any(Variable::is_fact)
+    }
+
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
     fn assemble(&self, commit: Option<CommitId>, mut diagnostics: Vec<Diagnostic>) -> Desired {
         let folders = self.clusters.values().flat_map(|cluster| cluster.certain_works());
@@ -270,6 +277,7 @@ impl Renderer {
             rules: self.rules.clone(),
             approved: self.approved.clone(),
             suspended: Suspended { source: self.suspended, clusters },
+            uses_facts: self.uses_facts(),
             diagnostics,
         }
     }

@@ -9,12 +9,14 @@
 //! - [`retries`]: when failed effects and look-ups are tried again.
 //! - `last_plan`: the last plan, and the rules that it breaks.
 //! - [`hub`]: what a hub reports.
+//! - [`observed_facts`]: what watches show of clusters and Placements, for groups.
 
 pub mod facts;
 pub mod git_history;
 pub mod guards;
 pub mod hub;
 mod last_plan;
+pub mod observed_facts;
 pub mod observed_hub;
 pub mod operator_directives;
 pub mod retries;

@@ -20,6 +20,7 @@ use crate::leader_guarded_hub::LeaderGuardedHub;
 use crate::leadership::Leadership;
 use crate::metrics::{Metrics, Stage};
 use crate::reader::SourceReader;
+use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::Plan;
 use gitwork_core::sync::guards::GuardOptions;
@@ -102,8 +103,12 @@ impl Reconciler {
         !self.source.is_fetching() && !waits
     }
 
-    /// Begins a fetch. [`SourceAccess::fetched`] waits for its end.
-    pub fn begin_fetch(&mut self) {
+    /// Begins a fetch, with these facts of the hub or those of the last one.
+    /// [`SourceAccess::fetched`] waits for its end.
+    pub fn begin_fetch(&mut self, facts_of_hub: Option<Option<Arc<Facts>>>) {
+        if let Some(facts) = facts_of_hub {
+            self.source.set_facts(facts);
+        }
         let facts = self.state.facts();
         self.source.begin_fetch(facts.verification_base(), facts.known_commits());
     }

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::error::EngineError;
 use crate::reader::{SourceReader, on_source};
+use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::rewind::AppliedCommits;
 use gitwork_core::sync::verification_base::VerificationBase;
@@ -62,6 +63,13 @@ impl SourceAccess {
     /// `None` while a thread uses the source.
     pub fn known_record_generation(&self) -> Option<u64> {
         self.reader.as_ref().map(|reader| reader.known_record_generation())
+    }
+
+    /// Sets what the hub says of clusters, unless a thread uses the source.
+    pub fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
+        if let Some(reader) = &mut self.reader {
+            reader.set_facts(facts);
+        }
     }
 
     /// Begins a fetch, unless a thread uses the source. `base`: what the hub proves about verified

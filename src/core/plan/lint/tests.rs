@@ -78,6 +78,7 @@ impl World {
                 rules: Default::default(),
                 approved: Default::default(),
                 suspended: Default::default(),
+                uses_facts: false,
                 diagnostics: Vec::new(),
             },
             observed: Observed {

@@ -96,6 +96,7 @@ impl World {
             rules: crate::config::source_rules::SourceRules::default(),
             approved: crate::model::approval::Approvals::default(),
             suspended: crate::render::desired::Suspended::default(),
+            uses_facts: false,
             diagnostics: Vec::new(),
         };
         let mut world = Self {

@@ -78,7 +78,7 @@ impl fmt::Display for Doubt {
             Self::Partial => f.write_str("the facts do not have all ManagedClusters of the hub"),
             Self::PlacementMissing(key) => write!(f, "the facts have no Placement {key}"),
             Self::Inconsistent(key, why) => {
-                write!(f, "the decisions of the Placement {key} are incomplete: {why}")
+                write!(f, "the decisions of the Placement {key} may be incomplete: {why}")
             }
         }
     }
@@ -393,6 +393,7 @@ mod tests {
                 cluster_count: 2,
             }],
             decisions: [("p-decision-1".into(), vec![cluster("a"), cluster("b")])].into(),
+            is_changing: false,
         };
         all.placements.insert(key.clone(), placement.clone());
         assert_eq!(found(yaml, Some(&all)), ("a b".into(), false, vec![]));

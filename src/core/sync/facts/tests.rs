@@ -26,6 +26,7 @@ pub(crate) fn desired(head: u8) -> Desired {
         rules: SourceRules::default(),
         approved: Approvals::default(),
         suspended: Suspended::default(),
+        uses_facts: false,
         diagnostics: Vec::new(),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Reconciler;
 use crate::clock::monotonic;
 use crate::engine::error::EngineError;
+use crate::engine::facts_input::FactsInput;
 use crate::engine::pass::Pass;
 use gitwork_core::plan::Plan;
 use gitwork_core::render::desired::Desired;
@@ -13,8 +14,18 @@ use gitwork_source::SourceState;
 
 impl Reconciler {
     /// Reads the hub and Git, writes what is due, and gives the plan that is left after it.
-    pub async fn once(mut self) -> Result<(Plan, Arc<Desired>), EngineError> {
-        let read = self.read_all().await?;
+    pub async fn once(
+        mut self,
+        mut facts: FactsInput,
+    ) -> Result<(Plan, Arc<Desired>), EngineError> {
+        self.read_hub().await?;
+        let mut read = self.read_git().await?;
+        facts.end_read(read.desired.uses_facts);
+        if let Some(of_hub) = facts.next().await {
+            self.source.set_facts(of_hub);
+            read = self.read_git().await?;
+        }
+        self.reports.log.read(&read);
         // Why two rounds: the writes of the first show which names are taken and which works
         // changed after the list. The second plans with these works as they are.
         for _ in 0..2 {
@@ -33,13 +44,16 @@ impl Reconciler {
         }
     }
 
-    /// Reads all of the hub, then Git.
-    async fn read_all(&mut self) -> Result<SourceState, EngineError> {
+    async fn read_hub(&mut self) -> Result<(), EngineError> {
         let works = self.hub.list(Some(&self.id)).await?;
         self.state.facts_mut().set_event(HubEvent::Listed(works));
         let directives = self.hub.directives(&self.id).await?;
         self.state.facts_mut().directives.set(Some(directives), monotonic());
         self.state.set_record(self.hub.record(&self.id).await?);
+        Ok(())
+    }
+
+    async fn read_git(&mut self) -> Result<SourceState, EngineError> {
         let facts = self.state.facts_mut();
         let (base, known) = (facts.verification_base(), facts.known_commits());
         facts.history.read_after(known);
@@ -55,7 +69,6 @@ impl Reconciler {
         let facts = self.state.facts_mut();
         facts.set_signed(read.is_signed);
         facts.set_desired(&read.desired);
-        self.reports.log.read(&read);
         Ok(read)
     }
 }

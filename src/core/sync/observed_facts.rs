@@ -1,0 +1,423 @@
+//! What watches of the hub show of ManagedClusters, Placements and PlacementDecisions, and the facts
+//! that follow from it. Pure: time is passed in.
+//!
+//! A cluster leaves a Placement's group only after its PlacementDecisions have agreed with the
+//! status for a grace period. A cluster that joins is a member at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::limits;
+use crate::model::facts::{ClusterFacts, Facts, PlacementFacts, PlacementKey};
+use crate::model::name::ClusterName;
+
+/// What a watch of one kind shows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObjectEvent<K, V> {
+    /// A list begins. The objects before its end are all there are.
+    ListStarted,
+    /// An object of the list.
+    Listed(K, V),
+    /// The list is complete.
+    ListCompleted,
+    /// An object was created or changed.
+    Changed(K, V),
+    /// An object was deleted.
+    Gone(K),
+    /// The watch was interrupted: objects may have changed since.
+    Interrupted,
+}
+
+/// A PlacementDecision: namespace and name.
+pub type DecisionKey = (String, String);
+
+/// What facts need of a PlacementDecision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisionFacts {
+    /// The Placement that it belongs to.
+    pub placement: PlacementKey,
+    /// The clusters in its status.
+    pub clusters: Vec<ClusterName>,
+}
+
+/// An event of one of the three watches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FactsEvent {
+    /// A ManagedCluster.
+    Cluster(ObjectEvent<ClusterName, Arc<ClusterFacts>>),
+    /// A Placement, without decisions.
+    Placement(ObjectEvent<PlacementKey, PlacementFacts>),
+    /// A PlacementDecision.
+    Decision(ObjectEvent<DecisionKey, DecisionFacts>),
+}
+
+/// The objects of one kind.
+#[derive(Debug)]
+struct Objects<K, V> {
+    known: BTreeMap<K, V>,
+    /// The part of a list that has come.
+    listing: Option<BTreeMap<K, V>>,
+    /// Whether the known objects are all there are.
+    is_complete: bool,
+    /// Whether the hub was asked, with whatever result.
+    is_answered: bool,
+}
+
+impl<K, V> Default for Objects<K, V> {
+    fn default() -> Self {
+        Self { known: BTreeMap::new(), listing: None, is_complete: false, is_answered: false }
+    }
+}
+
+impl<K: Ord, V> Objects<K, V> {
+    fn observe(&mut self, event: ObjectEvent<K, V>) {
+        match event {
+            ObjectEvent::ListStarted => {
+                self.listing = Some(BTreeMap::new());
+                self.is_complete = false;
+            }
+            ObjectEvent::Listed(key, object) => {
+                self.listing.get_or_insert_default().insert(key, object);
+            }
+            ObjectEvent::ListCompleted => {
+                self.known = self.listing.take().unwrap_or_default();
+                (self.is_complete, self.is_answered) = (true, true);
+            }
+            ObjectEvent::Changed(key, object) => drop(self.known.insert(key, object)),
+            ObjectEvent::Gone(key) => drop(self.known.remove(&key)),
+            ObjectEvent::Interrupted => (self.is_complete, self.is_answered) = (false, true),
+        }
+    }
+}
+
+/// The clusters of a Placement, over time.
+#[derive(Debug, Default)]
+struct Selection {
+    /// The last ones that have agreed for long enough.
+    settled: Option<BTreeSet<ClusterName>>,
+    /// The present ones, and since when they have agreed.
+    pending: Option<(BTreeSet<ClusterName>, Instant)>,
+}
+
+impl Selection {
+    /// Observes the clusters; `None` while they are inconsistent. Answers until when other clusters
+    /// may come back; `None` if that is over.
+    fn observe(
+        &mut self,
+        clusters: Option<BTreeSet<ClusterName>>,
+        now: Instant,
+        grace: Duration,
+    ) -> Option<Instant> {
+        let Some(clusters) = clusters else {
+            self.pending = None;
+            return None;
+        };
+        if self.settled.as_ref().is_some_and(|settled| settled.is_subset(&clusters)) {
+            *self = Self { settled: Some(clusters), pending: None };
+            return None;
+        }
+        let since = match &self.pending {
+            Some((before, since)) if before.is_subset(&clusters) => *since,
+            _ => now,
+        };
+        let until = since + grace;
+        if now >= until {
+            *self = Self { settled: Some(clusters), pending: None };
+            return None;
+        }
+        self.pending = Some((clusters, since));
+        Some(until)
+    }
+}
+
+/// The facts at one time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PresentFacts {
+    /// The facts.
+    pub facts: Facts,
+    /// When they change without an event.
+    pub until: Option<Instant>,
+}
+
+/// What the hub has shown since this process started.
+#[derive(Debug)]
+pub struct ObservedFacts {
+    clusters: Objects<ClusterName, Arc<ClusterFacts>>,
+    placements: Objects<PlacementKey, PlacementFacts>,
+    decisions: Objects<DecisionKey, DecisionFacts>,
+    selections: BTreeMap<PlacementKey, Selection>,
+    hub_version: Option<String>,
+    grace: Duration,
+}
+
+impl ObservedFacts {
+    /// Nothing was observed. `grace`: for how long the decisions of a Placement must have agreed
+    /// before a cluster leaves it.
+    pub fn new(grace: Duration) -> Self {
+        Self {
+            clusters: Objects::default(),
+            placements: Objects::default(),
+            decisions: Objects::default(),
+            selections: BTreeMap::new(),
+            hub_version: None,
+            grace,
+        }
+    }
+
+    /// Sets the Kubernetes version of the hub.
+    pub fn set_hub_version(&mut self, version: String) {
+        self.hub_version = Some(version);
+    }
+
+    /// Applies an event.
+    pub fn observe(&mut self, event: FactsEvent) {
+        match event {
+            FactsEvent::Cluster(event) => self.clusters.observe(event),
+            FactsEvent::Placement(event) => self.placements.observe(event),
+            FactsEvent::Decision(event) => self.decisions.observe(event),
+        }
+    }
+
+    /// Forgets how current everything is: all watches begin again.
+    pub fn start_again(&mut self) {
+        let Self { clusters, placements, decisions, .. } = self;
+        (clusters.is_complete, clusters.is_answered) = (false, false);
+        (placements.is_complete, placements.is_answered) = (false, false);
+        (decisions.is_complete, decisions.is_answered) = (false, false);
+    }
+
+    /// Whether all objects of all three kinds are known.
+    pub fn is_complete(&self) -> bool {
+        self.clusters.is_complete && self.placements.is_complete && self.decisions.is_complete
+    }
+
+    /// The facts at `now`, which is `time` of the day; `None` before the hub was asked for all
+    /// three kinds.
+    pub fn facts(&mut self, now: Instant, time: Timestamp) -> Option<PresentFacts> {
+        let is_answered =
+            self.clusters.is_answered && self.placements.is_answered && self.decisions.is_answered;
+        if !is_answered {
+            return None;
+        }
+        let mut facts = self.listed(time);
+        self.selections.retain(|key, _| facts.placements.contains_key(key));
+        let is_complete = self.placements.is_complete && self.decisions.is_complete;
+        let mut until: Option<Instant> = None;
+        for (key, placement) in &mut facts.placements {
+            let found = placement.selected();
+            let is_consistent = is_complete && found.inconsistency.is_none();
+            let clusters = is_consistent.then(|| found.clusters.into_iter().cloned().collect());
+            let selection = self.selections.entry(key.clone()).or_default();
+            let changes = selection.observe(clusters, now, self.grace);
+            placement.is_changing = changes.is_some() || !is_complete;
+            until = [until, changes].into_iter().flatten().min();
+        }
+        Some(PresentFacts { facts, until })
+    }
+
+    /// The objects that are known, as if they had been so for long.
+    pub fn listed(&self, time: Timestamp) -> Facts {
+        let clusters = &self.clusters.known;
+        let managed_clusters = clusters.iter().take(limits::CLUSTERS_MAX);
+        let mut placements = self.placements.known.clone();
+        for ((_, name), decision) in &self.decisions.known {
+            if let Some(placement) = placements.get_mut(&decision.placement) {
+                placement.decisions.insert(name.clone(), decision.clusters.clone());
+            }
+        }
+        Facts {
+            time,
+            hub_version: self.hub_version.clone(),
+            is_partial: !self.clusters.is_complete || clusters.len() > limits::CLUSTERS_MAX,
+            managed_clusters: managed_clusters
+                .map(|(name, facts)| (name.clone(), facts.clone()))
+                .collect(),
+            placements,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::facts::DecisionGroupFacts;
+
+    /// Times are passed in: only differences count.
+    #[expect(clippy::disallowed_methods, reason = "the origin of all times of a test")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    fn cluster(name: &str) -> ClusterName {
+        ClusterName::parse(name).unwrap()
+    }
+
+    fn placement() -> PlacementKey {
+        PlacementKey { namespace: "fleet".into(), name: "batch".into() }
+    }
+
+    /// A hub whose lists are complete and empty.
+    struct World {
+        observed: ObservedFacts,
+        start: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let mut observed = ObservedFacts::new(limits::PLACEMENT_GRACE);
+            observed.observe(FactsEvent::Cluster(ObjectEvent::ListCompleted));
+            observed.observe(FactsEvent::Placement(ObjectEvent::ListCompleted));
+            observed.observe(FactsEvent::Decision(ObjectEvent::ListCompleted));
+            Self { observed, start: start() }
+        }
+
+        fn facts(&mut self, seconds: u64) -> PresentFacts {
+            let now = self.start + Duration::from_secs(seconds);
+            self.observed.facts(now, "2026-11-20T10:00:00Z".parse().unwrap()).unwrap()
+        }
+
+        /// The Placement selects this number of clusters.
+        fn set_status(&mut self, count: usize) {
+            let facts = PlacementFacts {
+                number_of_selected_clusters: Some(count),
+                decision_groups: vec![DecisionGroupFacts {
+                    decisions: vec!["batch-decision-1".into()],
+                    cluster_count: count,
+                }],
+                ..PlacementFacts::default()
+            };
+            self.observed.observe(FactsEvent::Placement(ObjectEvent::Changed(placement(), facts)));
+        }
+
+        fn set_decision(&mut self, clusters: &[&str]) {
+            let clusters = clusters.iter().map(|name| cluster(name)).collect();
+            let decision = DecisionFacts { placement: placement(), clusters };
+            let key = ("fleet".to_owned(), "batch-decision-1".to_owned());
+            self.observed.observe(FactsEvent::Decision(ObjectEvent::Changed(key, decision)));
+        }
+
+        fn select(&mut self, clusters: &[&str]) {
+            self.set_status(clusters.len());
+            self.set_decision(clusters);
+        }
+
+        /// The clusters that the Placement selects, with `?` if others may come back.
+        fn selected(&mut self, seconds: u64) -> String {
+            let found = self.facts(seconds);
+            let placement = &found.facts.placements[&placement()];
+            let selected = placement.selected();
+            let names: Vec<&str> = selected.clusters.iter().map(|name| name.as_str()).collect();
+            let sign = if selected.inconsistency.is_some() { "?" } else { "" };
+            format!("{}{sign}", names.join(" "))
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_before_all_kinds_are_listed() {
+        let mut observed = ObservedFacts::new(limits::PLACEMENT_GRACE);
+        let time: Timestamp = "2026-11-20T10:00:00Z".parse().unwrap();
+        observed.observe(FactsEvent::Cluster(ObjectEvent::ListCompleted));
+        observed.observe(FactsEvent::Placement(ObjectEvent::Interrupted));
+        assert_eq!(observed.facts(start(), time), None);
+        observed.observe(FactsEvent::Decision(ObjectEvent::Interrupted));
+        let facts = observed.facts(start(), time).unwrap().facts;
+        assert!(!facts.is_partial);
+        observed.start_again();
+        assert_eq!(observed.facts(start(), time), None);
+    }
+
+    #[test]
+    fn list_replaces_what_was_known_and_an_interruption_makes_facts_partial() {
+        let mut world = World::new();
+        let named = |name: &str| (cluster(name), Arc::new(ClusterFacts::default()));
+        let see = |world: &mut World, event| world.observed.observe(FactsEvent::Cluster(event));
+        let (a, facts) = named("a");
+        see(&mut world, ObjectEvent::Changed(a.clone(), facts.clone()));
+        see(&mut world, ObjectEvent::Interrupted);
+        assert!(world.facts(0).facts.is_partial);
+        see(&mut world, ObjectEvent::ListStarted);
+        let (b, facts_of_b) = named("b");
+        see(&mut world, ObjectEvent::Listed(b.clone(), facts_of_b));
+        let listing = world.facts(0).facts;
+        assert!(listing.is_partial && listing.managed_clusters.contains_key(&a));
+        see(&mut world, ObjectEvent::ListCompleted);
+        let listed = world.facts(0).facts;
+        assert!(!listed.is_partial);
+        assert_eq!(
+            listed.managed_clusters.into_keys().collect::<Vec<_>>(),
+            std::slice::from_ref(&b)
+        );
+        see(&mut world, ObjectEvent::Gone(b));
+        assert!(world.facts(0).facts.managed_clusters.is_empty());
+    }
+
+    #[test]
+    fn clusters_join_a_placement_at_once_and_leave_after_the_grace_period() {
+        let mut world = World::new();
+        world.select(&["a", "b"]);
+        assert_eq!(world.selected(0), "a b?", "others may have been selected before the start");
+        assert_eq!(world.selected(119), "a b?");
+        assert_eq!(world.selected(120), "a b");
+        world.select(&["a", "b", "c"]);
+        assert_eq!(world.selected(121), "a b c");
+        world.select(&["a", "b"]);
+        assert_eq!(world.selected(130), "a b?");
+        let until = world.facts(140).until.unwrap();
+        assert_eq!(until, world.start + Duration::from_secs(250));
+        // Another one leaves: the time begins again.
+        world.select(&["a"]);
+        assert_eq!(world.selected(200), "a?");
+        assert_eq!(world.selected(319), "a?");
+        assert_eq!(world.selected(320), "a");
+        assert_eq!(world.facts(320).until, None);
+    }
+
+    #[test]
+    fn placement_that_flaps_or_is_inconsistent_loses_nobody() {
+        let mut world = World::new();
+        world.select(&["a", "b"]);
+        world.selected(0);
+        assert_eq!(world.selected(120), "a b");
+        world.select(&["a"]);
+        assert_eq!(world.selected(130), "a?");
+        // It returns before the end of the grace period.
+        world.select(&["a", "b"]);
+        assert_eq!(world.selected(200), "a b");
+        // The status follows after the PlacementDecision.
+        world.set_decision(&["a"]);
+        assert_eq!(world.selected(300), "a?");
+        assert_eq!(world.selected(500), "a?", "however long that lasts");
+        world.set_status(1);
+        assert_eq!(world.selected(501), "a?", "it only now agrees");
+        assert_eq!(world.selected(621), "a");
+    }
+
+    #[test]
+    fn interrupted_watch_and_a_new_placement_of_the_name_begin_the_grace_period_again() {
+        let mut world = World::new();
+        world.select(&["a", "b"]);
+        world.selected(0);
+        world.selected(120);
+        world.select(&["a"]);
+        assert_eq!(world.selected(130), "a?");
+        world.observed.observe(FactsEvent::Decision(ObjectEvent::Interrupted));
+        assert_eq!(world.selected(300), "a?");
+        world.observed.observe(FactsEvent::Decision(ObjectEvent::ListStarted));
+        let decision = DecisionFacts { placement: placement(), clusters: vec![cluster("a")] };
+        let key = ("fleet".to_owned(), "batch-decision-1".to_owned());
+        world.observed.observe(FactsEvent::Decision(ObjectEvent::Listed(key, decision)));
+        world.observed.observe(FactsEvent::Decision(ObjectEvent::ListCompleted));
+        assert_eq!(world.selected(301), "a?");
+        assert_eq!(world.selected(421), "a");
+        world.observed.observe(FactsEvent::Placement(ObjectEvent::Gone(placement())));
+        assert!(world.facts(430).facts.placements.is_empty());
+        world.select(&["a"]);
+        assert_eq!(world.selected(431), "a?");
+        assert_eq!(world.selected(551), "a");
+    }
+}

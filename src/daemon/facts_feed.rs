@@ -1,0 +1,201 @@
+//! The facts of the hub for all engines of a process. They are read only once a source needs them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, StreamExt as _};
+use tokio::sync::watch;
+use tokio::time::sleep_until;
+
+use crate::clock::monotonic;
+use gitwork_core::model::facts::Facts;
+use gitwork_core::sync::observed_facts::{FactsEvent, ObservedFacts};
+use gitwork_hub::fleet::FleetError;
+use gitwork_retry::log_error;
+use gitwork_runtime::clock::WallClock;
+
+/// The events of the hub that facts follow from.
+pub type FactsEvents = BoxStream<'static, Result<FactsEvent, FleetError>>;
+
+/// Facts, with the request that they answer.
+#[derive(Debug, Clone, Default)]
+struct Answer {
+    request: u64,
+    facts: Option<Arc<Facts>>,
+}
+
+/// The facts for one engine.
+#[derive(Debug, Clone)]
+pub struct FactsFeed {
+    answers: watch::Receiver<Answer>,
+    /// The number of the last request to read everything again; 0 before the first one.
+    requests: Arc<watch::Sender<u64>>,
+    /// The request that the engine waits for.
+    awaited: u64,
+}
+
+/// The other end of a feed.
+pub struct FactsReader {
+    answers: watch::Sender<Answer>,
+    requests: watch::Receiver<u64>,
+    clock: WallClock,
+    placement_grace: Duration,
+}
+
+/// A feed and its reader. `placement_grace`: for how long the decisions of a Placement must have
+/// agreed before a cluster leaves it.
+pub fn facts_feed(clock: WallClock, placement_grace: Duration) -> (FactsFeed, FactsReader) {
+    let (answer_sender, answers) = watch::channel(Answer::default());
+    let (request_sender, requests) = watch::channel(0);
+    let feed = FactsFeed { answers, requests: Arc::new(request_sender), awaited: 0 };
+    (feed, FactsReader { answers: answer_sender, requests, clock, placement_grace })
+}
+
+impl FactsFeed {
+    /// Asks the hub for facts, unless that was done.
+    pub fn request(&mut self) {
+        if self.awaited == 0 {
+            self.requests.send_if_modified(|number| {
+                let is_first = *number == 0;
+                *number = (*number).max(1);
+                is_first
+            });
+            self.awaited = 1;
+        }
+    }
+
+    /// Asks the hub for everything again: what is known may be older than what another process has
+    /// seen. Until then, there are no facts.
+    pub fn request_again(&mut self) {
+        if self.awaited > 0 {
+            self.requests.send_modify(|number| *number += 1);
+            self.awaited = *self.requests.borrow();
+        }
+    }
+
+    /// The facts; `None` before the hub has answered.
+    pub fn facts(&self) -> Option<Arc<Facts>> {
+        let answer = self.answers.borrow();
+        answer.facts.clone().filter(|_| self.awaited > 0 && answer.request >= self.awaited)
+    }
+
+    /// Waits for other facts.
+    pub async fn changed(&mut self) {
+        if self.answers.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl FactsReader {
+    /// Reads facts from the first request on, until `stop` is true. `watch` begins to follow the
+    /// hub; its second result is the hub's version.
+    pub async fn run(
+        mut self,
+        watch: impl Fn() -> BoxFuture<'static, Result<(FactsEvents, Option<String>), FleetError>>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+        tokio::select! {
+            () = stopped => {}
+            () = self.read(watch) => {}
+        }
+    }
+
+    async fn read(
+        &mut self,
+        watch: impl Fn() -> BoxFuture<'static, Result<(FactsEvents, Option<String>), FleetError>>,
+    ) {
+        if self.requests.wait_for(|number| *number > 0).await.is_err() {
+            return;
+        }
+        let mut observed = ObservedFacts::new(self.placement_grace);
+        loop {
+            observed.start_again();
+            let request = *self.requests.borrow_and_update();
+            let (mut events, version) = match watch().await {
+                Ok(begun) => begun,
+                Err(error) => {
+                    log_error!(warn, &error, "cannot read the facts of the hub");
+                    tokio::time::sleep(crate::limits::FACTS_RETRY).await;
+                    continue;
+                }
+            };
+            if let Some(version) = version {
+                observed.set_hub_version(version);
+            }
+            if self.follow(&mut observed, &mut events, request).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Publishes facts until somebody asks again. `None` once nobody can.
+    async fn follow(
+        &mut self,
+        observed: &mut ObservedFacts,
+        events: &mut FactsEvents,
+        request: u64,
+    ) -> Option<()> {
+        let mut is_failing = false;
+        loop {
+            let until = self.publish(observed, request);
+            is_failing &= !observed.is_complete();
+            let changes = async {
+                match until {
+                    Some(until) => sleep_until(until.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                asked = self.requests.changed() => return asked.ok(),
+                () = changes => {}
+                Some(event) = events.next() => {
+                    observe(event, observed, &mut is_failing);
+                    // Events come in bursts.
+                    while let Some(Some(event)) = events.next().now_or_never() {
+                        observe(event, observed, &mut is_failing);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Publishes the facts if they differ from the last ones. Answers when they change without an
+    /// event.
+    fn publish(&self, observed: &mut ObservedFacts, request: u64) -> Option<Instant> {
+        let present = observed.facts(monotonic(), self.clock.now())?;
+        self.answers.send_if_modified(|answer| {
+            let is_same = answer.facts.as_ref().is_some_and(|last| last.is_same(&present.facts));
+            if is_same && answer.request == request {
+                return false;
+            }
+            let last = answer.facts.clone().filter(|_| is_same);
+            let facts = last.unwrap_or_else(|| Arc::new(present.facts));
+            *answer = Answer { request, facts: Some(facts) };
+            true
+        });
+        present.until
+    }
+}
+
+fn observe(
+    event: Result<FactsEvent, FleetError>,
+    observed: &mut ObservedFacts,
+    is_failing: &mut bool,
+) {
+    match event {
+        Ok(event) => observed.observe(event),
+        Err(error) if !*is_failing => {
+            *is_failing = true;
+            log_error!(
+                warn,
+                &error,
+                "facts of the hub are incomplete; until they are complete, no cluster leaves a group"
+            );
+        }
+        Err(_) => {}
+    }
+}

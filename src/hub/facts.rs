@@ -1,0 +1,170 @@
+//! The facts of the hub: what it says of ManagedClusters, Placements and PlacementDecisions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use gitwork_api::cluster::ManagedClusterStatus;
+use gitwork_api::placement::{LABEL_PLACEMENT, PlacementDecisionStatus, PlacementStatus};
+use jiff::Timestamp;
+use kube::Client;
+use kube::runtime::watcher::Event;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use crate::fleet_error::FleetError;
+use crate::fleet_resource::Resource;
+use crate::limits;
+use gitwork_core::limits::CLUSTER_FACTS_BYTES_MAX;
+use gitwork_core::model::facts::{
+    ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
+};
+use gitwork_core::model::name::ClusterName;
+use gitwork_core::sync::observed_facts::{
+    DecisionFacts, DecisionKey, FactsEvent, ObjectEvent, ObservedFacts,
+};
+
+/// The part of a cluster's object that facts need.
+#[derive(Deserialize)]
+struct Object<S> {
+    metadata: Metadata,
+    status: Option<S>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// The facts at `time` of the day, from one list of each kind. It does not show whether clusters
+/// have left a Placement a short time ago.
+///
+/// # Errors
+/// One of the kinds cannot be listed.
+pub async fn list(client: &Client, time: Timestamp) -> Result<Facts, FleetError> {
+    let clusters = Resource::clusters(client);
+    let placements = Resource::placements(client);
+    let decisions = Resource::placement_decisions(client);
+    let (clusters, placements, decisions) = tokio::join!(
+        clusters.list(None, cluster),
+        placements.list(None, placement),
+        decisions.list(None, decision),
+    );
+    let mut observed = ObservedFacts::new(Duration::ZERO);
+    observe_list(clusters?, FactsEvent::Cluster, &mut observed);
+    observe_list(placements?, FactsEvent::Placement, &mut observed);
+    observe_list(decisions?, FactsEvent::Decision, &mut observed);
+    if let Some(version) = version(client).await {
+        observed.set_hub_version(version);
+    }
+    Ok(observed.listed(time))
+}
+
+fn observe_list<K, V>(
+    list: Vec<Option<(K, V)>>,
+    of_kind: fn(ObjectEvent<K, V>) -> FactsEvent,
+    observed: &mut ObservedFacts,
+) {
+    let all = list.into_iter().flatten().map(|(key, facts)| ObjectEvent::Listed(key, facts));
+    let all = all.chain([ObjectEvent::ListCompleted]);
+    all.for_each(|event| observed.observe(of_kind(event)));
+}
+
+/// The Kubernetes version of the hub; `None` if it does not say.
+pub async fn version(client: &Client) -> Option<String> {
+    let found = timeout(limits::HUB_CALL, client.apiserver_version()).await.ok()?;
+    found.ok().map(|found| found.git_version)
+}
+
+/// Follows all three kinds, without end. After an error the watch of a kind restarts with
+/// exponential backoff; the error comes before the `Interrupted` event.
+pub fn watch(client: &Client) -> BoxStream<'static, Result<FactsEvent, FleetError>> {
+    let clusters = follow(Resource::clusters(client), cluster, FactsEvent::Cluster);
+    let placements = follow(Resource::placements(client), placement, FactsEvent::Placement);
+    let decisions = follow(Resource::placement_decisions(client), decision, FactsEvent::Decision);
+    stream::select(clusters, stream::select(placements, decisions)).boxed()
+}
+
+fn follow<K: Send + 'static, V: Send + 'static>(
+    resource: Resource,
+    reduce: fn(Value) -> Option<(K, V)>,
+    of_kind: fn(ObjectEvent<K, V>) -> FactsEvent,
+) -> BoxStream<'static, Result<FactsEvent, FleetError>> {
+    let events = resource.watch(None).flat_map(move |event| {
+        let event = match event {
+            Ok(Event::Init) => Some(ObjectEvent::ListStarted),
+            Ok(Event::InitDone) => Some(ObjectEvent::ListCompleted),
+            Ok(Event::InitApply(object)) => {
+                reduce(object).map(|(key, facts)| ObjectEvent::Listed(key, facts))
+            }
+            Ok(Event::Apply(object)) => {
+                reduce(object).map(|(key, facts)| ObjectEvent::Changed(key, facts))
+            }
+            Ok(Event::Delete(object)) => reduce(object).map(|(key, _)| ObjectEvent::Gone(key)),
+            Err(error) => {
+                let both = [Err(error), Ok(of_kind(ObjectEvent::Interrupted))];
+                return stream::iter(both).left_stream();
+            }
+        };
+        stream::iter(event.map(|event| Ok(of_kind(event)))).right_stream()
+    });
+    events.boxed()
+}
+
+/// A ManagedCluster. Of one whose status cannot be read, or with more labels and claims than the
+/// limit, the claims are unknown, not absent.
+fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
+    let Object { metadata, status } = Object::<Value>::deserialize(object).ok()?;
+    let name = ClusterName::parse(&metadata.name).ok()?;
+    let read: Option<ManagedClusterStatus> =
+        serde_json::from_value(status.unwrap_or_else(|| Value::Object(Map::new()))).ok();
+    let mut facts = ClusterFacts { labels: metadata.labels, ..ClusterFacts::default() };
+    facts.is_stale = read.is_none();
+    let status = read.unwrap_or_default();
+    let version = status.version.map(|version| version.kubernetes);
+    facts.version = version.filter(|version| !version.is_empty());
+    facts.claims = status.cluster_claims.into_iter().map(|one| (one.name, one.value)).collect();
+    let bytes = |all: &BTreeMap<String, String>| -> usize {
+        all.iter().map(|(key, value)| key.len() + value.len()).sum()
+    };
+    if bytes(&facts.labels) + bytes(&facts.claims) > CLUSTER_FACTS_BYTES_MAX {
+        facts = ClusterFacts { is_stale: true, ..ClusterFacts::default() };
+    }
+    Some((name, Arc::new(facts)))
+}
+
+/// A Placement, without its decisions.
+fn placement(object: Value) -> Option<(PlacementKey, PlacementFacts)> {
+    let Object { metadata, status } = Object::<PlacementStatus>::deserialize(object).ok()?;
+    let key = PlacementKey { namespace: metadata.namespace, name: metadata.name };
+    let status = status.unwrap_or_default();
+    let count = |number: Option<i32>| number.and_then(|number| usize::try_from(number).ok());
+    let groups = status.decision_groups.into_iter().map(|group| DecisionGroupFacts {
+        decisions: group.decisions,
+        cluster_count: count(group.cluster_count).unwrap_or_default(),
+    });
+    let facts = PlacementFacts {
+        number_of_selected_clusters: count(status.number_of_selected_clusters),
+        decision_groups: groups.collect(),
+        ..PlacementFacts::default()
+    };
+    Some((key, facts))
+}
+
+/// A PlacementDecision of a Placement in its namespace.
+fn decision(object: Value) -> Option<(DecisionKey, DecisionFacts)> {
+    let Object { mut metadata, status } =
+        Object::<PlacementDecisionStatus>::deserialize(object).ok()?;
+    let name = metadata.labels.remove(LABEL_PLACEMENT).unwrap_or_default();
+    let placement = PlacementKey { namespace: metadata.namespace.clone(), name };
+    let decisions = status.map(|status| status.decisions).unwrap_or_default();
+    let clusters = decisions.iter().filter_map(|one| ClusterName::parse(&one.cluster_name).ok());
+    let facts = DecisionFacts { placement, clusters: clusters.collect() };
+    Some(((metadata.namespace, metadata.name), facts))
+}
