@@ -140,6 +140,7 @@ fn desired(works: usize) -> Desired {
         rules: SourceRules::default(),
         approved: Approvals::default(),
         suspended: Suspended::default(),
+        uses_facts: false,
         diagnostics: Vec::new(),
     }
 }

@@ -9,7 +9,7 @@ use super::fixture::{Sync, config_map};
 use crate::deploy;
 use crate::harness::eventually;
 
-fn gitwork(sync: &Sync, kubeconfig: &Path) -> Command {
+pub fn gitwork(sync: &Sync, kubeconfig: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gitwork"));
     command
         .arg("run")

@@ -1,0 +1,222 @@
+//! Groups on a real hub: the daemon follows labels, claims and Placements with the rights of
+//! `deploy/`.
+
+use std::process::Command;
+
+use gitwork_api::cluster::ManagedCluster;
+use gitwork_api::placement::{LABEL_PLACEMENT, Placement, PlacementDecision};
+use gitwork_core::model::facts::Facts;
+use gitwork_core::model::name::ClusterName;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::fixture::{Sync, config_map, value_of};
+use super::program::{Running, gitwork, rights};
+
+/// A source with a group, whose clusters are on the hub.
+struct Fleet {
+    sync: Sync,
+    /// The namespace of Placements.
+    namespace: String,
+}
+
+impl Fleet {
+    /// Clusters without labels.
+    async fn new(clusters: usize) -> Self {
+        let sync = Sync::new(clusters).await;
+        let namespace = sync.hub.namespace("placements").await;
+        let fleet = Self { sync, namespace };
+        for name in &fleet.sync.clusters {
+            let cluster = ManagedCluster::new(name, Default::default());
+            fleet.clusters().create(&PostParams::default(), &cluster).await.unwrap();
+        }
+        fleet
+    }
+
+    fn clusters(&self) -> Api<ManagedCluster> {
+        Api::all(self.sync.hub.client())
+    }
+
+    /// Changes labels of a cluster; null removes one.
+    async fn label(&self, cluster: usize, labels: Value) {
+        let patch = json!({"metadata": {"labels": labels}});
+        let (params, name) = (PatchParams::default(), &self.sync.clusters[cluster]);
+        self.clusters().patch(name, &params, &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Commits files of the group `edge`, with this condition.
+    fn commit(&self, condition: &str, files: &[(&str, &str)]) {
+        let group = format!("{condition}\ndefaults: {{substitute: true}}\n");
+        let mut all = vec![("groups/edge/group.yaml".to_owned(), group)];
+        all.extend(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())));
+        let all: Vec<(&str, Option<&str>)> =
+            all.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
+        self.sync.repo.commit("main", &all);
+    }
+
+    async fn start(&self) -> Running {
+        let kubeconfig = rights(&self.sync).await;
+        let mut command = gitwork(&self.sync, &kubeconfig);
+        Running(command.args(["--placement-grace", "2"]).spawn().unwrap())
+    }
+
+    /// Has the daemon read Git, and waits until it has planned what it read, with the facts that it
+    /// has seen until then.
+    async fn until_planned(&self, running: &Running, marker: &str) {
+        let path = self.sync.path(0, "marker/cm.yaml");
+        let text = config_map("marker", marker);
+        self.sync.repo.commit("main", &[(path.as_str(), Some(text.as_str()))]);
+        running.signal("HUP");
+        self.sync.until_value(0, "marker", marker).await;
+    }
+
+    async fn patch_status<K>(&self, name: &str, status: Value)
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+        K::DynamicType: Default,
+    {
+        let api: Api<K> = Api::namespaced(self.sync.hub.client(), &self.namespace);
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Creates the Placement `batch` and its only PlacementDecision.
+    async fn create_placement(&self) {
+        let placements: Api<Placement> = Api::namespaced(self.sync.hub.client(), &self.namespace);
+        let placement = Placement::new("batch", Default::default());
+        placements.create(&PostParams::default(), &placement).await.unwrap();
+        let decisions: Api<PlacementDecision> =
+            Api::namespaced(self.sync.hub.client(), &self.namespace);
+        let decision: PlacementDecision = serde_json::from_value(json!({
+            "apiVersion": "cluster.open-cluster-management.io/v1beta1",
+            "kind": "PlacementDecision",
+            "metadata": {"name": "batch-decision-1", "labels": {LABEL_PLACEMENT: "batch"}},
+        }))
+        .unwrap();
+        decisions.create(&PostParams::default(), &decision).await.unwrap();
+    }
+
+    /// The first clusters are in the PlacementDecision, as OCM's controller writes it.
+    async fn decide(&self, clusters: usize) {
+        let decisions: Vec<Value> = self.sync.clusters[..clusters]
+            .iter()
+            .map(|name| json!({"clusterName": name, "reason": ""}))
+            .collect();
+        let status = json!({"decisions": decisions});
+        self.patch_status::<PlacementDecision>("batch-decision-1", status).await;
+    }
+
+    /// The status of the Placement, which OCM's controller writes after the PlacementDecisions.
+    async fn count(&self, clusters: usize) {
+        let group = json!({
+            "decisionGroupIndex": 0, "decisionGroupName": "", "clusterCount": clusters,
+            "decisions": ["batch-decision-1"],
+        });
+        let status = json!({"numberOfSelectedClusters": clusters, "decisionGroups": [group]});
+        self.patch_status::<Placement>("batch", status).await;
+    }
+
+    async fn is_there(&self, cluster: usize, work: &str) -> bool {
+        self.sync.works(cluster).get_opt(work).await.unwrap().is_some()
+    }
+}
+
+const BY_LABEL: &str = "selector: {labelSelector: {matchLabels: {tier: NAME}}}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_join_and_leave_a_group_by_their_labels_without_a_commit() {
+    let fleet = Fleet::new(3).await;
+    let tier = fleet.sync.id.as_str();
+    fleet.label(0, json!({"tier": tier, "city": "Bonn"})).await;
+    fleet.label(1, json!({"tier": tier, "city": "Ulm"})).await;
+    let manifest = config_map("web", "${cluster.labels['city']}");
+    fleet.commit(&BY_LABEL.replace("NAME", tier), &[("groups/edge/web/cm.yaml", &manifest)]);
+    let running = fleet.start().await;
+    fleet.sync.until_value(0, "web", "Bonn").await;
+    fleet.sync.until_value(1, "web", "Ulm").await;
+    assert!(!fleet.is_there(2, "web").await);
+    fleet.label(2, json!({"tier": tier, "city": "Kiel"})).await;
+    fleet.sync.until_value(2, "web", "Kiel").await;
+    let before = fleet.sync.until_there(0, "web").await.metadata.generation;
+    fleet.label(1, json!({"city": "Trier"})).await;
+    fleet.sync.until_value(1, "web", "Trier").await;
+    assert_eq!(fleet.sync.until_there(0, "web").await.metadata.generation, before);
+    fleet.label(0, json!({"tier": null})).await;
+    fleet.sync.until_gone(0, "web").await;
+    // A new process has no facts at first, and removes nothing for that.
+    drop(running);
+    let running = fleet.start().await;
+    fleet.until_planned(&running, "restarted").await;
+    assert_eq!(value_of(&fleet.sync.until_there(2, "web").await).as_deref(), Some("Kiel"));
+    fleet.label(0, json!({"tier": tier})).await;
+    fleet.sync.until_value(0, "web", "Bonn").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_leave_a_placement_only_after_its_decisions_have_agreed() {
+    let fleet = Fleet::new(3).await;
+    let manifest = config_map("web", "one");
+    let condition = format!("placement: {{namespace: {}, name: batch}}", fleet.namespace);
+    fleet.commit(&condition, &[("groups/edge/web/cm.yaml", &manifest)]);
+    let running = fleet.start().await;
+    // Without the Placement, nobody is a member.
+    fleet.until_planned(&running, "no placement").await;
+    assert!(!fleet.is_there(0, "web").await);
+    fleet.create_placement().await;
+    fleet.decide(3).await;
+    fleet.count(3).await;
+    for cluster in 0..3 {
+        fleet.sync.until_value(cluster, "web", "one").await;
+    }
+    // The PlacementDecision has lost a cluster, and the status still counts it.
+    fleet.decide(2).await;
+    fleet.until_planned(&running, "inconsistent").await;
+    assert!(fleet.is_there(2, "web").await);
+    // It flaps.
+    fleet.decide(3).await;
+    fleet.until_planned(&running, "back").await;
+    assert!(fleet.is_there(2, "web").await);
+    fleet.decide(2).await;
+    fleet.count(2).await;
+    fleet.sync.until_gone(2, "web").await;
+    // Who deletes a Placement deletes no work.
+    let placements: Api<Placement> = Api::namespaced(fleet.sync.hub.client(), &fleet.namespace);
+    placements.delete("batch", &DeleteParams::default()).await.unwrap();
+    fleet.until_planned(&running, "deleted").await;
+    assert!(fleet.is_there(0, "web").await && fleet.is_there(1, "web").await);
+}
+
+/// `gitwork facts` prints what `run --once` and `plan --facts` find.
+#[tokio::test(flavor = "multi_thread")]
+async fn facts_of_the_hub_are_printed_and_used_by_a_single_sync() {
+    let fleet = Fleet::new(2).await;
+    let tier = fleet.sync.id.as_str();
+    fleet.label(1, json!({"tier": tier, "city": "Ulm"})).await;
+    let status = json!({"status": {
+        "version": {"kubernetes": "v1.31.2"},
+        "clusterClaims": [{"name": "region", "value": "eu"}],
+        "conditions": [],
+    }});
+    let name = &fleet.sync.clusters[1];
+    let params = PatchParams::default();
+    fleet.clusters().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+    let manifest = config_map("web", "${cluster.labels['city']} ${cluster.claims['region']}");
+    fleet.commit(&BY_LABEL.replace("NAME", tier), &[("groups/edge/web/cm.yaml", &manifest)]);
+    let kubeconfig = rights(&fleet.sync).await;
+    let mut facts = Command::new(env!("CARGO_BIN_EXE_gitwork"));
+    let printed = facts.arg("facts").arg("--kubeconfig").arg(&kubeconfig).output().unwrap();
+    assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    let facts = Facts::read(&printed.stdout).unwrap();
+    let known = &facts.managed_clusters[&ClusterName::parse(name).unwrap()];
+    assert_eq!((known.labels["city"].as_str(), known.claims["region"].as_str()), ("Ulm", "eu"));
+    assert_eq!(known.version.as_deref(), Some("v1.31.2"));
+    assert!(facts.hub_version.unwrap().starts_with("v1."));
+    let once = gitwork(&fleet.sync, &kubeconfig).arg("--once").output().unwrap();
+    assert!(once.status.success(), "{}", String::from_utf8_lossy(&once.stderr));
+    let work = fleet.sync.until_there(1, "web").await;
+    assert_eq!(value_of(&work).as_deref(), Some("Ulm eu"));
+    assert!(!fleet.is_there(0, "web").await);
+}
