@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::work::DesiredWork;
+use gitwork_core::plan::added_works::AddedWorks;
 use gitwork_core::plan::folder_removal;
-use gitwork_core::plan::folder_removal::{AddedWorks, FolderRemoval, work_name};
+use gitwork_core::plan::folder_removal::{FolderRemoval, work_name};
 use gitwork_core::plan::{LastKnownState, LastKnownStates};
 use gitwork_core::render::desired::Desired;
 use gitwork_git::{CommitFacts, GitSnapshot, LocalRepository, Mirror, history};
@@ -208,7 +209,7 @@ impl<'a> SourceHistory<'a> {
         let removals = history::last_removals(mirror.repository(), head, &paths, cancel)?;
         // One commit often removes many works.
         let mut snapshots: BTreeMap<CommitId, Option<GitSnapshot>> = BTreeMap::new();
-        let mut added = AddedWorks::new(desired);
+        let mut added = AddedWorks::new(desired, self.config.facts.as_deref());
         let mut found = LastKnownStates::new();
         for (key, path) in candidates {
             let Some(ends) = removals.get(&self.config.path.join_path(path)) else { continue };

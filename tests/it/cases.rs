@@ -20,7 +20,8 @@ use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use gitwork_core::model::snapshot::Snapshot;
 use gitwork_core::model::work::DesiredWork;
-use gitwork_core::plan::folder_removal::{AddedWorks, FolderRemoval, last_known_state};
+use gitwork_core::plan::added_works::AddedWorks;
+use gitwork_core::plan::folder_removal::{FolderRemoval, last_known_state};
 use gitwork_core::plan::moves::MovingWorks;
 use gitwork_core::plan::observed::{Observed, ObservedWork, WorkContent};
 use gitwork_core::plan::{self, LastKnownStates, Plan, PlanPolicy, Remarks, removed_candidates};
@@ -257,7 +258,7 @@ impl<'a> History<'a> {
         for (key, folder) in removed_candidates(desired, observed) {
             found.text.push_str(&self.removed(&mut found.last_known, key, &folder));
         }
-        let added = AddedWorks::new(desired).since(self.before, self.objects).unwrap();
+        let added = AddedWorks::new(desired, self.facts.as_deref()).since(self.before, self.objects).unwrap();
         let added: Vec<String> = added.iter().map(ToString::to_string).collect();
         writeln!(found.text, "added: {}", list(&added)).unwrap();
         found

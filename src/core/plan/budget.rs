@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::config::ocm_rules::wildcard;
 use crate::config::{Budgets, ClusterBudget};
-use crate::model::name::ClusterName;
+use crate::model::name::{ClusterName, GroupName};
 
 /// A budget with all of its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,12 @@ pub struct DeletionCount {
 }
 
 impl DeletionCount {
+    /// Counts a deletion.
+    pub(crate) fn delete(&mut self, is_approved: bool) {
+        let count = if is_approved { &mut self.approved } else { &mut self.unapproved };
+        *count += 1;
+    }
+
     fn deleted(self) -> usize {
         self.unapproved + self.approved
     }
@@ -87,6 +93,15 @@ pub enum Excess {
         /// [`Budget::percent`] of that budget.
         percent: usize,
     },
+    /// More than `works` works of this group, and more than `percent` of the group's.
+    Group {
+        /// The group.
+        group: GroupName,
+        /// [`Budget::works`] of the budget that the plan exceeds.
+        works: usize,
+        /// [`Budget::percent`] of that budget.
+        percent: usize,
+    },
     /// More works of some clusters than the budget for them allows.
     Clusters(ClusterBudget),
 }
@@ -106,6 +121,13 @@ impl fmt::Display for Excess {
                 write!(
                     f,
                     "that is more than {works} works and more than {percent}% of the source's"
+                )
+            }
+            Self::Group { group, works, percent } => {
+                write!(
+                    f,
+                    "that is more than {works} works and more than {percent}% of those of the \
+                     group {group}"
                 )
             }
             Self::Clusters(ClusterBudget { clusters, works, percent }) => {
@@ -136,6 +158,18 @@ pub(crate) fn over_budget(
         Some((cluster.clone(), of_source.clone().or_else(of_cluster)?))
     });
     held.collect()
+}
+
+/// The groups whose unapproved deletions a plan may not make, each with the bound: the budget of
+/// the source counts for the works of each group, too.
+pub(crate) fn groups_over_budget(
+    budget: Budget,
+    groups: &BTreeMap<GroupName, DeletionCount>,
+) -> BTreeMap<GroupName, Excess> {
+    let Budget { works, percent, .. } = budget;
+    let over = groups.iter().filter(|(_, count)| count.is_over(works, percent));
+    let excess = |group: &GroupName| Excess::Group { group: group.clone(), works, percent };
+    over.map(|(group, _)| (group.clone(), excess(group))).collect()
 }
 
 /// The bound that all deletions together exceed.
@@ -231,6 +265,22 @@ mod tests {
         // All of them count towards the bound for the source.
         assert_eq!(of(&[count(9, 0, 9), emptied]), [name(0), name(1)]);
         assert_eq!(of(&[emptied, emptied]), [name(0), name(1)], "nothing would stay");
+    }
+
+    #[test]
+    fn budget_of_the_source_counts_for_each_group_too() {
+        let group = |name: &str| GroupName::parse(name).unwrap();
+        let excess = Excess::Group { group: group("large"), works: 10, percent: 10 };
+        for (large, expected) in [
+            (count(10, 0, 1), None),
+            (count(11, 0, 99), None),
+            (count(11, 0, 98), Some(&excess)),
+            (count(0, 50, 0), None),
+        ] {
+            let groups = [(group("large"), large), (group("small"), count(9, 0, 0))].into();
+            let over = groups_over_budget(Budget::default(), &groups);
+            assert_eq!(over.values().next(), expected, "{large:?}");
+        }
     }
 
     #[test]

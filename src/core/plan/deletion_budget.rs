@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Budgets;
 use crate::model::approval::{Approved, Target, plan_hash};
-use crate::model::name::{ClusterName, WorkKey};
+use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey};
 use crate::plan::budget;
 use crate::plan::budget::{Budget, DeletionCount};
 use crate::plan::candidates::CandidateChange;
@@ -20,6 +20,7 @@ use crate::plan::last_known::LastKnownState;
 use crate::plan::observed::ObservedWork;
 use crate::plan::reason::Reason;
 use crate::render::desired::{Desired, Frozen};
+use crate::render::layout;
 
 /// The deletions that are over the budget and not approved, each with the reason. All candidates
 /// count, whatever else holds them. An approval does not name those that are suspended: the plan
@@ -34,17 +35,18 @@ pub(crate) fn over_budget(
         return BTreeMap::new();
     }
     let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupName, DeletionCount> = BTreeMap::new();
     let mut unapproved = Approved::new();
     for candidate in candidates.iter().filter(|candidate| candidate.is_deletion) {
         let Some(work) = observed.works.get(&candidate.key) else { continue };
         let target = Target { key: candidate.key.clone(), uid: work.uid.clone() };
-        let count = clusters.entry(candidate.key.cluster.clone()).or_default();
-        if policy.approved.deletions.contains(&target)
-            || desired.approved.deletions.contains(&target)
-        {
-            count.approved += 1;
-        } else {
-            count.unapproved += 1;
+        let is_approved = policy.approved.deletions.contains(&target)
+            || desired.approved.deletions.contains(&target);
+        clusters.entry(candidate.key.cluster.clone()).or_default().delete(is_approved);
+        if let Some(group) = group_on_hub(work) {
+            groups.entry(group).or_default().delete(is_approved);
+        }
+        if !is_approved {
             // What a move needs is written first, whatever holds the deletion.
             if !candidate.effect.as_ref().is_some_and(Effect::writes_content) {
                 unapproved.insert(target);
@@ -60,19 +62,35 @@ pub(crate) fn over_budget(
     let kept = observed.works.values().filter(|work| was_kept(work, desired, &mut folders));
     for work in kept.filter(|work| !added.contains(&work.key)) {
         clusters.entry(work.key.cluster.clone()).or_default().kept += 1;
+        let group = desired.works.get(&work.key).and_then(|work| layout::group_of(&work.path));
+        if let Some(count) = group.and_then(|group| groups.get_mut(&group)) {
+            count.kept += 1;
+        }
     }
     let all = budgets(inputs);
     let of_clusters = all.iter().chain([&&policy.budgets]).flat_map(|all| &all.clusters).collect();
-    let over = budget::over_budget(budget(inputs, &all), &of_clusters, &clusters);
-    unapproved.retain(|target| over.contains_key(&target.key.cluster));
+    let of_source = budget(inputs, &all);
+    let over = budget::over_budget(of_source, &of_clusters, &clusters);
+    let groups_over = budget::groups_over_budget(of_source, &groups);
+    let excess = |key: &WorkKey| {
+        let group = observed.works.get(key).and_then(group_on_hub);
+        let of_group = || groups_over.get(&group?);
+        over.get(&key.cluster).or_else(of_group).cloned()
+    };
+    unapproved.retain(|target| excess(&target.key).is_some());
     let named = unapproved.iter().filter(|target| !is_suspended(&target.key));
     let named: Approved = named.cloned().collect();
     let (hash, works) = (plan_hash(&named), named.len());
     let held = unapproved.into_iter().filter_map(|Target { key, uid }| {
-        let excess = over.get(&key.cluster)?.clone();
+        let excess = excess(&key)?;
         Some((key, Reason::HeldByBudget { uid, hash, works, excess }))
     });
     held.collect()
+}
+
+/// The group that a work on the hub came from.
+fn group_on_hub(work: &ObservedWork) -> Option<GroupName> {
+    layout::group_of(&RepoPath::parse(work.path.as_deref()?)?)
 }
 
 /// The repository's budgets that judge the plan. No commit loosens its own.

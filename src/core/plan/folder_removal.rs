@@ -4,8 +4,7 @@
 //! OCM's agent reads a deleteOption when it applies a work, not when the work is deleted. So a
 //! commit that removes a work and changes its deleteOption has to be read this way.
 
-use std::collections::btree_map::Entry::{Occupied, Vacant};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::file::Config;
@@ -20,7 +19,6 @@ use crate::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey, WorkNa
 use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use crate::plan::last_known::LastKnownState;
 use crate::render::config_file::read_config;
-use crate::render::desired::Desired;
 use crate::render::layout;
 use crate::render::renderer::Renderer;
 
@@ -121,65 +119,20 @@ fn has_folder(
     Ok(folders.read(removal.folder)?.map(|_| root))
 }
 
-/// The works that Git has now and did not have before a removal.
-pub struct AddedWorks<'a> {
-    desired: &'a Desired,
-    /// By the tree before: one commit mostly removes many works.
-    known: BTreeMap<ObjectId, Arc<BTreeSet<WorkKey>>>,
-}
-
-impl<'a> AddedWorks<'a> {
-    /// Compares with `desired`, the works of the head.
-    pub fn new(desired: &'a Desired) -> Self {
-        Self { desired, known: BTreeMap::new() }
-    }
-
-    /// Those works whose folders were not in the tree `before` at the source's path.
-    pub fn since(
-        &mut self,
-        before: ObjectId,
-        objects: &dyn Objects,
-    ) -> Result<Arc<BTreeSet<WorkKey>>, ObjectError> {
-        Ok(match self.known.entry(before) {
-            Occupied(known) => known.get().clone(),
-            Vacant(place) => {
-                place.insert(Arc::new(added_since(self.desired, before, objects)?)).clone()
-            }
-        })
-    }
-}
-
-fn added_since(
-    desired: &Desired,
-    before: ObjectId,
-    objects: &dyn Objects,
-) -> Result<BTreeSet<WorkKey>, ObjectError> {
-    let mut folders = Folders::new(before, objects);
-    let mut added = BTreeSet::new();
-    for (key, work) in &desired.works {
-        let parent = folders.read(&work.path.parent().unwrap_or_else(RepoPath::root))?;
-        let entry = parent.as_ref().and_then(|tree| tree.get(work.path.name()));
-        if entry.is_none_or(|entry| entry.kind != EntryKind::Tree) {
-            added.insert(key.clone());
-        }
-    }
-    Ok(added)
-}
-
 /// Folders below a tree, each read once.
-struct Folders<'a> {
+pub(super) struct Folders<'a> {
     root: ObjectId,
     objects: &'a dyn Objects,
     known: BTreeMap<RepoPath, Option<Arc<Tree>>>,
 }
 
 impl<'a> Folders<'a> {
-    fn new(root: ObjectId, objects: &'a dyn Objects) -> Self {
+    pub(super) fn new(root: ObjectId, objects: &'a dyn Objects) -> Self {
         Self { root, objects, known: BTreeMap::new() }
     }
 
     /// `None` where there is no such folder, or a malformed one.
-    fn read(&mut self, path: &RepoPath) -> Result<Option<Arc<Tree>>, ObjectError> {
+    pub(super) fn read(&mut self, path: &RepoPath) -> Result<Option<Arc<Tree>>, ObjectError> {
         if let Some(known) = self.known.get(path) {
             return Ok(known.clone());
         }
@@ -390,6 +343,7 @@ fn id_of(text: &str) -> ObjectId {
 mod tests {
     use super::*;
     use crate::model::name::ClusterName;
+    use crate::plan::added_works::AddedWorks;
     use crate::render::test_repository::{TestFile, TestFiles, TestRepository, files, render};
 
     const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: a}\n";
@@ -459,7 +413,7 @@ mod tests {
         let state = last_known_state(&source, &removal).unwrap().unwrap();
         assert_eq!(state.delete_option.policy(), "Orphan");
         let desired = render(&now, "[]");
-        let added = AddedWorks::new(&desired).since(before, &objects).unwrap();
+        let added = AddedWorks::new(&desired, None).since(before, &objects).unwrap();
         assert_eq!(*added, [key("a", "new"), key("b", "shop")].into());
     }
 }

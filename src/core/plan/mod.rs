@@ -14,6 +14,7 @@
 //! Git asked for each deletion; to execute a plan and to plan again comes to an end.
 
 pub mod action;
+pub mod added_works;
 pub mod adoption;
 pub mod backoff;
 mod blocked;

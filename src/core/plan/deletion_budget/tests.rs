@@ -243,3 +243,33 @@ fn marker_of_a_hold_stays_until_a_list_or_the_watch_has_shown_the_work() {
     observed.record_list(&source, vec![created]);
     assert_eq!(count(&world.plan_for(&observed), "b", Action::Update, "DeletesNoLongerHeld"), 1);
 }
+
+/// A source of 400 works, and a group of two works.
+fn with_group(members: usize) -> TestFiles {
+    let mut files = folders("large", 380);
+    // Each cluster keeps a work of its own.
+    (0..20).for_each(|n| files.extend(folders(&format!("m{n:02}"), 1)));
+    let names: Vec<String> = (0..members).map(|n| format!("m{n:02}")).collect();
+    let group = format!("clusters: [{}]", names.join(", "));
+    files.insert("groups/g/group.yaml".into(), group.as_str().into());
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: x, name: a}\n";
+    files.insert("groups/g/web/x.yaml".into(), map.into());
+    files.insert("groups/g/more/x.yaml".into(), map.replace("name: a", "name: b").as_str().into());
+    files
+}
+
+/// Twelve works are little of the source, but much of the group.
+#[test]
+fn clusters_that_leave_a_group_count_in_the_budget_of_the_group() {
+    let held = |left: usize| {
+        let plan = World::new(&with_group(20), &with_group(20 - left)).plan();
+        let count = |action| plan.steps.iter().filter(|step| step.action() == action).count();
+        (count(Action::Hold), count(Action::Delete))
+    };
+    assert_eq!(held(5), (0, 10));
+    assert_eq!(held(6), (12, 0));
+    let plan = World::new(&with_group(20), &with_group(14)).plan();
+    let step = plan.steps.get(&key("m19", "web")).unwrap();
+    let text = "more than 10 works and more than 10% of those of the group g";
+    assert!(step.reason.to_string().contains(text), "{}", step.reason);
+}

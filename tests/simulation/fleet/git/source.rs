@@ -8,7 +8,7 @@ use std::time::Duration;
 use gitwork_core::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use gitwork_core::model::snapshot::ObjectError;
 use gitwork_core::plan::LastKnownStates;
-use gitwork_core::plan::folder_removal::AddedWorks;
+use gitwork_core::plan::added_works::AddedWorks;
 use gitwork_core::render::desired::Desired;
 use gitwork_daemon::reader::SourceReader;
 use gitwork_source::{SourceReadError, SourceState, Spent, StateFileError};
@@ -108,7 +108,7 @@ impl SourceReader for SimulatedSource {
             return Err(missing(state.commits[head].id));
         }
         let mut found = LastKnownStates::new();
-        let mut brought = AddedWorks::new(desired);
+        let mut brought = AddedWorks::new(desired, None);
         for (key, path) in candidates {
             if *path != folder(key) {
                 continue;
