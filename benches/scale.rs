@@ -141,6 +141,7 @@ fn desired(works: usize) -> Desired {
         approved: Approvals::default(),
         suspended: Suspended::default(),
         uses_facts: false,
+        facts: None,
         diagnostics: Vec::new(),
     }
 }

@@ -240,6 +240,7 @@ mod tests {
             approved: Approvals::default(),
             suspended: Suspended::default(),
             uses_facts: false,
+            facts: None,
             diagnostics: Vec::new(),
         }
     }
@@ -254,6 +255,7 @@ mod tests {
             errors: 0,
             first_error: None,
             findings: Vec::new(),
+            facts: None,
             held: Vec::new(),
         }
     }

@@ -228,6 +228,7 @@ mod tests {
             errors: 0,
             first_error: None,
             findings: Vec::new(),
+            facts: None,
             held: Vec::new(),
         }
     }

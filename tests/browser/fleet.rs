@@ -205,6 +205,7 @@ pub fn fleet(clusters: usize) -> SourceStatus {
         errors: 0,
         first_error: None,
         findings: Vec::new(),
+        facts: None,
         held: Vec::new(),
     }
 }

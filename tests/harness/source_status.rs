@@ -36,6 +36,7 @@ pub fn source_status(
         errors: 0,
         first_error: None,
         findings: Vec::new(),
+        facts: None,
         held: Vec::new(),
     }
 }

@@ -258,7 +258,8 @@ impl<'a> History<'a> {
         for (key, folder) in removed_candidates(desired, observed) {
             found.text.push_str(&self.removed(&mut found.last_known, key, &folder));
         }
-        let added = AddedWorks::new(desired, self.facts.as_deref()).since(self.before, self.objects).unwrap();
+        let mut added = AddedWorks::new(desired, self.facts.as_deref());
+        let added = added.since(self.before, self.objects).unwrap();
         let added: Vec<String> = added.iter().map(ToString::to_string).collect();
         writeln!(found.text, "added: {}", list(&added)).unwrap();
         found

@@ -97,6 +97,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         approved: Default::default(),
         suspended: Default::default(),
         uses_facts: false,
+        facts: None,
         diagnostics: Vec::new(),
     }
 }

@@ -120,6 +120,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         approved: Default::default(),
         suspended: Default::default(),
         uses_facts: false,
+        facts: None,
         diagnostics: Vec::new(),
     }
 }

@@ -39,9 +39,9 @@ use crate::limits;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Facts {
-    /// When it was true.
-    #[serde(with = "rfc3339")]
-    pub time: Timestamp,
+    /// When it was true. On a status branch, the commit's time says it.
+    #[serde(default, with = "rfc3339", skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
     /// The Kubernetes version of the hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hub_version: Option<String>,
@@ -268,6 +268,17 @@ impl TryFrom<String> for PlacementKey {
     }
 }
 
+/// The labels, claims and Placements that something depends on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FactNeeds {
+    /// Keys of labels.
+    pub labels: BTreeSet<Box<str>>,
+    /// Names of claims.
+    pub claims: BTreeSet<Box<str>>,
+    /// Placements.
+    pub placements: BTreeSet<PlacementKey>,
+}
+
 /// Why a text has no facts.
 #[derive(Debug, thiserror::Error)]
 pub enum FactsError {
@@ -322,6 +333,34 @@ impl Facts {
         }
     }
 
+    /// The part of the facts that is needed, with the names of all clusters, and without a time.
+    pub fn reduced(&self, needs: &FactNeeds) -> Self {
+        let cluster = |facts: &ClusterFacts| {
+            let kept = |all: &BTreeMap<String, String>, keys: &BTreeSet<Box<str>>| {
+                let all = keys.iter().filter_map(|key| all.get_key_value(&**key));
+                all.map(|(key, value)| (key.clone(), value.clone())).collect()
+            };
+            Arc::new(ClusterFacts {
+                labels: kept(&facts.labels, &needs.labels),
+                claims: kept(&facts.claims, &needs.claims),
+                version: None,
+                is_stale: facts.is_stale,
+            })
+        };
+        let clusters = self.managed_clusters.iter();
+        let placements = needs.placements.iter();
+        let placements = placements.filter_map(|key| self.placements.get_key_value(key));
+        Self {
+            managed_clusters: clusters
+                .map(|(name, facts)| (name.clone(), cluster(facts)))
+                .collect(),
+            placements: placements.map(|(key, facts)| (key.clone(), facts.clone())).collect(),
+            time: None,
+            hub_version: self.hub_version.clone(),
+            is_partial: self.is_partial,
+        }
+    }
+
     /// Whether both say the same, at whatever times.
     pub fn is_same(&self, other: &Self) -> bool {
         let Self { time: _, hub_version, is_partial, managed_clusters, placements } = self;
@@ -372,13 +411,21 @@ mod rfc3339 {
     use jiff::Timestamp;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(time)
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Timestamp>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => to.collect_str(time),
+            None => to.serialize_none(),
+        }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Timestamp>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
     }
 }
 
@@ -421,7 +468,7 @@ mod tests {
         };
         let key = PlacementKey { namespace: "fleet".into(), name: "batch".into() };
         let facts = Facts {
-            time: "2026-11-20T10:00:00Z".parse().unwrap(),
+            time: Some("2026-11-20T10:00:00Z".parse().unwrap()),
             hub_version: Some("v1.33.5".into()),
             is_partial: true,
             managed_clusters: [(cluster(0), Arc::new(stale))].into(),

@@ -49,6 +49,7 @@ impl ClusterInputs {
             approved: Approvals::default(),
             suspended: desired.suspended.clone(),
             uses_facts: desired.uses_facts,
+            facts: None,
             diagnostics: Vec::new(),
         };
         let observed = Observed {

@@ -149,6 +149,7 @@ mod tests {
             approved: Default::default(),
             suspended: Default::default(),
             uses_facts: false,
+            facts: None,
             diagnostics: Vec::new(),
         }
     }

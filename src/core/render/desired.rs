@@ -9,6 +9,7 @@ use crate::config::source_rules::SourceRules;
 use crate::config::tenancy::TenantFolder;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
+use crate::model::facts::Facts;
 use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
@@ -34,6 +35,8 @@ pub struct Desired {
     /// Whether facts of the hub may change anything: there are groups, or labels and claims in
     /// manifests.
     pub uses_facts: bool,
+    /// The facts that it follows from, without those that nothing uses.
+    pub facts: Option<Arc<Facts>>,
     /// Sorted; errors, warnings and notes of the whole source.
     pub diagnostics: Vec<Diagnostic>,
 }

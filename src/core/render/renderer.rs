@@ -26,7 +26,7 @@ use crate::limits;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::cut_fairly;
-use crate::model::facts::Facts;
+use crate::model::facts::{FactNeeds, Facts};
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::snapshot::{ObjectError, Snapshot};
@@ -244,10 +244,24 @@ impl Renderer {
         Ok(None)
     }
 
-    fn uses_facts(&self) -> bool {
+    /// What facts the groups and the works need; `None` if they need none.
+    fn needed_facts(&self) -> Option<FactNeeds> {
+        let mut needs = FactNeeds::default();
         let folders = self.clusters.values().flat_map(|cluster| cluster.works.values());
-        let mut variables = folders.flat_map(|folder| folder.rendered.variables.iter());
-        !self.groups.is_empty() || variables.any(Variable::is_fact)
+        for variable in folders.flat_map(|folder| folder.rendered.variables.iter()) {
+            match variable {
+                Variable::Label(key) if !needs.labels.contains(key) => {
+                    needs.labels.insert(key.clone());
+                }
+                Variable::Claim(name) if !needs.claims.contains(name) => {
+                    needs.claims.insert(name.clone());
+                }
+                _ => {}
+            }
+        }
+        let matchers = self.groups.iter().filter_map(|group| group.matcher.as_ref());
+        matchers.for_each(|matcher| matcher.add_needs(&mut needs));
+        (!self.groups.is_empty() || needs != FactNeeds::default()).then_some(needs)
     }
 
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
@@ -269,6 +283,7 @@ impl Renderer {
         let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.config.file.suspend;
         let clusters = self.clusters.iter().filter(|(_, cluster)| suspends(cluster));
         let clusters = clusters.map(|(name, _)| name.clone()).collect();
+        let (needs, facts) = (self.needed_facts(), self.facts.as_ref());
         Desired {
             source: self.source.clone(),
             commit,
@@ -277,7 +292,8 @@ impl Renderer {
             rules: self.rules.clone(),
             approved: self.approved.clone(),
             suspended: Suspended { source: self.suspended, clusters },
-            uses_facts: self.uses_facts(),
+            uses_facts: needs.is_some(),
+            facts: facts.zip(needs).map(|(facts, needs)| Arc::new(facts.reduced(&needs))),
             diagnostics,
         }
     }

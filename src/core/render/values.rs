@@ -69,11 +69,6 @@ impl<'t> Placeholder<'t> {
 }
 
 impl Variable {
-    /// Whether its value comes from the hub.
-    pub fn is_fact(&self) -> bool {
-        matches!(self, Self::Label(_) | Self::Claim(_))
-    }
-
     fn parse(text: &str) -> Option<Self> {
         if text == CLUSTER_NAME {
             return Some(Self::ClusterName);

@@ -229,7 +229,7 @@ impl ObservedFacts {
             }
         }
         Facts {
-            time,
+            time: Some(time),
             hub_version: self.hub_version.clone(),
             is_partial: !self.clusters.is_complete || clusters.len() > limits::CLUSTERS_MAX,
             managed_clusters: managed_clusters

@@ -188,6 +188,7 @@ impl World {
             approved: self.approved.clone(),
             suspended: self.suspended.clone(),
             uses_facts: false,
+            facts: None,
             diagnostics: Vec::new(),
         }
     }

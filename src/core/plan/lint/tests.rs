@@ -79,6 +79,7 @@ impl World {
                 approved: Default::default(),
                 suspended: Default::default(),
                 uses_facts: false,
+                facts: None,
                 diagnostics: Vec::new(),
             },
             observed: Observed {

@@ -97,6 +97,7 @@ impl World {
             approved: crate::model::approval::Approvals::default(),
             suspended: crate::render::desired::Suspended::default(),
             uses_facts: false,
+            facts: None,
             diagnostics: Vec::new(),
         };
         let mut world = Self {

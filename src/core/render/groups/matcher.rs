@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::GroupFile;
 use crate::config::group_file::{MemberSelector, SelectorOperator, SelectorRequirement};
 use crate::config::ocm_rules::wildcard;
-use crate::model::facts::{KnownFact, KnownFacts, PlacementKey};
+use crate::model::facts::{FactNeeds, KnownFact, KnownFacts, PlacementKey};
 use crate::model::name::ClusterName;
 
 /// How sure it is that a cluster is in a group.
@@ -60,6 +60,19 @@ impl ClusterMatcher {
     /// The names of clusters without wildcards.
     pub fn exact_names(&self) -> impl Iterator<Item = &ClusterName> {
         self.clusters.iter().flat_map(|patterns| &patterns.exact)
+    }
+
+    /// Adds what facts the conditions need.
+    pub fn add_needs(&self, needs: &mut FactNeeds) {
+        needs.placements.extend(self.placement.clone());
+        let Some(MemberSelector { label_selector, claim_selector }) = &self.selector else {
+            return;
+        };
+        let labels = label_selector.match_labels.keys();
+        let by_label = label_selector.match_expressions.iter().map(|one| &one.key);
+        needs.labels.extend(labels.chain(by_label).map(|key| key.as_str().into()));
+        let by_claim = claim_selector.match_expressions.iter();
+        needs.claims.extend(by_claim.map(|one| one.key.as_str().into()));
     }
 
     /// The comparisons that one cluster takes.

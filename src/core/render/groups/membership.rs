@@ -313,7 +313,7 @@ mod tests {
             (cluster(name), Arc::new(ClusterFacts { labels, ..ClusterFacts::default() }))
         };
         Facts {
-            time: "2026-11-20T10:00:00Z".parse().unwrap(),
+            time: Some("2026-11-20T10:00:00Z".parse().unwrap()),
             hub_version: None,
             is_partial: false,
             managed_clusters: clusters.iter().map(known).collect(),

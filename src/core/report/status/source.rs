@@ -5,6 +5,7 @@
 //! conditions are of the generation with this content.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::source_work::reported;
 use super::work_states::{ClusterStates, WorkStates};
@@ -12,6 +13,7 @@ use super::{Clusters, RolloutVerdict};
 use crate::limits;
 use crate::model::diagnostic::{Diagnostic, Severity};
 use crate::model::digest::Digest;
+use crate::model::facts::Facts;
 use crate::model::name::{ClusterName, CommitId, SourceId, WorkKey};
 use crate::plan::{Guard, Hold};
 use crate::text::style::count;
@@ -40,6 +42,8 @@ pub struct SourceStatus {
     pub findings: Vec<Diagnostic>,
     /// Changes that wait for approval.
     pub held: Vec<HeldChanges>,
+    /// The facts of the hub that the works follow from.
+    pub facts: Option<Arc<Facts>>,
 }
 
 /// Changes of one plan that one guard holds. One approval covers all of them.
@@ -98,6 +102,7 @@ impl SourceStatus {
             first_error: errors.clone().next().map(reported),
             held: inputs.plan.holds(&desired.source).into_iter().map(HeldChanges::of).collect(),
             findings: findings(&desired.diagnostics),
+            facts: desired.facts.clone(),
         }
     }
 

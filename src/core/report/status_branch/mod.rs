@@ -4,6 +4,7 @@
 //! - `clusters/<cluster>.md`: one cluster.
 //! - `clusters/<cluster>/<work>.yaml`: the details of one work.
 //! - `summary.json`: the whole state for programs.
+//! - `facts.json`: what the hub says of clusters, for groups; as far as the source uses it.
 //!
 //! No file depends on the time of writing, so an unchanged status gives unchanged files.
 
@@ -22,6 +23,9 @@ pub use summary::StatusSummary;
 
 /// The file with the summary. It also marks a branch as gitwork's.
 pub const SUMMARY_FILE: &str = "summary.json";
+
+/// The file with the facts of the hub.
+pub const FACTS_FILE: &str = "facts.json";
 
 /// One file that differs; without content it is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +65,7 @@ pub fn file_changes(before: Option<&SourceStatus>, now: &SourceStatus) -> Vec<Fi
         let path = RepoPath::root().join("clusters").join(&format!("{cluster}.md"));
         file_changes.push(FileChange { path, content });
     }
+    file_changes.extend(facts_change(before, now));
     let summary = StatusSummary::of(now);
     if before.is_none_or(|before| !file_changes.is_empty() || StatusSummary::of(before) != summary)
     {
@@ -70,6 +75,18 @@ pub fn file_changes(before: Option<&SourceStatus>, now: &SourceStatus) -> Vec<Fi
         file_changes.push(FileChange { path, content: Some(summary.json()) });
     }
     file_changes
+}
+
+/// The file of facts, if they differ.
+fn facts_change(before: Option<&SourceStatus>, now: &SourceStatus) -> Option<FileChange> {
+    let earlier = before.and_then(|before| before.facts.as_deref());
+    let is_same = match (earlier, now.facts.as_deref()) {
+        (Some(earlier), Some(facts)) => facts.is_same(earlier),
+        (earlier, facts) => earlier.is_none() && facts.is_none(),
+    };
+    let content = now.facts.as_ref().map(|facts| facts.text());
+    let path = RepoPath::root().join(FACTS_FILE);
+    (!is_same).then_some(FileChange { path, content })
 }
 
 fn work_path(key: &WorkKey) -> RepoPath {

@@ -1,7 +1,10 @@
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
+use crate::model::facts::{FactNeeds, Facts};
 use crate::model::name::{CommitId, SourceId, WorkName};
 use crate::report::status::State;
 use crate::report::status::view::StatusView;
@@ -35,6 +38,7 @@ fn status(works: &[(&str, &str, State)]) -> SourceStatus {
         first_error: None,
         held: Vec::new(),
         findings: Vec::new(),
+        facts: None,
     }
 }
 
@@ -109,6 +113,30 @@ fn works_between_which_objects_move_have_state_and_reason() {
     let problems = summary["problems"].as_array().unwrap();
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0]["message"], held);
+}
+
+#[test]
+fn facts_are_published_when_they_change() {
+    let facts = |label: &str| {
+        let text = format!(
+            r#"{{"time": "2026-11-20T10:00:00Z", "managedClusters": {{
+                "a": {{"labels": {{"tier": "{label}", "other": "x"}}, "version": "v1.31.2"}}
+            }}}}"#
+        );
+        let needs = FactNeeds { labels: ["tier".into()].into(), ..FactNeeds::default() };
+        Facts::read(text.as_bytes()).unwrap().reduced(&needs)
+    };
+    let of = |label| SourceStatus { facts: Some(Arc::new(facts(label))), ..status(&[]) };
+    let (before, now) = (of("edge"), of("store"));
+    let all = file_changes(None, &before);
+    let published = content(&all, "facts.json");
+    assert_eq!(Facts::read(published.as_bytes()).unwrap(), facts("edge"));
+    assert!(!published.contains("other") && !published.contains("time"), "{published}");
+    assert!(!paths(&file_changes(Some(&before), &of("edge"))).contains(&"facts.json"));
+    assert!(content(&file_changes(Some(&before), &now), "facts.json").contains("store"));
+    let gone = file_changes(Some(&now), &status(&[]));
+    let file = gone.iter().find(|change| change.path.as_str() == "facts.json").unwrap();
+    assert_eq!(file.content, None);
 }
 
 #[test]

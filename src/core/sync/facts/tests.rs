@@ -27,6 +27,7 @@ pub(crate) fn desired(head: u8) -> Desired {
         approved: Approvals::default(),
         suspended: Suspended::default(),
         uses_facts: false,
+        facts: None,
         diagnostics: Vec::new(),
     }
 }

@@ -35,6 +35,7 @@ pub fn status(works: Vec<(WorkKey, WorkState)>) -> SourceStatus {
         errors: 0,
         first_error: None,
         findings: Vec::new(),
+        facts: None,
         held: Vec::new(),
     }
 }

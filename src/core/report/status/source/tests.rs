@@ -41,6 +41,7 @@ fn desired(frozen: Frozen, diagnostics: Vec<Diagnostic>) -> Desired {
         approved: Default::default(),
         suspended: Default::default(),
         uses_facts: false,
+        facts: None,
         diagnostics,
     }
 }

@@ -44,6 +44,7 @@ fn status(works: Vec<(WorkKey, WorkState)>) -> SourceStatus {
         errors: 0,
         first_error: None,
         findings: Vec::new(),
+        facts: None,
         held: vec![HeldChanges {
             guard: Guard::Budget,
             hash: Digest::of(b"plan"),
