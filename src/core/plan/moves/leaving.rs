@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::model::kinds::KindIndex;
+use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
@@ -90,10 +90,7 @@ impl<'a> LeavingObjects<'a> {
 /// it does not count.
 pub(crate) fn disowns(spec: &WorkSpec, option: &DeletionPolicy, object: ObjectDigest) -> bool {
     let Some(manifest) = spec.manifest(object) else { return false };
-    let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let mut identity = Identity::of_manifest(manifest, "");
-    let kinds = KindIndex::default();
-    kinds.lookup(&identity.group, kind).resource().clone_into(&mut identity.resource);
+    let identity = kinds::guessed_identity(manifest);
     let is_same = |rule: &Identity| {
         (&rule.group, &rule.namespace, &rule.name)
             == (&identity.group, &identity.namespace, &identity.name)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::model::kinds::KindIndex;
+use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
@@ -241,12 +241,7 @@ impl<'a> Giver<'a> {
         }
         let content = self.content();
         let manifest = content.and_then(|content| content.spec.manifest(found.digest));
-        let manifest = manifest.unwrap_or(&Value::Null);
-        let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
-        let mut identity = Identity::of_manifest(manifest, "");
-        let kinds = KindIndex::default();
-        kinds.lookup(&identity.group, kind).resource().clone_into(&mut identity.resource);
-        identity
+        kinds::guessed_identity(manifest.unwrap_or(&Value::Null))
     }
 
     fn progress(&self, found: &FoundMove<'_>, object: &Identity) -> MoveProgress {
