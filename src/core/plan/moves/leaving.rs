@@ -5,13 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use crate::model::kinds;
-use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::DeletionPolicy;
 use crate::plan::effect::Effect;
 use crate::plan::observed::{ListedObject, Observed, ObservedWork};
 use crate::plan::work_spec::WorkSpec;
@@ -77,27 +72,8 @@ impl<'a> LeavingObjects<'a> {
             let adds_rules = delete_option.orphans_more_than(&there.delete_option);
             return shared.next().filter(|_| adds_rules).map(|(_, other)| other);
         }
-        let spec = effect.body()?.spec.value();
-        let option = spec.get("deleteOption").unwrap_or(&Value::Null);
-        let option = DeletionPolicy::from_value(option);
-        let spec = WorkSpec::of(spec);
-        let (_, other) = shared.find(|(one, _)| disowns(&spec, &option, one.digest))?;
+        let spec = WorkSpec::of(effect.body()?.spec.value());
+        let (_, other) = shared.find(|(one, _)| spec.may_disown(one.digest))?;
         Some(other)
     }
-}
-
-/// Whether a work with this spec does not own the object. The plural of its kind can be unknown, so
-/// it does not count.
-pub(crate) fn disowns(spec: &WorkSpec, option: &DeletionPolicy, object: ObjectDigest) -> bool {
-    let Some(manifest) = spec.manifest(object) else { return false };
-    let identity = kinds::guessed_identity(manifest);
-    let is_same = |rule: &Identity| {
-        (&rule.group, &rule.namespace, &rule.name)
-            == (&identity.group, &identity.namespace, &identity.name)
-    };
-    let has_rule = match option {
-        DeletionPolicy::SelectivelyOrphan(rules) => rules.iter().any(is_same),
-        DeletionPolicy::Foreground | DeletionPolicy::Orphan => false,
-    };
-    has_rule || spec.disowns(&identity)
 }

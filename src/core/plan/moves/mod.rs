@@ -28,7 +28,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use body::TransitionalWork;
 pub use find::MovingWorks;
 pub use leaving::LeavingObjects;
-pub(crate) use leaving::disowns;
 pub(crate) use object_move::CREATE_AGAIN;
 pub use object_move::{MoveProgress, ObjectMove};
 pub use progress::StandsStill;
