@@ -103,8 +103,7 @@ impl<'a> Receiving<'a> {
         let wanted = inputs.desired.works.get(key).map(|work| WorkSpec::of(work.body.spec.value()));
         let is_owned = |one: &&ObjectMove| {
             let listed = there.and_then(|there| there.object(one.digest));
-            let is_owner = listed
-                .is_some_and(|listed| listed.reported && !listed.orphaned && !listed.read_only);
+            let is_owner = listed.is_some_and(|one| one.reported && one.should_be_owned());
             !one.progress.is_complete()
                 && is_owner
                 && wanted.as_ref().is_some_and(|wanted| wanted.disowns(&one.object))

@@ -64,8 +64,8 @@ impl<'a> LeavingObjects<'a> {
         if self.owners.is_empty() {
             return None;
         }
-        let owned = |one: &ListedObject| !one.orphaned && !one.read_only;
-        let mut shared = self.owners_beside(there).filter(|(one, _)| owned(one)).peekable();
+        let shared = self.owners_beside(there).filter(|(one, _)| one.should_be_owned());
+        let mut shared = shared.peekable();
         shared.peek()?;
         if let Effect::SetDeleteOption { delete_option, .. } = effect {
             // The identities of the objects are not known: any new rule may be about one of them.

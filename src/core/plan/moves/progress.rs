@@ -363,7 +363,7 @@ impl<'a> Giver<'a> {
     ) -> impl Iterator<Item = (&'a ObservedWork, &'a ListedObject)> {
         self.givers.get(&digest).into_iter().flatten().filter_map(move |one| {
             let listed = one.object(digest).filter(|_| one.agent.seen)?;
-            (!listed.orphaned && !listed.read_only).then_some((*one, listed))
+            listed.should_be_owned().then_some((*one, listed))
         })
     }
 
