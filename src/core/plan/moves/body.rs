@@ -76,12 +76,23 @@ pub(super) fn transitional(
         }
         (Some(work), Some(_)) => of_desired(work, content, &giving, &receiving),
     };
+    let gives_all = || gives_all(key, giving.iter().copied(), inputs);
+    let is_emptied = body.is_none() && !waits && !keeps && gives_all();
+    Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
+}
+
+/// Whether every object of a work on the hub moves to another work. `giving`: the moves from it.
+pub(super) fn gives_all<'a>(
+    key: &WorkKey,
+    giving: impl IntoIterator<Item = &'a ObjectMove>,
+    inputs: PlanInputs<'_>,
+) -> bool {
+    let Some(work) = inputs.observed.works.get(key) else { return false };
     // What an unreadable folder may have can still be this work's own.
     let is_certain = |one: &&ObjectMove| inputs.desired.works.contains_key(&one.to);
-    let gives_all =
-        !given.is_empty() && on_hub.is_some() && !lists_more && giving.iter().all(is_certain);
-    let is_emptied = body.is_none() && !waits && !keeps && gives_all;
-    Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
+    let moves = giving.into_iter().filter(is_certain);
+    let given: BTreeSet<ObjectDigest> = moves.map(|one| one.digest).collect();
+    !work.objects.is_empty() && work.objects.iter().all(|object| given.contains(&object.digest))
 }
 
 /// What a work gets from others.

@@ -23,7 +23,7 @@ mod progress;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub use body::TransitionalWork;
 pub use find::MovingWorks;
@@ -33,7 +33,6 @@ pub use object_move::{MoveProgress, ObjectMove};
 pub use progress::StandsStill;
 
 use crate::model::name::WorkKey;
-use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
 use crate::plan::inputs::PlanInputs;
 
@@ -90,10 +89,6 @@ impl Moves {
     /// Whether every object of a work on the hub moves to another work, so that its deletion loses
     /// none.
     pub fn is_moved_away(&self, key: &WorkKey, inputs: PlanInputs<'_>) -> bool {
-        let Some(work) = inputs.observed.works.get(key) else { return false };
-        let is_certain = |one: &&ObjectMove| inputs.desired.works.contains_key(&one.to);
-        let moves = self.from(key).iter().filter(is_certain);
-        let given: BTreeSet<ObjectDigest> = moves.map(|one| one.digest).collect();
-        !work.objects.is_empty() && work.objects.iter().all(|object| given.contains(&object.digest))
+        body::gives_all(key, self.from(key), inputs)
     }
 }
