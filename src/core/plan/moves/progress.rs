@@ -310,8 +310,14 @@ impl<'a> Giver<'a> {
     /// that the receiving work does not have yet.
     fn is_to_orphan_shared(&self, digest: ObjectDigest, object: &Identity, to: &WorkKey) -> bool {
         self.orphans_in_git(&self.from.key, object)
-            && self.inputs.observed.works.get(to).is_none_or(|to| to.object(digest).is_none())
+            && !self.is_listed_by(to, digest)
             && self.owners(digest).any(|(other, _)| other.key != self.from.key)
+    }
+
+    /// Whether a work on the hub lists the object.
+    fn is_listed_by(&self, work: &WorkKey, digest: ObjectDigest) -> bool {
+        let there = self.inputs.observed.works.get(work);
+        there.is_some_and(|there| there.object(digest).is_some())
     }
 
     /// Whether Git orphans the object with this work, which it still has.
@@ -335,7 +341,7 @@ impl<'a> Giver<'a> {
     /// with which it gives up the object finds that out. `None` if no other work owns the object,
     /// or if the receiving work writes it already.
     fn shared(&self, digest: ObjectDigest, to: &WorkKey) -> Option<MoveProgress> {
-        if self.inputs.observed.works.get(to).is_some_and(|to| to.object(digest).is_some()) {
+        if self.is_listed_by(to, digest) {
             return None;
         }
         let owners: Vec<(&ObservedWork, &ListedObject)> = self.owners(digest).collect();
