@@ -48,12 +48,16 @@ pub struct Moves {
 impl Moves {
     /// The moves that follow from what Git and the hub have now. No object moves from a work or to
     /// a work that stands still.
-    pub fn observe(inputs: PlanInputs<'_>, stands_still: &StandsStill<'_>) -> Self {
+    pub fn observe(
+        inputs: PlanInputs<'_>,
+        leaving: &LeavingObjects<'_>,
+        stands_still: &StandsStill<'_>,
+    ) -> Self {
         let found = find::find(inputs);
         if found.is_empty() {
             return Self::default();
         }
-        let all = progress::moves(&found, inputs, stands_still);
+        let all = progress::moves(&found, inputs, leaving, stands_still);
         let mut by_work: BTreeMap<&WorkKey, Vec<&ObjectMove>> = BTreeMap::new();
         for one in &all {
             by_work.entry(&one.from).or_default().push(one);

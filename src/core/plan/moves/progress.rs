@@ -27,11 +27,11 @@ pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<Reason> + 'a;
 pub(super) fn moves(
     found: &[FoundMove<'_>],
     inputs: PlanInputs<'_>,
+    leaving: &LeavingObjects<'_>,
     stands_still: &StandsStill<'_>,
 ) -> Vec<ObjectMove> {
     let mut all = Vec::with_capacity(found.len());
     let all_frozen = inputs.desired.frozen.objects_by_cluster();
-    let leaving = LeavingObjects::observe(inputs.observed);
     for cluster in found.chunk_by(|a, b| a.from.key.cluster == b.from.key.cluster) {
         let receivers = receivers(cluster, inputs);
         let mut givers: BTreeMap<ObjectDigest, Vec<&ObservedWork>> = BTreeMap::new();
@@ -41,16 +41,8 @@ pub(super) fn moves(
             let Some(FoundMove { from, .. }) = moves.first() else { continue };
             let frozen = all_frozen.get(&from.key.cluster).map_or(&[][..], Vec::as_slice);
             let (receivers, givers, contents) = (&receivers, &givers, &contents);
-            let giver = Giver {
-                from,
-                contents,
-                receivers,
-                frozen,
-                givers,
-                leaving: &leaving,
-                inputs,
-                stands_still,
-            };
+            let giver =
+                Giver { from, contents, receivers, frozen, givers, leaving, inputs, stands_still };
             all.extend(giver.moves(moves));
         }
     }
