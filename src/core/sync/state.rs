@@ -93,11 +93,7 @@ impl SyncState {
     ) {
         self.facts.mark_changed();
         let is_taken = match looked_up {
-            Ok(found) => {
-                let is_wanted = self.facts.is_wanted(key);
-                let found = found.filter(|work| is_wanted || self.facts.hub.is_ours(work));
-                Ok(self.facts.hub.record_lookup(key, found))
-            }
+            Ok(found) => Ok(self.facts.record_lookup(key, found)),
             Err(error) => Err(error.retry_class()),
         };
         self.retries.looked_up(key, is_taken, (now, seed));
