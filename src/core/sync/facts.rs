@@ -189,11 +189,12 @@ impl SourceFacts {
         }
     }
 
-    /// Reads directives and record again before the next plan: another process may have written
-    /// them.
-    pub fn ask_again(&mut self) {
+    /// This process has become the leader: another one may have written works, directives and
+    /// record. Directives and record are read again before the next plan.
+    pub fn begin_term(&mut self, now: Instant) {
         self.directives.ask_again();
         self.record.ask_again(None);
+        self.hub.begin_term(now);
     }
 
     /// When the next read of directives or record is due.

@@ -8,6 +8,7 @@
 //! - `body`: what the works of a move have on the hub meanwhile.
 //! - `immutable`: fields that no move can change.
 //! - `leaving`: objects that have moved, and that the agent has not removed from the giving work.
+//! - `remaining_owners`: works that must still own an object when another one gives it up.
 //!
 //! In general the giving work keeps the manifest, with the update strategy `CreateOnly`, until the
 //! receiving work has applied it. It stays an owner of the object and writes nothing, so that any
@@ -20,6 +21,7 @@ pub(crate) mod immutable;
 mod leaving;
 mod object_move;
 mod progress;
+mod remaining_owners;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +33,7 @@ pub use leaving::LeavingObjects;
 pub(crate) use object_move::CREATE_AGAIN;
 pub use object_move::{MoveProgress, ObjectMove};
 pub use progress::StandsStill;
+pub use remaining_owners::remaining_owners;
 
 use crate::model::name::WorkKey;
 use crate::model::work::DeletionPolicy;
