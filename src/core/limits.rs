@@ -157,6 +157,9 @@ pub const MANAGER_CHARS_MAX: usize = 128;
 /// How often the directives of operators are read: approvals, suspensions, a requested sync. One
 /// request of about 100 bytes for each source.
 pub const DIRECTIVES_POLL: Duration = Duration::from_secs(10);
+/// How long after the begin of a leader's term a request of a former leader may still take effect.
+/// A client waits 10 s for a response, and the API server may go on without it.
+pub const LATE_WRITE: Duration = Duration::from_secs(20);
 /// Wait before a failed read of directives or record is repeated.
 pub const DIRECTIVES_RETRY: Duration = Duration::from_secs(2);
 /// Bytes of an explanation, about: thousands of objects, more than a person reads.

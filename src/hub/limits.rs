@@ -8,6 +8,8 @@ pub const CONFIG_MAP_BYTES_MAX: usize = 1000 * 1024;
 /// One request to the hub, its response included. OCM's admission webhook has 10 s too, so that a
 /// longer request would not succeed.
 pub const HUB_CALL: Duration = Duration::from_secs(10);
+// A former leader's last request has ended before the next leader relies on what it may change.
+const _: () = assert!(gitwork_core::limits::LATE_WRITE.as_secs() >= 2 * HUB_CALL.as_secs());
 /// Setting up a connection to the hub, TLS included.
 pub const HUB_CONNECT: Duration = Duration::from_secs(5);
 /// How long the hub keeps one watch request open. A dead connection is noticed after

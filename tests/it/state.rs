@@ -110,8 +110,8 @@ fn foreign_work_is_polled_until_its_name_is_free() {
         start,
         1,
     );
-    assert_eq!(state.retries_mut().take_lookups(start), vec![key.clone()]);
-    assert!(state.retries_mut().take_lookups(start).is_empty(), "once");
+    assert_eq!(state.take_lookups(start), vec![key.clone()]);
+    assert!(state.take_lookups(start).is_empty(), "once");
 
     let foreign = || {
         observed(&wanted, |work| {
@@ -122,19 +122,19 @@ fn foreign_work_is_polled_until_its_name_is_free() {
     for _ in 0..2 {
         state.set_looked_up(&key, Ok(Some(foreign())), now, 1);
         assert!(due(&mut state, now).is_empty(), "nothing is done to what others have");
-        assert!(state.retries_mut().take_lookups(now).is_empty());
+        assert!(state.take_lookups(now).is_empty());
         // The backoff of the failed write runs out before.
-        while state.retries_mut().take_lookups(now).is_empty() {
+        while state.take_lookups(now).is_empty() {
             now = state.next_due().unwrap().max(now + Duration::from_millis(1));
         }
     }
     state.set_looked_up(&key, Err(HubError::CrdMissing), now, 1);
     assert!(due(&mut state, now).is_empty(), "what could not be looked up is not known to be free");
     let now = state.next_due().unwrap();
-    assert_eq!(state.retries_mut().take_lookups(now), vec![key.clone()]);
+    assert_eq!(state.take_lookups(now), vec![key.clone()]);
     state.set_looked_up(&key, Ok(None), now, 1);
     assert!(matches!(&due(&mut state, now)[..], [Effect::Create { .. }]));
-    assert!(state.retries_mut().take_lookups(now + Duration::from_secs(3_600)).is_empty());
+    assert!(state.take_lookups(now + Duration::from_secs(3_600)).is_empty());
 }
 
 /// The watch does not report deletions of works of other sources.
@@ -147,7 +147,7 @@ fn name_released_by_another_source_is_polled_until_it_is_free() {
     let effects = due(&mut state, start);
     let exists = HubError::Exists { key: "a/web".into() };
     state.set_outcome(&failed(&key, &effects[0], exists), start, 1);
-    assert_eq!(state.retries_mut().take_lookups(start), vec![key.clone()]);
+    assert_eq!(state.take_lookups(start), vec![key.clone()]);
     let going = observed(&wanted, |work| {
         work["metadata"]["labels"] = json!({ "gitwork.dev/source": "another" });
         work["metadata"]["annotations"] = json!({ "gitwork.dev/adopt": "fleet" });
@@ -156,7 +156,7 @@ fn name_released_by_another_source_is_polled_until_it_is_free() {
     state.set_looked_up(&key, Ok(Some(going)), start, 1);
     assert!(due(&mut state, start).is_empty(), "it is still there");
     let now = state.next_due().unwrap();
-    assert_eq!(state.retries_mut().take_lookups(now), vec![key.clone()]);
+    assert_eq!(state.take_lookups(now), vec![key.clone()]);
     state.set_looked_up(&key, Ok(None), now, 1);
     assert!(matches!(&due(&mut state, now)[..], [Effect::Create { .. }]));
 }
@@ -168,7 +168,7 @@ fn late_response_does_not_restore_a_deleted_work() {
     let key = key(&wanted);
     let edited = observed(&wanted, |work| work["spec"]["workload"] = json!({"manifests": []}));
     let mut state = state(&wanted, vec![edited], now);
-    assert!(state.retries_mut().take_lookups(now).is_empty());
+    assert!(state.take_lookups(now).is_empty());
     let effects = due(&mut state, now);
     assert!(matches!(&effects[..], [Effect::Update { .. }]), "{effects:?}");
     // The work is written, another client deletes it, and the response to the write comes last.
@@ -194,7 +194,7 @@ fn work_missing_from_a_list_that_began_before_its_creation_is_fetched() {
             state.facts_mut().set_event(HubEvent::Listed(vec![]));
         }
         state.set_outcome(&answered(&wanted, &effects[0], 1), now, 1);
-        let looks = state.retries_mut().take_lookups(now);
+        let looks = state.take_lookups(now);
         assert_eq!(looks, if listed { vec![key.clone()] } else { vec![] });
         for key in looks {
             state.set_looked_up(&key, Ok(None), now, 1);

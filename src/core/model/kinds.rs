@@ -7,6 +7,7 @@ use gitwork_api::names::{check_label, check_subdomain};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope, Resource};
 use serde_json::Value;
 
+use super::manifest::Identity;
 use super::value_path::value_at;
 use crate::limits;
 
@@ -161,6 +162,16 @@ fn plural(kind: &str) -> String {
         None if lower.ends_with('s') => format!("{lower}es"),
         None => format!("{lower}s"),
     }
+}
+
+/// The identity of an object by its manifest alone. The plural of its kind is a guess unless the
+/// kind is one of Kubernetes' own: a CRD can define another one.
+pub(crate) fn guessed_identity(manifest: &Value) -> Identity {
+    let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let mut identity = Identity::of_manifest(manifest, "");
+    let kinds = KindIndex::default();
+    kinds.lookup(&identity.group, kind).resource().clone_into(&mut identity.resource);
+    identity
 }
 
 /// Kubernetes' own words for a kind's scope, as a boolean.

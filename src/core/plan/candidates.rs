@@ -62,12 +62,12 @@ pub fn candidates(
     inputs: PlanInputs<'_>,
     blocked: &BlockedWorks,
     moves: &Moves,
+    leaving: &LeavingObjects<'_>,
 ) -> Vec<CandidateChange> {
     let desired = inputs.desired;
     let mut all: Vec<CandidateChange> = Vec::with_capacity(desired.works.len());
     let block = |key: &WorkKey| blocked.get(key).map(|reason| (None, reason.clone()));
-    let leaving = LeavingObjects::observe(inputs.observed);
-    let wait = |key: &WorkKey, decision| wait_for_other_agents(key, decision, inputs, &leaving);
+    let wait = |key: &WorkKey, decision| wait_for_other_agents(key, decision, inputs, leaving);
     for (key, work) in &desired.works {
         let (effect, reason) = block(key).unwrap_or_else(|| wait(key, wanted(work, inputs, moves)));
         let (key, path) = (key.clone(), Some(work.path.clone()));

@@ -55,7 +55,7 @@ pub fn foreign_objects(desired: &Desired, works: &[ObservedWork]) -> Vec<Foreign
         if work.is_ours(&desired.source) {
             own.insert(&work.key, work);
         } else if !desired.works.contains_key(&work.key) {
-            let owned = work.objects.iter().filter(|one| !one.orphaned && !one.read_only);
+            let owned = work.objects.iter().filter(|one| one.should_be_owned());
             others.extend(owned.map(|one| ((&work.key.cluster, one.digest), work)));
         }
     }

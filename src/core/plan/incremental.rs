@@ -8,13 +8,13 @@ use crate::config::AdoptionPolicy;
 use crate::model::cluster_revisions::{ChangedClusters, ClusterRevisions};
 use crate::model::name::ClusterName;
 use crate::plan::blocked::blocked;
-use crate::plan::candidates::{CandidateChange, candidates};
+use crate::plan::candidates::CandidateChange;
 use crate::plan::cluster_inputs::ClusterInputs;
 use crate::plan::directives::Suspensions;
 use crate::plan::hazards::Hazards;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::last_known::LastKnownStates;
-use crate::plan::moves::Moves;
+use crate::plan::planner;
 use crate::plan::planner::{plan, step};
 use crate::plan::reason::Reason;
 use crate::plan::step::{ClusterSteps, Plan, PlanStep, PlanSteps};
@@ -99,10 +99,9 @@ impl IncrementalPlan {
     /// The candidates of every cluster that has or had works.
     fn all_candidates(&self, inputs: PlanInputs<'_>, hazards: &mut Hazards) -> NewCandidates {
         hazards.set_blocked(blocked(inputs));
-        let moves = Moves::observe(inputs, &|key| hazards.stands_still(key));
         let mut all: NewCandidates =
             self.clusters.keys().map(|name| (name.clone(), Vec::new())).collect();
-        for candidate in candidates(inputs, hazards.blocked(), &moves) {
+        for candidate in planner::candidates_of(inputs, hazards) {
             match all.get_mut(&candidate.key.cluster) {
                 Some(of_cluster) => of_cluster.push(candidate),
                 None => drop(all.insert(candidate.key.cluster.clone(), vec![candidate])),
@@ -188,8 +187,7 @@ fn candidates_of(
         let cluster = ClusterInputs::of(inputs.desired, inputs.observed, name);
         let of_cluster = cluster.inputs(inputs);
         hazards.set_blocked_of(name, blocked(of_cluster));
-        let moves = Moves::observe(of_cluster, &|key| hazards.stands_still(key));
-        all.insert(name.clone(), candidates(of_cluster, hazards.blocked(), &moves));
+        all.insert(name.clone(), planner::candidates_of(of_cluster, hazards));
     }
     all
 }

@@ -8,7 +8,7 @@ use crate::plan::effect::Effect;
 use crate::plan::hazards::Hazards;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::last_known::LastKnownStates;
-use crate::plan::moves::Moves;
+use crate::plan::moves::{LeavingObjects, Moves};
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::policy::PlanPolicy;
 use crate::plan::reason::Reason;
@@ -24,11 +24,17 @@ pub fn plan(
 ) -> Plan {
     let inputs = PlanInputs { desired, observed, last_known, policy };
     let hazards = Hazards::observe(inputs);
-    let moves = Moves::observe(inputs, &|key| hazards.stands_still(key));
-    let candidates = candidates(inputs, hazards.blocked(), &moves);
+    let candidates = candidates_of(inputs, &hazards);
     let hazards = hazards.with_guards(inputs, &candidates);
     let steps = candidates.into_iter().map(|candidate| step(candidate, inputs, &hazards));
     Plan { commit: desired.commit, steps: steps.collect() }
+}
+
+/// The candidates of all works, with what moves between them.
+pub(super) fn candidates_of(inputs: PlanInputs<'_>, hazards: &Hazards) -> Vec<CandidateChange> {
+    let leaving = LeavingObjects::observe(inputs.observed);
+    let moves = Moves::observe(inputs, &leaving, &|key| hazards.stands_still(key));
+    candidates(inputs, hazards.blocked(), &moves, &leaving)
 }
 
 /// The step of one work: its candidate, or the reason of the hazard that forbids it.

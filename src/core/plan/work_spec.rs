@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::limits;
+use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
@@ -55,6 +56,22 @@ impl WorkSpec {
     /// only reads it (OCM work agent, owner references).
     pub(crate) fn disowns(&self, object: &Identity) -> bool {
         self.delete_option.orphans(object) || self.strategies.is_read_only(object)
+    }
+
+    /// Whether the work may not own the object if it lists it. The plural of its kind can be
+    /// unknown, so a rule with any plural counts.
+    pub(crate) fn may_disown(&self, object: ObjectDigest) -> bool {
+        let Some(manifest) = self.manifest(object) else { return false };
+        let identity = kinds::guessed_identity(manifest);
+        let is_same = |rule: &Identity| {
+            (&rule.group, &rule.namespace, &rule.name)
+                == (&identity.group, &identity.namespace, &identity.name)
+        };
+        let has_rule = match &self.delete_option {
+            DeletionPolicy::SelectivelyOrphan(rules) => rules.iter().any(is_same),
+            DeletionPolicy::Foreground | DeletionPolicy::Orphan => false,
+        };
+        has_rule || self.disowns(&identity)
     }
 
     /// Whether the hub would reject the work with these objects of another one, for its size.

@@ -114,9 +114,12 @@ impl SourceFacts {
         !same
     }
 
-    /// Whether Git has the work.
-    pub(crate) fn is_wanted(&self, key: &WorkKey) -> bool {
-        self.desired.as_ref().is_some_and(|desired| desired.works.contains_key(key))
+    /// Records the result of a look-up. Gives whether another owner has the name. As in
+    /// [`Self::set_desired`], the work of another owner counts only if Git wants its name.
+    pub(crate) fn record_lookup(&mut self, key: &WorkKey, found: Option<ObservedWork>) -> bool {
+        let desired = self.desired.as_ref();
+        let is_wanted = desired.is_some_and(|desired| desired.works.contains_key(key));
+        self.hub.record_lookup(key, found.filter(|work| is_wanted || self.hub.is_ours(work)))
     }
 
     /// Whether somebody requires signatures, and the commit of the desired state has them.
@@ -186,11 +189,12 @@ impl SourceFacts {
         }
     }
 
-    /// Reads directives and record again before the next plan: another process may have written
-    /// them.
-    pub fn ask_again(&mut self) {
+    /// This process has become the leader: another one may have written works, directives and
+    /// record. Directives and record are read again before the next plan.
+    pub fn begin_term(&mut self, now: Instant) {
         self.directives.ask_again();
         self.record.ask_again(None);
+        self.hub.begin_term(now);
     }
 
     /// When the next read of directives or record is due.

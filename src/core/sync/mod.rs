@@ -6,11 +6,13 @@
 //!   [`git_history`], [`operator_directives`] and [`source_record`].
 //! - [`guards`]: the policy of the next plan, which follows from the facts. [`rewind_guard`] is
 //!   the part that judges rewinds.
+//! - `confirmed_works`: works that were read again, because writes of others rely on them.
 //! - [`retries`]: when failed effects and look-ups are tried again.
 //! - `last_plan`: the last plan, and the rules that it breaks.
 //! - [`hub`]: what a hub reports.
 //! - [`observed_facts`]: what watches show of clusters and Placements, for groups.
 
+mod confirmed_works;
 pub mod facts;
 pub mod git_history;
 pub mod guards;

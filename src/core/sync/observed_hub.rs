@@ -1,15 +1,16 @@
 //! The works of one source on the hub, as far as lists, watches, look-ups and writes show them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::model::cluster_revisions::ClusterRevisions;
 use crate::model::name::{CommitId, SourceId, WorkKey};
 use crate::plan::Effect;
-use crate::plan::moves::MovingWorks;
+use crate::plan::moves::{MovingWorks, remaining_owners};
 use crate::plan::observed::{Observed, ObservedWork, WorkContent};
-use crate::plan::rewind;
+use crate::plan::{Plan, rewind};
+use crate::sync::confirmed_works::ConfirmedWorks;
 use crate::sync::work_counts::WorkCounts;
 
 /// In debug builds, the counts of a source with at most so many works are compared with those of
@@ -30,6 +31,8 @@ pub struct ObservedHub {
     moving: BTreeSet<WorkKey>,
     /// When contents may be read again after a failure.
     contents_due: Option<Instant>,
+    /// Works of moves that were read again.
+    confirmed: ConfirmedWorks,
 }
 
 impl ObservedHub {
@@ -41,6 +44,7 @@ impl ObservedHub {
             revisions: ClusterRevisions::default(),
             moving: BTreeSet::new(),
             contents_due: None,
+            confirmed: ConfirmedWorks::default(),
         }
     }
 
@@ -92,6 +96,7 @@ impl ObservedHub {
         for (key, _) in observed.contents.extract_if(.., |key, _| !moving.all.contains(key)) {
             self.revisions.mark(&key.cluster);
         }
+        self.confirmed.retain(&moving.all);
         self.moving = moving.all;
         self.contents_due = self.contents_due.filter(|due| *due > now);
         if self.contents_due.is_some() { Vec::new() } else { moving.unread.into_iter().collect() }
@@ -120,8 +125,44 @@ impl ObservedHub {
         self.moving.contains(key)
     }
 
+    /// This process has become the leader.
+    pub(crate) fn begin_term(&mut self, now: Instant) {
+        self.confirmed.begin_term(now);
+    }
+
+    /// Look-ups begin.
+    pub(crate) fn begin_lookups(&mut self, now: Instant) {
+        self.confirmed.begin_lookups(now);
+    }
+
+    /// Records that a write of a work failed.
+    pub(crate) fn write_failed(&mut self, key: &WorkKey) {
+        self.confirmed.write_failed(key);
+    }
+
+    /// The works that the writes of a plan rely on and that must be read again before them, by the
+    /// work that is written.
+    pub(crate) fn unconfirmed_owners(&self, plan: &Plan) -> BTreeMap<WorkKey, BTreeSet<WorkKey>> {
+        let Some(observed) = self.observed.as_ref().filter(|_| !self.moving.is_empty()) else {
+            return BTreeMap::new();
+        };
+        let writes = plan.effects().map(|(step, effect)| (&step.key, effect));
+        let mut owners = remaining_owners(writes, &self.moving, observed, &self.source);
+        owners.retain(|_, owners| {
+            owners.retain(|owner| !self.confirmed.contains(owner));
+            !owners.is_empty()
+        });
+        owners
+    }
+
+    /// When a look-up can confirm a work; `None` for any time.
+    pub(crate) fn settles_at(&self) -> Option<Instant> {
+        self.confirmed.settles_at()
+    }
+
     /// Records a complete list.
     pub(crate) fn record_list(&mut self, works: Vec<ObservedWork>) {
+        self.confirmed.clear();
         let observed = self.observed.get_or_insert_default();
         observed.record_list(&self.source, works);
         self.counts = WorkCounts::of(&self.source, observed);
@@ -192,6 +233,7 @@ impl ObservedHub {
     pub(crate) fn record_lookup(&mut self, key: &WorkKey, found: Option<ObservedWork>) -> bool {
         let is_taken = found.as_ref().is_some_and(|work| !work.is_ours(&self.source));
         self.change(key, |observed, _| observed.record_lookup(key, found));
+        self.confirmed.looked_up(key);
         is_taken
     }
 

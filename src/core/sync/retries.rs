@@ -91,8 +91,21 @@ impl Retries {
         self.due_lookups.insert(key.clone());
     }
 
+    /// Makes look-ups due at `at`, or at once. Those that are due later stay so.
+    pub(crate) fn look_up_at<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a WorkKey>,
+        at: Option<Instant>,
+    ) {
+        let due = at.unwrap_or(self.start);
+        for key in keys {
+            let lookup = LaterLookup { attempts: 0, due, failed: false };
+            self.later_lookups.entry(key.clone()).or_insert(lookup);
+        }
+    }
+
     /// Takes the works that are due for a look-up.
-    pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
+    pub(crate) fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
         let mut keys = std::mem::take(&mut self.due_lookups);
         let due = self.later_lookups.iter().filter(|(_, again)| again.due <= now);
         keys.extend(due.map(|(key, _)| key.clone()));
@@ -124,12 +137,21 @@ impl Retries {
         self.backoffs.succeeded(key);
     }
 
-    /// Drops what a new plan no longer needs. Gives whether a name must be looked up: it may have
-    /// become free while its work was frozen or removed.
-    pub(crate) fn retain(&mut self, plan: &Plan, facts: &SourceFacts) -> bool {
-        let can_act = plan.effects().filter(|(step, effect)| facts.history.allows(step, effect));
+    /// Drops what a new plan no longer needs. `owners`: works that are looked up before the writes
+    /// that rely on them, by the work that is written. Gives whether a name must be looked up: it
+    /// may have become free while its work was frozen or removed.
+    pub(crate) fn retain(
+        &mut self,
+        plan: &Plan,
+        facts: &SourceFacts,
+        owners: &BTreeMap<WorkKey, BTreeSet<WorkKey>>,
+    ) -> bool {
+        let can_act = plan.effects().filter(|(step, effect)| {
+            facts.history.allows(step, effect) && !owners.contains_key(&step.key)
+        });
         let can_act: BTreeSet<&WorkKey> = can_act.map(|(step, _)| &step.key).collect();
-        // A work without an effect has no retry, except for taken names.
+        // A work without an effect that can be tried has no retry, except for look-ups: the end of
+        // a backoff would wake the loop for nothing.
         self.backoffs.retain(|key| can_act.contains(key));
         // The watch does not show the deletion of a foreign work.
         let is_taken = |step: &&PlanStep| match step.reason {
@@ -139,7 +161,8 @@ impl Retries {
         };
         let taken = || plan.steps.of_unsettled_clusters().filter(is_taken).map(|step| &step.key);
         let acts = plan.effects().map(|(step, _)| &step.key);
-        let open: BTreeSet<&WorkKey> = taken().chain(acts).collect();
+        let owners = owners.values().flatten();
+        let open: BTreeSet<&WorkKey> = taken().chain(acts).chain(owners).collect();
         self.later_lookups.retain(|key, _| open.contains(key));
         let not_looked_up = taken().filter(|key| !self.later_lookups.contains_key(*key));
         let not_looked_up: Vec<WorkKey> = not_looked_up.cloned().collect();

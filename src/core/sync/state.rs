@@ -28,6 +28,9 @@ pub struct SyncState {
     guards: Guards,
     retries: Retries,
     last_plan: LastPlan,
+    /// Works that writes of the last plan rely on and that are read again before, by the work that
+    /// is written.
+    unconfirmed_owners: BTreeMap<WorkKey, BTreeSet<WorkKey>>,
     status: IncrementalStatus,
 }
 
@@ -45,6 +48,7 @@ impl SyncState {
             guards: Guards::new(options),
             retries: Retries::new(now),
             last_plan: LastPlan::default(),
+            unconfirmed_owners: BTreeMap::new(),
             status: IncrementalStatus::default(),
         }
     }
@@ -64,9 +68,10 @@ impl SyncState {
         &self.guards
     }
 
-    /// The retries, to take the look-ups that are due.
-    pub fn retries_mut(&mut self) -> &mut Retries {
-        &mut self.retries
+    /// Takes the works that are due for a look-up, which begins now.
+    pub fn take_lookups(&mut self, now: Instant) -> Vec<WorkKey> {
+        self.facts.hub.begin_lookups(now);
+        self.retries.take_lookups(now)
     }
 
     /// Replaces the settings of the operator.
@@ -93,11 +98,7 @@ impl SyncState {
     ) {
         self.facts.mark_changed();
         let is_taken = match looked_up {
-            Ok(found) => {
-                let is_wanted = self.facts.is_wanted(key);
-                let found = found.filter(|work| is_wanted || self.facts.hub.is_ours(work));
-                Ok(self.facts.hub.record_lookup(key, found))
-            }
+            Ok(found) => Ok(self.facts.record_lookup(key, found)),
             Err(error) => Err(error.retry_class()),
         };
         self.retries.looked_up(key, is_taken, (now, seed));
@@ -114,7 +115,10 @@ impl SyncState {
                     self.retries.look_up(key);
                 }
             }
-            Err(error) => self.retries.failed(&outcome.task, error, (now, seed)),
+            Err(error) => {
+                self.facts.hub.write_failed(key);
+                self.retries.failed(&outcome.task, error, (now, seed));
+            }
         }
     }
 
@@ -153,7 +157,10 @@ impl SyncState {
             // The rules of a commit apply to the next commit only.
             self.guards.keep_rules(&desired.rules);
         }
-        if self.retries.retain(&plan, &self.facts) {
+        self.unconfirmed_owners = self.facts.hub.unconfirmed_owners(&plan);
+        let owners = self.unconfirmed_owners.values().flatten();
+        self.retries.look_up_at(owners, self.facts.hub.settles_at());
+        if self.retries.retain(&plan, &self.facts, &self.unconfirmed_owners) {
             self.facts.mark_changed();
         }
         Some(plan)
@@ -169,11 +176,13 @@ impl SyncState {
         self.guards.record_to_write(&self.facts, plan)
     }
 
-    /// The steps of a plan that are due, without those in backoff.
+    /// The steps of the last plan that are due, without those in backoff and those that rely on a
+    /// work that is read again first.
     pub fn due<'a>(&self, plan: &'a Plan, now: Instant) -> Vec<(&'a PlanStep, &'a Effect)> {
         let is_due = |step: &PlanStep, effect: &Effect| {
             self.facts.history.allows(step, effect)
                 && !self.last_plan.breaks_rule(&step.key)
+                && !self.unconfirmed_owners.contains_key(&step.key)
                 && self.retries.is_due(&step.key, effect, now)
         };
         plan.effects().filter(|(step, effect)| is_due(step, effect)).collect()

@@ -148,7 +148,7 @@ impl Reconciler {
 
     /// Begins a pass; `None` if there is nothing to do.
     pub async fn begin_pass(&mut self, now: Instant) -> Result<Option<Pass>, EngineError> {
-        let lookups = self.state.retries_mut().take_lookups(now);
+        let lookups = self.state.take_lookups(now);
         if !lookups.is_empty() {
             return Ok(Some(Pass::look_up(&self.hub, lookups)));
         }

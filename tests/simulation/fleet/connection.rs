@@ -84,8 +84,8 @@ fn unavailable(message: &str, retry_after_seconds: Option<u64>) -> HubError {
 
 /// The largest lag of a list. Kubernetes promises no lag for the lists that gitwork requests.
 const LAG: Duration = Duration::from_secs(120);
-/// A request in flight when its process loses its leadership arrives within so many milliseconds.
-const LATE: u64 = 20_000;
+/// A request in flight when its process loses its leadership arrives within this time.
+const LATE: Duration = Duration::from_secs(20);
 /// How long a client waits for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -136,7 +136,7 @@ impl Network {
     fn delay_at_loss(&mut self) -> Option<Duration> {
         let writes = self.loss?;
         self.loss = writes.checked_sub(1);
-        (writes == 0).then(|| Duration::from_millis(self.random.u64(..LATE)))
+        (writes == 0).then(|| Duration::from_millis(self.random.u64(..20_000)))
     }
 }
 
@@ -147,7 +147,12 @@ impl Connection {
 
     /// The way to the hub.
     async fn request(&self) -> Result<(), HubError> {
-        let latency = self.network().latency();
+        self.request_within(LATE).await
+    }
+
+    /// The way to the hub, in at most this time.
+    async fn request_within(&self, most: Duration) -> Result<(), HubError> {
+        let latency = self.network().latency().min(most);
         sleep(latency).await;
         let cut = *self.cut.borrow();
         let (lost, throttled) = {
@@ -265,7 +270,7 @@ impl Connection {
             self.leads.send_replace(false);
             sleep(delay).await;
         }
-        if let Err(error) = self.request().await {
+        if let Err(error) = self.request_within(LATE - delay.unwrap_or_default()).await {
             if self.bug == Some(Bug::LostWriteCountedAsDone) {
                 let gone = matches!(effect, Effect::Delete { .. });
                 return Ok(self.there(key).filter(|_| !gone));

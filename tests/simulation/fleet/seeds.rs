@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 63] = [
+pub const FOUND: [(u64, &str); 64] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -168,4 +168,9 @@ pub const FOUND: [(u64, &str); 63] = [
         "a work orphaned what it had got, when a former leader dropped it from the giving one",
     ),
     (145, "a work that never owned an object stopped orphaning it"),
+    (
+        204061,
+        "a work was deleted because another one owned its object, which a request of a former \
+         leader changed after the new leader had read the hub",
+    ),
 ];

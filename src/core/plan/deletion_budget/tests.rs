@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::name::{ClusterName, SourceId, WorkName};
-use crate::model::work::DeletionPolicy;
+use crate::model::work::{DeletionPolicy, WorkBody};
 use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::{Action, LastKnownStates, Plan, PlanInputs, PlanPolicy, lint, plan};
 use crate::render::test_repository::{TestFiles, render};
@@ -109,6 +109,12 @@ fn count(plan: &Plan, cluster: &str, action: Action, reason: &str) -> usize {
     steps.filter(|step| step.action() == action && step.reason.code() == reason).count()
 }
 
+/// The body of the work `work-000` that the plan creates on a cluster.
+fn created<'a>(plan: &'a Plan, cluster: &str) -> &'a WorkBody {
+    let step = plan.steps.get(&key(cluster, "work-000")).unwrap();
+    step.effect.as_ref().and_then(Effect::body).unwrap()
+}
+
 #[test]
 fn works_that_git_never_had_are_neither_counted_nor_deleted() {
     let mut before = folders("a", 3);
@@ -127,9 +133,7 @@ fn works_that_git_never_had_are_neither_counted_nor_deleted() {
     assert_eq!(count(&plan, "a", Action::Hold, "NeverInGit"), 50);
     assert_eq!(count(&plan, "b", Action::Delete, "RemovedFromGit"), 10);
     assert_eq!(plan.held_deletions(), None);
-    let new = plan.steps.get(&key("c", "work-000")).unwrap();
-    let body = new.effect.as_ref().and_then(Effect::body).unwrap();
-    assert!(!body.created_during_hold, "nothing is held that a new work could hide");
+    assert!(!created(&plan, "c").created_during_hold, "nothing is held that a new work could hide");
     assert_eq!(plan.holds(&SourceId::parse("fleet").unwrap()), []);
 }
 
@@ -188,11 +192,7 @@ fn folder_with_an_invalid_name_holds_deletions_of_clusters_without_a_folder() {
     let plan = World::new(&before, &after).plan();
     assert_eq!(count(&plan, "a", Action::Hold, "Frozen"), 3);
     assert_eq!(count(&plan, "b", Action::Delete, "RemovedFromGit"), 2);
-    let is_marked = |plan: &Plan| {
-        let new = plan.steps.get(&key("b2", "work-000")).unwrap();
-        new.effect.as_ref().and_then(Effect::body).unwrap().created_during_hold
-    };
-    assert!(is_marked(&plan), "the deletions on a may come later");
+    assert!(created(&plan, "b2").created_during_hold, "the deletions on a may come later");
 
     // Beside clusters that all have their folders, it holds nothing.
     let mut after = World::drop_works(&before, "b", 2);
@@ -201,7 +201,7 @@ fn folder_with_an_invalid_name_holds_deletions_of_clusters_without_a_folder() {
     let plan = World::new(&before, &after).plan();
     assert_eq!(count(&plan, "a", Action::Keep, "UpToDate"), 3);
     assert_eq!(count(&plan, "b", Action::Delete, "RemovedFromGit"), 2);
-    assert!(!is_marked(&plan));
+    assert!(!created(&plan, "b2").created_during_hold);
 }
 
 /// Works of a cluster without a folder are kept, but are no proof that the source keeps any.
@@ -225,9 +225,8 @@ fn marker_of_a_hold_stays_until_a_list_or_the_watch_has_shown_the_work() {
     let mut world = World::new(&before, &folders("b", 1));
     let held = world.plan();
     assert_eq!(count(&held, "a", Action::Hold, "HeldByBudget"), 3);
-    let (new, created) = (key("b", "work-000"), held.steps.get(&key("b", "work-000")).unwrap());
-    let body = created.effect.as_ref().and_then(Effect::body).unwrap();
-    world.hub.push(body.to_manifest_work(&new, None));
+    let new = key("b", "work-000");
+    world.hub.push(created(&held, "b").to_manifest_work(&new, None));
     let created = world.works().last().unwrap();
     assert!(created.created_during_hold);
 

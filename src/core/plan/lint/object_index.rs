@@ -3,14 +3,10 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::DeletionPolicy;
 use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
-use crate::plan::moves::disowns;
 use crate::plan::observed::ObservedWork;
 use crate::plan::step::Plan;
 use crate::plan::work_spec::WorkSpec;
@@ -46,10 +42,8 @@ impl<'a> ObjectIndex<'a> {
             return !delete_option.orphans_more_than(&work.delete_option);
         }
         let Some(body) = effect.body() else { return matches!(effect, Effect::Release { .. }) };
-        let spec = body.spec.value();
-        let option = DeletionPolicy::from_value(spec.get("deleteOption").unwrap_or(&Value::Null));
-        let spec = WorkSpec::of(spec);
-        spec.manifest(digest).is_some() && !disowns(&spec, &option, digest)
+        let spec = WorkSpec::of(body.spec.value());
+        spec.manifest(digest).is_some() && !spec.may_disown(digest)
     }
 
     pub(super) fn works(&self) -> &WorksByObject<'a> {

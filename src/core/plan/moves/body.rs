@@ -76,12 +76,23 @@ pub(super) fn transitional(
         }
         (Some(work), Some(_)) => of_desired(work, content, &giving, &receiving),
     };
+    let gives_all = || gives_all(key, giving.iter().copied(), inputs);
+    let is_emptied = body.is_none() && !waits && !keeps && gives_all();
+    Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
+}
+
+/// Whether every object of a work on the hub moves to another work. `giving`: the moves from it.
+pub(super) fn gives_all<'a>(
+    key: &WorkKey,
+    giving: impl IntoIterator<Item = &'a ObjectMove>,
+    inputs: PlanInputs<'_>,
+) -> bool {
+    let Some(work) = inputs.observed.works.get(key) else { return false };
     // What an unreadable folder may have can still be this work's own.
     let is_certain = |one: &&ObjectMove| inputs.desired.works.contains_key(&one.to);
-    let gives_all =
-        !given.is_empty() && on_hub.is_some() && !lists_more && giving.iter().all(is_certain);
-    let is_emptied = body.is_none() && !waits && !keeps && gives_all;
-    Some(TransitionalWork { body: body.map(Arc::new), is_emptied, moves: open.into() })
+    let moves = giving.into_iter().filter(is_certain);
+    let given: BTreeSet<ObjectDigest> = moves.map(|one| one.digest).collect();
+    !work.objects.is_empty() && work.objects.iter().all(|object| given.contains(&object.digest))
 }
 
 /// What a work gets from others.
@@ -100,16 +111,18 @@ impl<'a> Receiving<'a> {
     fn of(key: &WorkKey, moves: &[&'a ObjectMove], inputs: PlanInputs<'a>) -> Self {
         let there = inputs.observed.works.get(key);
         let moves = moves.iter().copied().filter(|one| one.to == *key);
-        let wanted = inputs.desired.works.get(key).map(|work| WorkSpec::of(work.body.spec.value()));
-        let is_owned = |one: &&ObjectMove| {
+        let is_owner = |one: &&ObjectMove| {
             let listed = there.and_then(|there| there.object(one.digest));
-            let is_owner = listed
-                .is_some_and(|listed| listed.reported && !listed.orphaned && !listed.read_only);
             !one.progress.is_complete()
-                && is_owner
-                && wanted.as_ref().is_some_and(|wanted| wanted.disowns(&one.object))
+                && listed.is_some_and(|listed| listed.reported && listed.should_be_owned())
         };
-        let owned = moves.clone().filter(is_owned).collect();
+        let mut owned: Vec<&ObjectMove> = moves.clone().filter(is_owner).collect();
+        // A spec can be large: it is read only if an answer depends on it.
+        if !owned.is_empty() {
+            let wanted = inputs.desired.works.get(key);
+            let wanted = wanted.map(|work| WorkSpec::of(work.body.spec.value()));
+            owned.retain(|one| wanted.as_ref().is_some_and(|work| work.disowns(&one.object)));
+        }
         let withheld = moves.filter(|one| is_withheld(one, inputs)).map(|one| one.digest);
         Self { withheld: withheld.collect(), owned, there }
     }
@@ -186,9 +199,11 @@ fn of_desired(
         let entries = config_entries(&kept, &hub);
         prepend_configs(&mut spec, entries);
     }
-    let read_only = UpdateStrategies::of(&spec);
-    let owned = receiving.owned.iter().filter(|one| read_only.is_read_only(&one.object));
-    prepend_configs(&mut spec, owned.map(|one| create_only(one)).collect());
+    if !receiving.owned.is_empty() {
+        let strategies = UpdateStrategies::of(&spec);
+        let owned = receiving.owned.iter().filter(|one| strategies.is_read_only(&one.object));
+        prepend_configs(&mut spec, owned.map(|one| create_only(one)).collect());
+    }
     let option = delete_option(work, &spec, &kept, receiving);
     if let (Value::Object(fields), Some(option)) = (&mut spec, option) {
         let in_git = fields.get("deleteOption").cloned();

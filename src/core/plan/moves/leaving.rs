@@ -5,13 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use crate::model::kinds::KindIndex;
-use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, WorkKey};
 use crate::model::object_digest::ObjectDigest;
-use crate::model::work::DeletionPolicy;
 use crate::plan::effect::Effect;
 use crate::plan::observed::{ListedObject, Observed, ObservedWork};
 use crate::plan::work_spec::WorkSpec;
@@ -69,38 +64,16 @@ impl<'a> LeavingObjects<'a> {
         if self.owners.is_empty() {
             return None;
         }
-        let owned = |one: &ListedObject| !one.orphaned && !one.read_only;
-        let mut shared = self.owners_beside(there).filter(|(one, _)| owned(one)).peekable();
+        let shared = self.owners_beside(there).filter(|(one, _)| one.should_be_owned());
+        let mut shared = shared.peekable();
         shared.peek()?;
         if let Effect::SetDeleteOption { delete_option, .. } = effect {
             // The identities of the objects are not known: any new rule may be about one of them.
             let adds_rules = delete_option.orphans_more_than(&there.delete_option);
             return shared.next().filter(|_| adds_rules).map(|(_, other)| other);
         }
-        let spec = effect.body()?.spec.value();
-        let option = spec.get("deleteOption").unwrap_or(&Value::Null);
-        let option = DeletionPolicy::from_value(option);
-        let spec = WorkSpec::of(spec);
-        let (_, other) = shared.find(|(one, _)| disowns(&spec, &option, one.digest))?;
+        let spec = WorkSpec::of(effect.body()?.spec.value());
+        let (_, other) = shared.find(|(one, _)| spec.may_disown(one.digest))?;
         Some(other)
     }
-}
-
-/// Whether a work with this spec does not own the object. The plural of its kind can be unknown, so
-/// it does not count.
-pub(crate) fn disowns(spec: &WorkSpec, option: &DeletionPolicy, object: ObjectDigest) -> bool {
-    let Some(manifest) = spec.manifest(object) else { return false };
-    let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let mut identity = Identity::of_manifest(manifest, "");
-    let kinds = KindIndex::default();
-    kinds.lookup(&identity.group, kind).resource().clone_into(&mut identity.resource);
-    let is_same = |rule: &Identity| {
-        (&rule.group, &rule.namespace, &rule.name)
-            == (&identity.group, &identity.namespace, &identity.name)
-    };
-    let has_rule = match option {
-        DeletionPolicy::SelectivelyOrphan(rules) => rules.iter().any(is_same),
-        DeletionPolicy::Foreground | DeletionPolicy::Orphan => false,
-    };
-    has_rule || spec.disowns(&identity)
 }

@@ -8,6 +8,7 @@
 //! - `body`: what the works of a move have on the hub meanwhile.
 //! - `immutable`: fields that no move can change.
 //! - `leaving`: objects that have moved, and that the agent has not removed from the giving work.
+//! - `remaining_owners`: works that must still own an object when another one gives it up.
 //!
 //! In general the giving work keeps the manifest, with the update strategy `CreateOnly`, until the
 //! receiving work has applied it. It stays an owner of the object and writes nothing, so that any
@@ -20,21 +21,21 @@ pub(crate) mod immutable;
 mod leaving;
 mod object_move;
 mod progress;
+mod remaining_owners;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub use body::TransitionalWork;
 pub use find::MovingWorks;
 pub use leaving::LeavingObjects;
-pub(crate) use leaving::disowns;
 pub(crate) use object_move::CREATE_AGAIN;
 pub use object_move::{MoveProgress, ObjectMove};
 pub use progress::StandsStill;
+pub use remaining_owners::remaining_owners;
 
 use crate::model::name::WorkKey;
-use crate::model::object_digest::ObjectDigest;
 use crate::model::work::DeletionPolicy;
 use crate::plan::inputs::PlanInputs;
 
@@ -50,12 +51,16 @@ pub struct Moves {
 impl Moves {
     /// The moves that follow from what Git and the hub have now. No object moves from a work or to
     /// a work that stands still.
-    pub fn observe(inputs: PlanInputs<'_>, stands_still: &StandsStill<'_>) -> Self {
+    pub fn observe(
+        inputs: PlanInputs<'_>,
+        leaving: &LeavingObjects<'_>,
+        stands_still: &StandsStill<'_>,
+    ) -> Self {
         let found = find::find(inputs);
         if found.is_empty() {
             return Self::default();
         }
-        let all = progress::moves(&found, inputs, stands_still);
+        let all = progress::moves(&found, inputs, leaving, stands_still);
         let mut by_work: BTreeMap<&WorkKey, Vec<&ObjectMove>> = BTreeMap::new();
         for one in &all {
             by_work.entry(&one.from).or_default().push(one);
@@ -91,10 +96,6 @@ impl Moves {
     /// Whether every object of a work on the hub moves to another work, so that its deletion loses
     /// none.
     pub fn is_moved_away(&self, key: &WorkKey, inputs: PlanInputs<'_>) -> bool {
-        let Some(work) = inputs.observed.works.get(key) else { return false };
-        let is_certain = |one: &&ObjectMove| inputs.desired.works.contains_key(&one.to);
-        let moves = self.from(key).iter().filter(is_certain);
-        let given: BTreeSet<ObjectDigest> = moves.map(|one| one.digest).collect();
-        !work.objects.is_empty() && work.objects.iter().all(|object| given.contains(&object.digest))
+        body::gives_all(key, self.from(key), inputs)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::model::kinds::KindIndex;
+use crate::model::kinds;
 use crate::model::manifest::Identity;
 use crate::model::name::WorkKey;
 use crate::model::object_digest::ObjectDigest;
@@ -27,11 +27,11 @@ pub type StandsStill<'a> = dyn Fn(&WorkKey) -> Option<Reason> + 'a;
 pub(super) fn moves(
     found: &[FoundMove<'_>],
     inputs: PlanInputs<'_>,
+    leaving: &LeavingObjects<'_>,
     stands_still: &StandsStill<'_>,
 ) -> Vec<ObjectMove> {
     let mut all = Vec::with_capacity(found.len());
     let all_frozen = inputs.desired.frozen.objects_by_cluster();
-    let leaving = LeavingObjects::observe(inputs.observed);
     for cluster in found.chunk_by(|a, b| a.from.key.cluster == b.from.key.cluster) {
         let receivers = receivers(cluster, inputs);
         let mut givers: BTreeMap<ObjectDigest, Vec<&ObservedWork>> = BTreeMap::new();
@@ -41,16 +41,8 @@ pub(super) fn moves(
             let Some(FoundMove { from, .. }) = moves.first() else { continue };
             let frozen = all_frozen.get(&from.key.cluster).map_or(&[][..], Vec::as_slice);
             let (receivers, givers, contents) = (&receivers, &givers, &contents);
-            let giver = Giver {
-                from,
-                contents,
-                receivers,
-                frozen,
-                givers,
-                leaving: &leaving,
-                inputs,
-                stands_still,
-            };
+            let giver =
+                Giver { from, contents, receivers, frozen, givers, leaving, inputs, stands_still };
             all.extend(giver.moves(moves));
         }
     }
@@ -241,12 +233,7 @@ impl<'a> Giver<'a> {
         }
         let content = self.content();
         let manifest = content.and_then(|content| content.spec.manifest(found.digest));
-        let manifest = manifest.unwrap_or(&Value::Null);
-        let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
-        let mut identity = Identity::of_manifest(manifest, "");
-        let kinds = KindIndex::default();
-        kinds.lookup(&identity.group, kind).resource().clone_into(&mut identity.resource);
-        identity
+        kinds::guessed_identity(manifest.unwrap_or(&Value::Null))
     }
 
     fn progress(&self, found: &FoundMove<'_>, object: &Identity) -> MoveProgress {
@@ -315,8 +302,14 @@ impl<'a> Giver<'a> {
     /// that the receiving work does not have yet.
     fn is_to_orphan_shared(&self, digest: ObjectDigest, object: &Identity, to: &WorkKey) -> bool {
         self.orphans_in_git(&self.from.key, object)
-            && self.inputs.observed.works.get(to).is_none_or(|to| to.object(digest).is_none())
+            && !self.is_listed_by(to, digest)
             && self.owners(digest).any(|(other, _)| other.key != self.from.key)
+    }
+
+    /// Whether a work on the hub lists the object.
+    fn is_listed_by(&self, work: &WorkKey, digest: ObjectDigest) -> bool {
+        let there = self.inputs.observed.works.get(work);
+        there.is_some_and(|there| there.object(digest).is_some())
     }
 
     /// Whether Git orphans the object with this work, which it still has.
@@ -340,7 +333,7 @@ impl<'a> Giver<'a> {
     /// with which it gives up the object finds that out. `None` if no other work owns the object,
     /// or if the receiving work writes it already.
     fn shared(&self, digest: ObjectDigest, to: &WorkKey) -> Option<MoveProgress> {
-        if self.inputs.observed.works.get(to).is_some_and(|to| to.object(digest).is_some()) {
+        if self.is_listed_by(to, digest) {
             return None;
         }
         let owners: Vec<(&ObservedWork, &ListedObject)> = self.owners(digest).collect();
@@ -368,7 +361,7 @@ impl<'a> Giver<'a> {
     ) -> impl Iterator<Item = (&'a ObservedWork, &'a ListedObject)> {
         self.givers.get(&digest).into_iter().flatten().filter_map(move |one| {
             let listed = one.object(digest).filter(|_| one.agent.seen)?;
-            (!listed.orphaned && !listed.read_only).then_some((*one, listed))
+            listed.should_be_owned().then_some((*one, listed))
         })
     }
 

@@ -32,10 +32,15 @@ pub struct ListedObject {
 }
 
 impl ListedObject {
+    /// Whether the agent makes the work an owner of the object when it applies the manifest.
+    pub fn should_be_owned(&self) -> bool {
+        !self.orphaned && !self.read_only
+    }
+
     /// Whether the agent has applied the object at the work's generation, as one that the work
     /// owns.
     pub fn is_owned(&self) -> bool {
-        self.applied == Some(true) && !self.orphaned && !self.read_only
+        self.applied == Some(true) && self.should_be_owned()
     }
 
     /// Whether the agent has orphaned the object: it removes its owner reference when it applies

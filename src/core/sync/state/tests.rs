@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::limits;
 use crate::model::name::RepoPath;
 use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject, WorkBody};
 use crate::plan::directives::{Directives, Suspension};
@@ -214,11 +215,9 @@ impl World {
 
     /// Writes all due effects.
     fn execute(&mut self, fails: u8) {
-        let Some(plan) = self.pass() else { return };
         let now = self.now();
-        let due = self.state.due(&plan, now).into_iter();
-        let due: Vec<_> = due.map(|(step, effect)| (step.key.clone(), effect.clone())).collect();
-        for (key, effect) in due {
+        self.look_up();
+        for (key, effect) in self.due() {
             let result = if key.cluster == self::key(fails, 0).cluster {
                 let failed = FailedWrite { message: "no".into(), is_transient: false };
                 self.failed_writes.insert(key.clone(), failed);
@@ -233,6 +232,25 @@ impl World {
             self.state.set_outcome(&outcome, now, self.version);
             self.check_status();
         }
+    }
+
+    /// The due effects of a new plan.
+    fn due(&mut self) -> Vec<(WorkKey, Effect)> {
+        let Some(plan) = self.pass() else { return Vec::new() };
+        let due = self.state.due(&plan, self.now()).into_iter();
+        due.map(|(step, effect)| (step.key.clone(), effect.clone())).collect()
+    }
+
+    /// Makes the due look-ups. Gives their works.
+    fn look_up(&mut self) -> Vec<WorkKey> {
+        let now = self.now();
+        let due = self.state.take_lookups(now);
+        for key in &due {
+            let found = self.hub.get(key).cloned().map(ObservedWork::from_manifest_work);
+            let found = Ok(found.transpose().unwrap());
+            self.state.set_looked_up(key, found, now, self.version);
+        }
+        due
     }
 
     fn write(&mut self, key: &WorkKey, effect: &Effect) -> Option<ObservedWork> {
@@ -369,4 +387,113 @@ proptest! {
             world.check_status();
         }
     }
+}
+
+const FROM: (u8, u8) = (0, 0);
+const TO: (u8, u8) = (0, 1);
+
+/// An object has moved from one work to another, which has applied it. The first one still has it.
+fn moved() -> World {
+    let mut world = World::new();
+    let [from, to] = [FROM, TO].map(|(cluster, work)| key(cluster, work));
+    world.commit(&[(from.clone(), vec![0, 1])]);
+    world.execute(CLUSTERS);
+    world.happens(&Event::Agent(from.clone(), true));
+    world.commit(&[(from.clone(), vec![1]), (to.clone(), vec![0])]);
+    world.execute(CLUSTERS);
+    world.happens(&Event::Agent(from, true));
+    world.happens(&Event::Agent(to, true));
+    world
+}
+
+impl World {
+    fn begin_term(&mut self) {
+        let now = self.now();
+        self.state.facts_mut().begin_term(now);
+        self.state.facts_mut().directives.set(Some(self.directives.clone()), now);
+    }
+
+    /// The response to a write is lost.
+    fn lose_response(&mut self, key: WorkKey, effect: Effect) {
+        let error = HubError::Unavailable { message: "no".into(), retry_after_seconds: None };
+        let task = Task { key, effect, commit: None };
+        let outcome = Outcome { task, result: Err(error.into()), attempts: 1 };
+        self.state.set_outcome(&outcome, self.now(), 0);
+    }
+
+    /// The works with a due effect.
+    fn due_works(&mut self) -> Vec<WorkKey> {
+        self.due().into_iter().map(|(key, _)| key).collect()
+    }
+}
+
+#[test]
+fn object_leaves_its_work_after_its_new_work_is_read_in_this_term() {
+    let mut world = moved();
+    world.begin_term();
+    let begin = world.now();
+    let [from, to] = [FROM, TO].map(|(cluster, work)| key(cluster, work));
+    assert_eq!(world.due_works(), []);
+    assert_eq!(world.state.next_due(), Some(begin + limits::LATE_WRITE));
+    world.version += limits::LATE_WRITE.as_secs() - 1;
+    assert_eq!((world.look_up(), world.due_works()), (vec![], vec![]));
+    // A look-up with another cause is too early.
+    world.state.retries.look_up(&to);
+    assert_eq!((world.look_up(), world.due_works()), (vec![to.clone()], vec![]));
+    world.version += 1;
+    assert_eq!((world.look_up(), world.due_works()), (vec![to.clone()], vec![from.clone()]));
+
+    // A list may be older than the look-up.
+    world.happens(&Event::Listed);
+    assert_eq!(world.due_works(), []);
+    assert_eq!((world.look_up(), world.due_works()), (vec![to], vec![from.clone()]));
+    world.execute(CLUSTERS);
+    assert_eq!(world.due_works(), []);
+    let manifests = &world.hub[&from]["spec"]["workload"]["manifests"];
+    assert_eq!(manifests, &json!([manifest(1)]));
+}
+
+/// A request of a former leader arrives after the list, and the watch has not shown it yet.
+#[test]
+fn object_stays_in_its_work_if_a_late_write_took_it_from_the_new_one() {
+    let mut world = moved();
+    world.begin_term();
+    let to = key(TO.0, TO.1);
+    assert_eq!(world.due_works(), []);
+    world.version += 1;
+    let object = world.hub.get_mut(&to).unwrap();
+    object["spec"]["workload"]["manifests"] = json!([manifest(3)]);
+    object["metadata"]["resourceVersion"] = world.version.to_string().into();
+    object["metadata"]["generation"] = 9.into();
+    world.version += limits::LATE_WRITE.as_secs();
+    assert_eq!((world.look_up(), world.due_works()), (vec![to.clone()], vec![to]));
+}
+
+/// The response to a write of the new work is lost, so the hub may have done it.
+#[test]
+fn new_work_is_read_again_after_a_write_of_it_fails() {
+    let mut world = moved();
+    let [from, to] = [FROM, TO].map(|(cluster, work)| key(cluster, work));
+    assert_eq!(world.due_works(), []);
+    assert_eq!((world.look_up(), world.due_works()), (vec![to.clone()], vec![from.clone()]));
+    world.commit(&[(to.clone(), vec![0, 2])]);
+    let (key, effect) = world.due().into_iter().find(|(key, _)| *key == to).unwrap();
+    world.lose_response(key, effect);
+    assert!(!world.due_works().contains(&from));
+    assert_eq!(world.look_up(), [to]);
+    assert!(world.due_works().contains(&from));
+}
+
+#[test]
+fn end_of_a_backoff_does_not_wake_the_loop_while_a_write_waits_for_a_look_up() {
+    let mut world = moved();
+    world.due();
+    world.look_up();
+    let (key, effect) = world.due().pop().unwrap();
+    world.lose_response(key, effect);
+    world.begin_term();
+    let begin = world.now();
+    world.version += limits::LATE_WRITE.as_secs() - 1;
+    assert_eq!(world.due_works(), []);
+    assert_eq!(world.state.next_due(), Some(begin + limits::LATE_WRITE));
 }

@@ -30,7 +30,7 @@ impl Reconciler {
         // changed after the list. The second plans with these works as they are.
         for _ in 0..2 {
             let now = monotonic();
-            let lookups = self.state.retries_mut().take_lookups(now);
+            let lookups = self.state.take_lookups(now);
             self.finish(Pass::look_up(&self.hub, lookups)).await;
             let Some((_, tasks)) = self.plan(now).await? else { break };
             let pass = self.execute(tasks);

@@ -38,6 +38,20 @@ pub(super) struct Objects {
     reads: Vec<ReadLog>,
 }
 
+impl Objects {
+    /// The commits that a process may have followed while the object was there, in the order of the
+    /// reads.
+    fn followed(&self, object: &Incarnation<Since>) -> Vec<usize> {
+        let Since { at: created, commits } = &object.since;
+        let mut read: Vec<(Instant, usize)> = Vec::new();
+        for reads in &self.reads {
+            read.extend(reads.lock().unwrap().iter().filter(|(at, _)| at >= created));
+        }
+        read.sort();
+        commits.iter().copied().chain(read.into_iter().map(|(_, commit)| commit)).collect()
+    }
+}
+
 impl Checker {
     /// A process begins to read Git. Only those of the first source count: objects of the second
     /// one have names of their own.
@@ -130,15 +144,7 @@ impl Checker {
         object: &Object,
         ended: &Incarnation<Since>,
     ) -> Option<String> {
-        let mut read: Vec<(Instant, usize)> = Vec::new();
-        for reads in &state.objects.reads {
-            let reads = reads.lock().unwrap();
-            read.extend(reads.iter().filter(|(at, _)| *at >= ended.since.at));
-        }
-        read.sort();
-        let before = ended.since.commits.iter().copied();
-        let commits: Vec<usize> =
-            before.chain(read.into_iter().map(|(_, commit)| commit)).collect();
+        let commits = state.objects.followed(ended);
         self.git.with(|all, _| {
             let has = |commit: &&usize| all[**commit].content.has_object(object);
             let kept = commits.iter().take_while(has).count();
@@ -166,11 +172,7 @@ impl Checker {
         object: &Object,
         ended: &Incarnation<Since>,
     ) -> Option<String> {
-        let mut commits = ended.since.commits.clone();
-        for reads in &state.objects.reads {
-            let reads = reads.lock().unwrap();
-            commits.extend(reads.iter().filter(|(at, _)| *at >= ended.since.at).map(|(_, it)| it));
-        }
+        let commits: BTreeSet<usize> = state.objects.followed(ended).into_iter().collect();
         self.git.with(|all, _| {
             let has = |commit: &usize| all[*commit].content.has_object(object);
             if commits.is_empty() || !commits.iter().all(has) {

@@ -12,7 +12,7 @@ use super::prune;
 use crate::simulation::agents::identity;
 use crate::simulation::fleet::git::CommitContent;
 use crate::simulation::git_work::{GitWork, orphans, works_with};
-use crate::simulation::moves::{delete_option, manifests, moves_away, strategy};
+use crate::simulation::moves::{delete_option, disowns, listed, manifests, moves_away, strategy};
 
 /// A work on the hub before and after a write.
 pub struct HubState<'a> {
@@ -144,20 +144,17 @@ impl HubState<'_> {
     /// Whether the work is to stop owning an object, and goes on owning it as long as another work
     /// may have it, which could drop it.
     fn goes_on_owning(&self, work: &GitWork, id: &Identity) -> bool {
-        let owns =
-            |(strategy, orphaned): &Settings| strategy.as_deref() != Some("ReadOnly") && !orphaned;
         let Some(object) = work.objects.get(&id.name).filter(|_| work.has(id)) else {
             return false;
         };
-        let in_git = (object.strategy.map(str::to_owned), orphans(&work.deletion_policy(), id));
         let strategy = match object.strategy {
             Some("ReadOnly") => Some("CreateOnly"),
             strategy => strategy,
         };
-        let was = self.before.filter(|before| manifests(before).iter().any(|m| identity(m) == *id));
+        let owned = |before: &Value| listed(before).contains(id) && !disowns(before, id);
         let is = settings(self.after, id);
-        !owns(&in_git)
-            && was.is_some_and(|work| owns(&settings(work, id)))
+        work.disowns(id)
+            && self.before.is_some_and(owned)
             && (is.0.as_deref(), is.1) == (strategy, false)
             && self.others.possible.contains(id)
     }
