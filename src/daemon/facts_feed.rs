@@ -199,3 +199,108 @@ fn observe(
         Err(_) => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use gitwork_core::model::facts::ClusterFacts;
+    use gitwork_core::model::name::ClusterName;
+    use gitwork_core::sync::observed_facts::ObjectEvent;
+
+    use super::*;
+
+    fn cluster(name: &str) -> Result<FactsEvent, FleetError> {
+        let name = ClusterName::parse(name).unwrap();
+        let facts = Arc::new(ClusterFacts::default());
+        Ok(FactsEvent::Cluster(ObjectEvent::Listed(name, facts)))
+    }
+
+    /// The end of the lists of all kinds.
+    fn listed() -> [Result<FactsEvent, FleetError>; 3] {
+        [
+            Ok(FactsEvent::Cluster(ObjectEvent::ListCompleted)),
+            Ok(FactsEvent::Placement(ObjectEvent::ListCompleted)),
+            Ok(FactsEvent::Decision(ObjectEvent::ListCompleted)),
+        ]
+    }
+
+    /// The names of the clusters, once there are facts.
+    async fn names(feed: &mut FactsFeed) -> Vec<String> {
+        loop {
+            if let Some(facts) = feed.facts() {
+                return facts.managed_clusters.keys().map(ClusterName::to_string).collect();
+            }
+            feed.changed().await;
+        }
+    }
+
+    /// The hub is read once somebody asks. A process that becomes the leader gets no older facts
+    /// than those that are read after that.
+    #[tokio::test]
+    async fn facts_are_read_on_request_and_again_for_a_new_leader() {
+        let (mut feed, reader) = facts_feed(WallClock::system(), Duration::from_secs(120));
+        let mut other = feed.clone();
+        let reads = Arc::new(AtomicUsize::new(0));
+        let count = reads.clone();
+        let watch = move || {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                let events = [cluster(&format!("c{number}"))].into_iter().chain(listed());
+                let events = futures::stream::iter(events).chain(futures::stream::pending());
+                Ok((events.boxed(), None))
+            }
+            .boxed()
+        };
+        let (stop, stopped) = watch::channel(false);
+        let reading = tokio::spawn(reader.run(watch, stopped));
+        assert!(feed.facts().is_none());
+        feed.request_again();
+        tokio::task::yield_now().await;
+        assert_eq!(reads.load(Ordering::SeqCst), 0, "nobody needs facts");
+        feed.request();
+        feed.request();
+        assert_eq!(names(&mut feed).await, ["c0"]);
+        assert!(other.facts().is_none(), "it has not asked");
+        other.request();
+        assert_eq!(names(&mut other).await, ["c0"]);
+        feed.request_again();
+        assert!(feed.facts().is_none(), "these are older");
+        assert_eq!(names(&mut feed).await, ["c1"]);
+        assert_eq!(names(&mut other).await, ["c1"]);
+        assert_eq!(reads.load(Ordering::SeqCst), 2);
+        stop.send_replace(true);
+        reading.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hub_without_an_answer_gives_no_facts_and_one_that_refuses_gives_partial_ones() {
+        let (mut feed, reader) = facts_feed(WallClock::system(), Duration::from_secs(120));
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let count = attempts.clone();
+        let watch = move || {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                if number < 3 {
+                    return Err(FleetError::NotAccepted);
+                }
+                let refused = [
+                    Err(FleetError::NotAccepted),
+                    Ok(FactsEvent::Cluster(ObjectEvent::Interrupted)),
+                    Ok(FactsEvent::Placement(ObjectEvent::Interrupted)),
+                    Ok(FactsEvent::Decision(ObjectEvent::Interrupted)),
+                ];
+                let events = futures::stream::iter(refused).chain(futures::stream::pending());
+                Ok((events.boxed(), None))
+            }
+            .boxed()
+        };
+        let (_stop, stopped) = watch::channel(false);
+        let reading = tokio::spawn(reader.run(watch, stopped));
+        feed.request();
+        assert_eq!(names(&mut feed).await, Vec::<String>::new());
+        assert!(feed.facts().unwrap().is_partial);
+        assert_eq!(attempts.load(Ordering::SeqCst), 4);
+        reading.abort();
+    }
+}

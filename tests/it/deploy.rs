@@ -112,6 +112,8 @@ fn granted_everywhere() -> BTreeSet<String> {
     let everywhere = [
         rules(WORK, "manifestworks", &["get", "list", "watch", "create", "patch", "delete"]),
         rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
+        rules(CLUSTER, "placements", &["get", "list", "watch"]),
+        rules(CLUSTER, "placementdecisions", &["get", "list", "watch"]),
         rules("events.k8s.io", "events", &["create"]),
     ];
     everywhere.concat().into_iter().collect()
@@ -242,6 +244,8 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let expected: BTreeSet<String> = [
         rules(WORK, "manifestworks", &["get", "list", "watch", "patch"]),
         rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
+        rules(CLUSTER, "placements", &["get", "list", "watch"]),
+        rules(CLUSTER, "placementdecisions", &["get", "list", "watch"]),
         rules("", "configmaps", &["get", "create", "patch"]),
         rules("coordination.k8s.io", "leases", &["get", "list", "watch"]),
     ]
