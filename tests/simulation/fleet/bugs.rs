@@ -52,10 +52,11 @@ pub enum Bug {
     GiverDeletedOnReceiversCreation,
     AppliedOfOlderGeneration,
     TransitionalBodyLost,
+    LeavingObjectsIgnored,
 }
 
 /// Every planted bug, with its row in `docs/simulation.md`.
-pub const ALL: [(Bug, &str); 31] = [
+pub const ALL: [(Bug, &str); 32] = [
     (
         Bug::PreconditionDropped,
         "a write carries the current version on the hub, not the planned one",
@@ -104,6 +105,10 @@ pub const ALL: [(Bug, &str); 31] = [
     (
         Bug::TransitionalBodyLost,
         "after a restart, a work that keeps an object during its move is overwritten",
+    ),
+    (
+        Bug::LeavingObjectsIgnored,
+        "gitwork does not wait until agents have removed what left their works",
     ),
 ];
 
@@ -229,6 +234,7 @@ impl Bug {
                 work.adopt = work.adopt.as_ref().map(|_| SOURCE.into());
             }
             Self::EmptyWorkWaitsForAgent => work.agent.is_empty = false,
+            Self::LeavingObjectsIgnored => work.left = Box::default(),
             Self::UnchangedWorkWritten => work.digest.0[0] ^= 1,
             _ => {}
         }

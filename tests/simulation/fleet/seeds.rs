@@ -10,7 +10,7 @@ pub fn has_moves(seed: u64) -> bool {
 }
 
 /// Each seed, and the bug that it found.
-pub const FOUND: [(u64, &str); 64] = [
+pub const FOUND: [(u64, &str); 65] = [
     (1, "an overdue retry woke the loop without end while the record was not known"),
     (4, "as seed 1, while the ancestry of the head was not known"),
     (30, "the time to read history again stayed in the past, and woke the loop without end"),
@@ -172,5 +172,10 @@ pub const FOUND: [(u64, &str); 64] = [
         204061,
         "a work was deleted because another one owned its object, which a request of a former \
          leader changed after the new leader had read the hub",
+    ),
+    (
+        26456,
+        "a work went on writing an object that its new work wrote, until the agent of a third one \
+         had given it up",
     ),
 ];

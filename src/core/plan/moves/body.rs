@@ -71,10 +71,7 @@ pub(super) fn transitional(
         (_, None) => None,
         (None, Some(content)) if drops && is_released => without_moved(content, &given),
         (None, Some(content)) => Some(removed(key, content, &giving, inputs)),
-        (Some(_), Some(content)) if giving.iter().any(|one| is_orphaning(one)) => {
-            Some(of_hub(content, &giving, None))
-        }
-        (Some(work), Some(_)) => of_desired(work, content, &giving, &receiving),
+        (Some(work), Some(content)) => keeping(work, content, &giving, &receiving),
     };
     let gives_all = || gives_all(key, giving.iter().copied(), inputs);
     let is_emptied = body.is_none() && !waits && !keeps && gives_all();
@@ -150,7 +147,7 @@ fn is_orphaning(one: &ObjectMove) -> bool {
 }
 
 fn is_shared(one: &ObjectMove) -> bool {
-    one.progress == MoveProgress::Shared
+    matches!(one.progress, MoveProgress::Shared { .. })
 }
 
 /// Whether the receiving work must not list the object yet.
@@ -162,7 +159,7 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
         | MoveProgress::Held { .. }
         | MoveProgress::Suspended { .. }
         | MoveProgress::Unreadable
-        | MoveProgress::Shared
+        | MoveProgress::Shared { .. }
         // It gets the object once the giving work no longer lists it. What it lists already, as of
         // an earlier move, it does not lose.
         | MoveProgress::Orphaning { .. }
@@ -173,6 +170,22 @@ fn is_withheld(one: &ObjectMove, inputs: PlanInputs<'_>) -> bool {
         | MoveProgress::KeptByAnother
         | MoveProgress::Applied => false,
     }
+}
+
+/// A giving work that Git still has. `None` if it would be empty.
+fn keeping(
+    work: &DesiredWork,
+    content: &WorkContent,
+    giving: &[&ObjectMove],
+    receiving: &Receiving<'_>,
+) -> Option<WorkBody> {
+    if giving.iter().any(|one| is_orphaning(one)) {
+        return Some(of_hub(content, giving, None));
+    }
+    let body = of_desired(work, Some(content), giving, receiving)?;
+    // The hub would reject it: its other changes wait until objects have left it.
+    let is_too_large = WorkSpec::of(body.spec.value()).is_too_large_with(std::iter::empty());
+    Some(if is_too_large { of_hub(content, giving, None) } else { body })
 }
 
 /// Git's state, without the objects that the work does not get yet, and with those that it still
@@ -253,9 +266,7 @@ fn of_hub(
     let mut spec = content.spec();
     let left = giving.iter().filter(|one| one.progress.is_awaited());
     remove_objects(&mut spec, &left.map(|one| one.digest).collect());
-    // What the receiving work has applied already, the giving one must not write either.
-    let is_applied = |one: &ObjectMove| one.progress == MoveProgress::Applied;
-    let moving = giving.iter().filter(|one| is_in_progress(one) || is_applied(one));
+    let moving = giving.iter().filter(|one| is_written_elsewhere(one));
     let entries = moving.map(|one| create_only(one)).collect();
     prepend_configs(&mut spec, entries);
     let on_hub = spec.get("deleteOption").cloned();
@@ -320,6 +331,15 @@ fn is_in_progress(one: &ObjectMove) -> bool {
     )
 }
 
+/// Whether the receiving work writes the object, or will, so that the giving one must not.
+fn is_written_elsewhere(one: &ObjectMove) -> bool {
+    is_in_progress(one)
+        || matches!(
+            one.progress,
+            MoveProgress::Applied | MoveProgress::Shared { is_received: true }
+        )
+}
+
 /// The entry of `manifestConfigs` with which the giving work does not write an object.
 fn create_only(one: &ObjectMove) -> Value {
     json!({
@@ -338,7 +358,7 @@ fn config_entries(kept: &[&ObjectMove], hub: &Value) -> Vec<Value> {
         of_hub.entry(object).or_default().push(config);
     }
     let entries = kept.iter().flat_map(|one| match of_hub.get(&one.object) {
-        _ if is_in_progress(one) => vec![create_only(one)],
+        _ if is_written_elsewhere(one) => vec![create_only(one)],
         Some(configs) => configs.iter().copied().cloned().collect(),
         None => Vec::new(),
     });

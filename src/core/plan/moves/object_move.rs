@@ -47,7 +47,10 @@ pub enum MoveProgress {
     },
     /// The giving work is to orphan the object, and other works own it, too. They give it up first:
     /// an agent deletes what the last owner orphans as long as another work is to lose it.
-    Shared,
+    Shared {
+        /// The receiving work lists the object already, so the giving one must not write it.
+        is_received: bool,
+    },
     /// Another giving work goes on owning the object, and orphans it once no other work owns it.
     KeptByAnother,
     /// Neither work changes for this object until somebody acts.
@@ -88,7 +91,7 @@ impl MoveProgress {
             Self::Applying { failure } | Self::Orphaning { failure } => failure.is_some(),
             Self::Unread
             | Self::AwaitingReport
-            | Self::Shared
+            | Self::Shared { .. }
             | Self::Unseen
             | Self::Orphaned
             | Self::KeptByAnother
@@ -121,7 +124,7 @@ impl fmt::Display for ObjectMove {
             MoveProgress::AwaitingReport => {
                 write!(f, "; {from} keeps it until the agent has reported {from}")
             }
-            MoveProgress::Shared => {
+            MoveProgress::Shared { .. } => {
                 write!(f, "; {from} keeps it until no other work has it")
             }
             MoveProgress::Orphaning { failure: None } => {

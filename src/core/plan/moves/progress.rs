@@ -275,7 +275,7 @@ impl<'a> Giver<'a> {
         // never end.
         let early = self.others_orphan(digest, object).then(|| self.shared(digest, &to.key));
         match early.flatten() {
-            Some(progress) if progress != MoveProgress::Shared => progress,
+            Some(progress) if !matches!(progress, MoveProgress::Shared { .. }) => progress,
             _ => applying(&to.key, receiver, digest),
         }
     }
@@ -346,7 +346,7 @@ impl<'a> Giver<'a> {
             |(one, listed): &(&'a ObservedWork, &ListedObject)| (!listed.create_only, &one.key);
         let (last, listed) = owners.into_iter().max_by_key(order)?;
         if last.key == self.from.key {
-            return Some(MoveProgress::Shared);
+            return Some(MoveProgress::Shared { is_received: false });
         }
         Some(match listed.is_owned() && self.from.agent.has_settled(self.from.generation) {
             true => MoveProgress::KeptByAnother,
@@ -372,7 +372,7 @@ impl<'a> Giver<'a> {
         // The agent of a work that no longer lists the object would delete it.
         let is_owner = self.owners(digest).any(|(one, _)| one.key == self.from.key);
         if is_owner && self.leaving.is_beside(&self.from.key, digest) {
-            return MoveProgress::Shared;
+            return MoveProgress::Shared { is_received: self.is_listed_by(to, digest) };
         }
         if self.from.object(digest).is_some_and(|listed| listed.complete) {
             let why = "its manifest is Complete, so the agent never acts on it again";

@@ -638,6 +638,27 @@ fn work_that_would_be_too_large_orphans_first() {
     assert_eq!(world.pass(), ["create shop2"]);
 }
 
+/// The hub would reject what Git has together with what the work keeps.
+#[test]
+fn work_that_would_be_too_large_stays_as_it_is_until_objects_leave_it() {
+    let half = "x".repeat(limits::WORK_BYTES_MAX / 2);
+    let [fixed, changed] = ["fixed-1", "fixed-2"].map(|text| format!("{text}{half}"));
+    let mut world = World::settled(&[plain("shop", &[("data", &fixed), ("a", "1")])]);
+    let shop = [("a", "2"), ("large", &*half)];
+    world.commit(&[plain("shop", &shop), plain("shop2", &[("data", &changed), ("b", "1")])]);
+    assert_eq!(world.pass(), ["create shop2"]);
+    let reason = world.reason("shop");
+    assert!(reason.contains("data cannot change"), "{reason}");
+    assert_eq!(world.listed("shop"), ["data", "a"]);
+    world.commit(&[plain("shop", &shop), plain("shop2", &[("data", &fixed), ("b", "1")])]);
+    for _ in 0..4 {
+        world.pass();
+        world.agent_applies_all();
+    }
+    assert_eq!(world.listed("shop"), ["a", "large"]);
+    assert_eq!(world.listed("shop2"), ["data", "b"]);
+}
+
 #[test]
 fn unread_giver_changes_neither_work() {
     let mut world = World::settled(&[plain("shop", &[("data", "1")])]);
@@ -877,6 +898,37 @@ fn works_that_share_several_objects_do_not_wait_for_each_other() {
         world.agent_applies_all();
     }
     assert!(world.hub.keys().eq([&key("c")]), "{:?}", world.hub.keys());
+}
+
+#[test]
+fn last_owner_of_a_shared_object_does_not_write_what_its_receiver_lists() {
+    let mut world = World::settled(&[
+        plain("a", &[("data", "1"), ("one", "1")]),
+        plain("b", &[("two", "1")]),
+        plain("c", &[("three", "1")]),
+    ]);
+    let (a, c) = (plain("a", &[("one", "1")]), plain("c", &[("three", "1")]));
+    let to_b = [a.clone(), plain("b", &[("two", "1"), ("data", "1")]), c];
+    world.commit(&to_b);
+    world.pass();
+    world.agent_applies_all();
+    assert_eq!(world.pass(), ["update a"], "its agent has not removed the object yet");
+    // It moves on, back again, and at last to a work that orphans it.
+    let b = plain("b", &[("two", "1")]);
+    let objects: &[(&str, &str)] = &[("three", "1"), ("data", "2")];
+    world.commit(&[a.clone(), b.clone(), plain("c", objects)]);
+    world.pass();
+    world.commit(&to_b);
+    world.pass();
+    assert_eq!(world.spec("b")["manifestConfigs"], Value::Null);
+    world.commit(&[a, b, orphaning("c", objects)]);
+    world.pass();
+    assert_eq!(world.listed("c"), ["three", "data"]);
+    let strategy = &world.spec("b")["manifestConfigs"][0]["updateStrategy"];
+    assert_eq!(
+        (&strategy["type"], &world.spec("b")["deleteOption"]),
+        (&json!("CreateOnly"), &Value::Null)
+    );
 }
 
 /// Another work has orphaned the object already. The last owner by name must not do so in the write

@@ -177,7 +177,7 @@ impl ExplainInputs<'_> {
             MoveProgress::Orphaning { failure: Some(_) } => answer.advising(fix(from)),
             MoveProgress::Applying { failure: None }
             | MoveProgress::AwaitingReport
-            | MoveProgress::Shared
+            | MoveProgress::Shared { .. }
             | MoveProgress::Orphaning { failure: None } => answer.advising(self.next_of_move()),
             MoveProgress::Held { .. } | MoveProgress::Suspended { .. } => {
                 answer.advising("neither work changes for this object until that ends")
