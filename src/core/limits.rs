@@ -39,7 +39,8 @@ pub const MEMBERSHIP_STEPS_MAX: usize = 50_000_000;
 /// group: as many as `CLUSTERS_MAX` clusters that are in 20 groups each.
 pub const MEMBERSHIPS_MAX: usize = 400_000;
 /// Time for which the decisions of a Placement must have agreed before a cluster leaves its group,
-/// unless an operator chooses another. OCM's Placement controller writes PlacementDecisions one after the other, and the status last.
+/// unless an operator chooses another. OCM's Placement controller writes PlacementDecisions one
+/// after the other, and the status last.
 pub const PLACEMENT_GRACE: Duration = Duration::from_secs(120);
 /// Labels and claims of one ManagedCluster. Of a larger one, they are unknown.
 pub const CLUSTER_FACTS_BYTES_MAX: usize = 64 * 1024;

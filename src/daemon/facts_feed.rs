@@ -193,7 +193,7 @@ fn observe(
             log_error!(
                 warn,
                 &error,
-                "facts of the hub are incomplete; until they are complete, no cluster leaves a group"
+                "facts of the hub are incomplete; until that ends, no cluster leaves a group"
             );
         }
         Err(_) => {}

@@ -79,7 +79,7 @@ pub struct Fleet {
 
 /// Lists the works that gitwork wrote.
 pub async fn fleet(client: &Client, selection: &Selection) -> Result<Fleet, FleetError> {
-    let works = Resource::works(client, selection);
+    let works = Resource::works(client, selection.cluster.as_ref());
     let labels = selection.labels();
     let works = works.list(Some(&labels), |work| WorkTree::of(&work, |_| false));
     let (works, unreachable, reports) =
@@ -99,7 +99,7 @@ async fn reports(
     client: &Client,
     selection: &Selection,
 ) -> Result<Vec<ReportedSource>, FleetError> {
-    let leases = Resource::leases(client, selection);
+    let leases = Resource::leases(client, &selection.home);
     let all =
         leases.list(Some(&selection.report_labels()), |lease| selection.report_in(&lease)).await?;
     Ok(all.into_iter().flatten().collect())
@@ -134,7 +134,7 @@ pub fn watch(
     client: &Client,
     selection: &Selection,
 ) -> BoxStream<'static, Result<ViewEvent, FleetError>> {
-    let works = Resource::works(client, selection);
+    let works = Resource::works(client, selection.cluster.as_ref());
     let labels = selection.labels();
     let works = works.watch(Some(&labels)).map(|event| {
         event.map(|event| match event {
@@ -209,7 +209,7 @@ fn watch_reports(
     let mut known: BTreeMap<String, ReportedSource> = BTreeMap::new();
     let mut is_listed = false;
     let labels = selection.report_labels();
-    let changes = Resource::leases(client, selection).watch(Some(&labels));
+    let changes = Resource::leases(client, &selection.home).watch(Some(&labels));
     let selection = selection.clone();
     let changes = changes.filter_map(move |event| {
         match event {

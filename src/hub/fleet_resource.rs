@@ -11,9 +11,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::bounded;
-use crate::fleet::Selection;
 use crate::fleet_error::FleetError;
 use crate::limits;
+use gitwork_core::model::name::ClusterName;
 use gitwork_kube::connection_error;
 
 /// The group of ManagedClusters, Placements and PlacementDecisions.
@@ -28,14 +28,15 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    pub(crate) fn works(client: &Client, selection: &Selection) -> Self {
+    /// The works of one cluster, or of all.
+    pub(crate) fn works(client: &Client, cluster: Option<&ClusterName>) -> Self {
         let (kind, plural) = ("ManifestWork", "manifestworks");
         let resource = resource("work.open-cluster-management.io", "v1", kind, plural);
-        let api = match &selection.cluster {
+        let api = match cluster {
             Some(cluster) => Api::namespaced_with(client.clone(), cluster.as_str(), &resource),
             None => Api::all_with(client.clone(), &resource),
         };
-        let one_namespace = selection.cluster.is_some();
+        let one_namespace = cluster.is_some();
         let plural = "manifestworks.work.open-cluster-management.io";
         Self { api, kind, plural, one_namespace }
     }
@@ -64,10 +65,11 @@ impl Resource {
         Self { api, kind, plural, one_namespace: true }
     }
 
-    pub(crate) fn leases(client: &Client, selection: &Selection) -> Self {
+    /// The Leases in the namespace `home`.
+    pub(crate) fn leases(client: &Client, home: &str) -> Self {
         let (kind, plural) = ("Lease", "leases");
         let resource = resource("coordination.k8s.io", "v1", kind, plural);
-        let api = Api::namespaced_with(client.clone(), &selection.home, &resource);
+        let api = Api::namespaced_with(client.clone(), home, &resource);
         Self { api, kind, plural: "leases.coordination.k8s.io", one_namespace: true }
     }
 

@@ -126,8 +126,8 @@ impl WorkNames<'_> {
     }
 }
 
-/// Whether the folder is one of the cluster's work folders, or one of a group, which any cluster may
-/// have been in.
+/// Whether the folder is one of the cluster's work folders, or one of a group, which any cluster
+/// may have been in.
 pub(crate) fn may_be_of_cluster(folder: &RepoPath, cluster: &ClusterName) -> bool {
     is_of_group(folder)
         || folder.parent() == Some(RepoPath::root().join(CLUSTERS).join(cluster.as_str()))

@@ -1,5 +1,5 @@
-//! What watches of the hub show of ManagedClusters, Placements and PlacementDecisions, and the facts
-//! that follow from it. Pure: time is passed in.
+//! What watches of the hub show of ManagedClusters, Placements and PlacementDecisions, and the
+//! facts that follow from it. Pure: time is passed in.
 //!
 //! A cluster leaves a Placement's group only after its PlacementDecisions have agreed with the
 //! status for a grace period. A cluster that joins is a member at once.

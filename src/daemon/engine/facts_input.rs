@@ -56,12 +56,12 @@ impl FactsInput {
     /// none; the inner one: the hub did not tell in time.
     pub async fn next(&mut self) -> Option<Option<Arc<Facts>>> {
         let feed = self.feed.as_mut().filter(|_| self.is_used)?;
-        let told = async {
+        let answered = async {
             while feed.facts().is_none() {
                 feed.changed().await;
             }
         };
-        let _late = tokio::time::timeout(limits::FACTS_WAIT, told).await;
+        let _late = tokio::time::timeout(limits::FACTS_WAIT, answered).await;
         Some(feed.facts())
     }
 

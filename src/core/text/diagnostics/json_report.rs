@@ -110,8 +110,8 @@ pub fn entries<S: serde::Serializer>(all: &[Diagnostic], serializer: S) -> Resul
 
 /// One JSON object: `diagnostics`, a list, and `summary`, their counts. A diagnostic has `code`,
 /// `severity` (`error`, `warning`, `info`), `title`, `message`, `help`, `file`; where there is one
-/// `line`, `column`, `length`, `field`, `group`, `cluster`, `work`, `snippet`; and `related`, a list
-/// of places with a `message` each. Past `limits::DIAGNOSTICS_MAX` they are counted only, in
+/// `line`, `column`, `length`, `field`, `group`, `cluster`, `work`, `snippet`; and `related`, a
+/// list of places with a `message` each. Past `limits::DIAGNOSTICS_MAX` they are counted only, in
 /// `omitted`.
 pub fn json(diagnostics: &[Diagnostic]) -> String {
     let report = Report {
