@@ -108,12 +108,16 @@ fn rules(group: &str, resource: &str, verbs: &[&str]) -> Vec<String> {
     verbs.iter().map(|verb| format!("{verb} {group}/{resource}")).collect()
 }
 
+/// What groups need.
+fn clusters_and_placements() -> Vec<String> {
+    let kinds = ["managedclusters", "placements", "placementdecisions"];
+    kinds.map(|kind| rules(CLUSTER, kind, &["get", "list", "watch"])).concat()
+}
+
 fn granted_everywhere() -> BTreeSet<String> {
     let everywhere = [
         rules(WORK, "manifestworks", &["get", "list", "watch", "create", "patch", "delete"]),
-        rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
-        rules(CLUSTER, "placements", &["get", "list", "watch"]),
-        rules(CLUSTER, "placementdecisions", &["get", "list", "watch"]),
+        clusters_and_placements(),
         rules("events.k8s.io", "events", &["create"]),
     ];
     everywhere.concat().into_iter().collect()
@@ -243,9 +247,7 @@ subjects: [{kind: ServiceAccount, name: ann, namespace: gitwork}]
     let ann = Client::try_from(hub.config_for("gitwork", "ann").await).unwrap();
     let expected: BTreeSet<String> = [
         rules(WORK, "manifestworks", &["get", "list", "watch", "patch"]),
-        rules(CLUSTER, "managedclusters", &["get", "list", "watch"]),
-        rules(CLUSTER, "placements", &["get", "list", "watch"]),
-        rules(CLUSTER, "placementdecisions", &["get", "list", "watch"]),
+        clusters_and_placements(),
         rules("", "configmaps", &["get", "create", "patch"]),
         rules("coordination.k8s.io", "leases", &["get", "list", "watch"]),
     ]

@@ -68,7 +68,7 @@ fn check(name: &str, sentences: &[String]) {
 }
 
 /// The table of docs/layout.md: what is limited, and the limit of the code.
-fn rows_of_limits() -> [(&'static str, String); 11] {
+fn rows_of_limits() -> [(&'static str, String); 14] {
     let count = grouped;
     [
         ("one ManifestWork, as the hub's webhook counts it", size(core::WORK_BYTES_MAX)),
@@ -101,6 +101,12 @@ fn rows_of_limits() -> [(&'static str, String); 11] {
             count(core::RULE_STEPS_MAX),
         ),
         ("clusters of one source", count(core::CLUSTERS_MAX)),
+        ("groups of one source", count(core::GROUPS_MAX)),
+        (
+            "conditions of groups, multiplied by the clusters that they are compared with",
+            count(core::MEMBERSHIP_STEPS_MAX),
+        ),
+        ("members of all groups together", count(core::MEMBERSHIPS_MAX)),
         ("works of one source", count(core::WORKS_MAX)),
         (
             "memory of the rendered works of one source. Equal contents count once",
