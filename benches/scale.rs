@@ -140,7 +140,7 @@ fn desired(works: usize) -> Desired {
         rules: SourceRules::default(),
         approved: Approvals::default(),
         suspended: Suspended::default(),
-        uses_facts: false,
+        needed_facts: None,
         facts: None,
         diagnostics: Vec::new(),
     }

@@ -157,7 +157,9 @@ impl Engine {
                         self.reconciler.apply_hub_event(event);
                     }
                 }
-                () = self.facts.changed() => self.schedule.hint(monotonic()),
+                is_outdated = self.facts.changed() => if is_outdated {
+                    self.schedule.hint(monotonic());
+                },
                 Some(()) = hints.recv() => self.schedule.hint(monotonic()),
                 () = reach_changed(&mut reach) => {}
                 () = tokio::time::sleep_until(wake.into()) => {}
@@ -235,7 +237,7 @@ impl Engine {
 
     /// Whether a pass may begin once it is due.
     fn may_plan(&self) -> bool {
-        self.pass.is_none() && self.leadership.may_plan() && self.facts.is_known()
+        self.pass.is_none() && self.leadership.may_plan() && self.facts.is_current()
     }
 
     /// When the next step is due, if nothing happens before.
@@ -256,7 +258,7 @@ impl Engine {
             self.leadership.fetched();
         }
         if let Ok(read) = &fetched.read {
-            self.facts.end_read(read.desired.uses_facts);
+            self.facts.end_read(&read.desired);
         }
         let changed = self.reconciler.apply_fetch(fetched, self.leadership.leads());
         if changed && let Some(pass) = &self.pass {

@@ -1,7 +1,7 @@
 //! The facts of the hub for all engines of a process. They are read only once a source needs them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -10,8 +10,9 @@ use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use crate::clock::monotonic;
+use crate::limits;
 use gitwork_core::model::facts::Facts;
-use gitwork_core::sync::observed_facts::{FactsEvent, ObservedFacts};
+use gitwork_core::sync::observed_facts::{FactsEvent, ObservedFacts, PresentFacts};
 use gitwork_hub::fleet::FleetError;
 use gitwork_retry::log_error;
 use gitwork_runtime::clock::WallClock;
@@ -119,7 +120,7 @@ impl FactsReader {
                 Ok(begun) => begun,
                 Err(error) => {
                     log_error!(warn, &error, "cannot read the facts of the hub");
-                    tokio::time::sleep(crate::limits::FACTS_RETRY).await;
+                    tokio::time::sleep(limits::FACTS_RETRY).await;
                     continue;
                 }
             };
@@ -139,9 +140,21 @@ impl FactsReader {
         events: &mut FactsEvents,
         request: u64,
     ) -> Option<()> {
-        let mut is_failing = false;
+        let (mut is_failing, mut pause_end) = (false, None);
         loop {
-            let until = self.publish(observed, request);
+            let now = monotonic();
+            let present = observed.facts(now, self.clock.now());
+            let paused = pause_end.filter(|end| *end > now);
+            let until = [paused, present.as_ref().and_then(|present| present.until)]
+                .into_iter()
+                .flatten()
+                .min();
+            if paused.is_none()
+                && let Some(PresentFacts { facts, .. }) = present
+                && self.publish(facts, request)
+            {
+                pause_end = Some(now + limits::FACTS_PAUSE);
+            }
             is_failing &= !observed.is_complete();
             let changes = async {
                 match until {
@@ -163,21 +176,17 @@ impl FactsReader {
         }
     }
 
-    /// Publishes the facts if they differ from the last ones. Answers when they change without an
-    /// event.
-    fn publish(&self, observed: &mut ObservedFacts, request: u64) -> Option<Instant> {
-        let present = observed.facts(monotonic(), self.clock.now())?;
+    /// Publishes the facts, unless they say what the last ones said. Answers whether it did.
+    fn publish(&self, facts: Facts, request: u64) -> bool {
         self.answers.send_if_modified(|answer| {
-            let is_same = answer.facts.as_ref().is_some_and(|last| last.is_same(&present.facts));
+            let is_same = answer.facts.as_ref().is_some_and(|last| last.is_same(&facts));
             if is_same && answer.request == request {
                 return false;
             }
             let last = answer.facts.clone().filter(|_| is_same);
-            let facts = last.unwrap_or_else(|| Arc::new(present.facts));
-            *answer = Answer { request, facts: Some(facts) };
+            *answer = Answer { request, facts: last.or_else(|| Some(Arc::new(facts))) };
             true
-        });
-        present.until
+        })
     }
 }
 

@@ -16,6 +16,9 @@ pub const STATUS_PAUSE_MAX: Duration = Duration::from_secs(60);
 pub const WORK_LINES_MAX: usize = 50;
 /// Wait before facts of the hub are read again, after there was no connection.
 pub const FACTS_RETRY: Duration = Duration::from_secs(5);
+/// Between two publications of facts that differ: a cluster may change its labels all the time, and
+/// each change that matters is followed by a fetch.
+pub const FACTS_PAUSE: Duration = Duration::from_secs(5);
 /// For the first facts of the hub, in `run --once`. Without them, groups stay as they are.
 pub const FACTS_WAIT: Duration = Duration::from_secs(20);
 /// Between two writes of the report of a source.

@@ -239,7 +239,7 @@ mod tests {
             rules: SourceRules::default(),
             approved: Approvals::default(),
             suspended: Suspended::default(),
-            uses_facts: false,
+            needed_facts: None,
             facts: None,
             diagnostics: Vec::new(),
         }

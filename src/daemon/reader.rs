@@ -51,7 +51,7 @@ pub trait SourceReader: Send + 'static {
     /// Sets what the hub proves about verified commits, from which a read verifies later ones.
     fn set_verification_base(&mut self, _base: VerificationBase) {}
     /// Sets what the hub says of clusters, from the next read on.
-    fn set_facts(&mut self, _facts: Option<Arc<Facts>>) {}
+    fn set_facts(&mut self, _facts: Arc<Facts>) {}
     /// The generation of the record on the hub that this machine remembers; 0 if none.
     fn known_record_generation(&self) -> u64;
     /// Stores the generation of the record, so that a restored hub is detected.
@@ -101,7 +101,7 @@ impl SourceReader for Source {
     fn set_verification_base(&mut self, base: VerificationBase) {
         Self::set_verification_base(self, base);
     }
-    fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
+    fn set_facts(&mut self, facts: Arc<Facts>) {
         Self::set_facts(self, facts);
     }
     fn known_record_generation(&self) -> u64 {

@@ -72,17 +72,15 @@ impl Reading {
 
     /// Sets what the hub says of clusters. What was read last is rendered again if that may change
     /// it.
-    pub fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
-        let is_same = match (&self.facts, &facts) {
-            (Some(before), Some(now)) => Arc::ptr_eq(before, now) || before.is_same(now),
-            (before, now) => before.is_none() && now.is_none(),
-        };
-        if is_same {
+    pub fn set_facts(&mut self, facts: &Arc<Facts>) {
+        let is_same = |before: &Arc<Facts>| Arc::ptr_eq(before, facts) || before.is_same(facts);
+        if self.facts.as_ref().is_some_and(is_same) {
             return;
         }
-        self.renderer.set_facts(facts.clone());
-        self.facts = facts;
-        self.is_outdated = self.last.as_ref().is_some_and(|last| last.desired.uses_facts);
+        self.renderer.set_facts(Some(facts.clone()));
+        self.facts = Some(facts.clone());
+        self.is_outdated =
+            self.last.as_ref().is_some_and(|last| last.desired.needed_facts.is_some());
     }
 
     /// The time of day.

@@ -115,9 +115,9 @@ impl Source {
     }
 
     /// Sets what the hub says of clusters, from the next read on.
-    pub fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
-        self.reading.set_facts(facts.clone());
-        self.config.facts = facts;
+    pub fn set_facts(&mut self, facts: Arc<Facts>) {
+        self.reading.set_facts(&facts);
+        self.config.facts = Some(facts);
     }
 
     /// Fetches, verifies and renders. Unchanged files are not read again.

@@ -96,7 +96,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
         rules: Default::default(),
         approved: Default::default(),
         suspended: Default::default(),
-        uses_facts: false,
+        needed_facts: None,
         facts: None,
         diagnostics: Vec::new(),
     }

@@ -119,7 +119,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         rules: Default::default(),
         approved: Default::default(),
         suspended: Default::default(),
-        uses_facts: false,
+        needed_facts: None,
         facts: None,
         diagnostics: Vec::new(),
     }

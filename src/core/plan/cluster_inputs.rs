@@ -48,7 +48,7 @@ impl ClusterInputs {
             rules: SourceRules::default(),
             approved: Approvals::default(),
             suspended: desired.suspended.clone(),
-            uses_facts: desired.uses_facts,
+            needed_facts: None,
             facts: None,
             diagnostics: Vec::new(),
         };

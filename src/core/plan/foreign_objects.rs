@@ -148,7 +148,7 @@ mod tests {
             rules: Default::default(),
             approved: Default::default(),
             suspended: Default::default(),
-            uses_facts: false,
+            needed_facts: None,
             facts: None,
             diagnostics: Vec::new(),
         }

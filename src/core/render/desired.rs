@@ -9,7 +9,7 @@ use crate::config::source_rules::SourceRules;
 use crate::config::tenancy::TenantFolder;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
-use crate::model::facts::Facts;
+use crate::model::facts::{FactNeeds, Facts};
 use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
@@ -32,10 +32,10 @@ pub struct Desired {
     pub approved: Approvals,
     /// Suspensions in the repository.
     pub suspended: Suspended,
-    /// Whether facts of the hub may change anything: there are groups, or labels and claims in
-    /// manifests.
-    pub uses_facts: bool,
-    /// The facts that it follows from, without those that nothing uses.
+    /// The facts of the hub that groups, and labels and claims in manifests, need; `None` without
+    /// these.
+    pub needed_facts: Option<FactNeeds>,
+    /// The facts that it follows from, as far as they are needed.
     pub facts: Option<Arc<Facts>>,
     /// Sorted; errors, warnings and notes of the whole source.
     pub diagnostics: Vec<Diagnostic>,

@@ -292,8 +292,8 @@ impl Renderer {
             rules: self.rules.clone(),
             approved: self.approved.clone(),
             suspended: Suspended { source: self.suspended, clusters },
-            uses_facts: needs.is_some(),
-            facts: facts.zip(needs).map(|(facts, needs)| Arc::new(facts.reduced(&needs))),
+            facts: facts.zip(needs.as_ref()).map(|(facts, needs)| Arc::new(facts.reduced(needs))),
+            needed_facts: needs,
             diagnostics,
         }
     }

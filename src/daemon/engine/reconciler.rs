@@ -105,7 +105,7 @@ impl Reconciler {
 
     /// Begins a fetch, with these facts of the hub or those of the last one.
     /// [`SourceAccess::fetched`] waits for its end.
-    pub fn begin_fetch(&mut self, facts_of_hub: Option<Option<Arc<Facts>>>) {
+    pub fn begin_fetch(&mut self, facts_of_hub: Option<Arc<Facts>>) {
         if let Some(facts) = facts_of_hub {
             self.source.set_facts(facts);
         }

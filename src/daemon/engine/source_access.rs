@@ -66,7 +66,7 @@ impl SourceAccess {
     }
 
     /// Sets what the hub says of clusters, unless a thread uses the source.
-    pub fn set_facts(&mut self, facts: Option<Arc<Facts>>) {
+    pub fn set_facts(&mut self, facts: Arc<Facts>) {
         if let Some(reader) = &mut self.reader {
             reader.set_facts(facts);
         }

@@ -187,7 +187,7 @@ impl World {
             rules: SourceRules { budgets: self.budgets.clone(), ..SourceRules::default() },
             approved: self.approved.clone(),
             suspended: self.suspended.clone(),
-            uses_facts: false,
+            needed_facts: None,
             facts: None,
             diagnostics: Vec::new(),
         }

@@ -78,7 +78,7 @@ impl World {
                 rules: Default::default(),
                 approved: Default::default(),
                 suspended: Default::default(),
-                uses_facts: false,
+                needed_facts: None,
                 facts: None,
                 diagnostics: Vec::new(),
             },

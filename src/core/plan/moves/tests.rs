@@ -96,7 +96,7 @@ impl World {
             rules: crate::config::source_rules::SourceRules::default(),
             approved: crate::model::approval::Approvals::default(),
             suspended: crate::render::desired::Suspended::default(),
-            uses_facts: false,
+            needed_facts: None,
             facts: None,
             diagnostics: Vec::new(),
         };

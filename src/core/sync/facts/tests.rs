@@ -26,7 +26,7 @@ pub(crate) fn desired(head: u8) -> Desired {
         rules: SourceRules::default(),
         approved: Approvals::default(),
         suspended: Suspended::default(),
-        uses_facts: false,
+        needed_facts: None,
         facts: None,
         diagnostics: Vec::new(),
     }

@@ -20,8 +20,8 @@ impl Reconciler {
     ) -> Result<(Plan, Arc<Desired>), EngineError> {
         self.read_hub().await?;
         let mut read = self.read_git().await?;
-        facts.end_read(read.desired.uses_facts);
-        if let Some(of_hub) = facts.next().await {
+        facts.end_read(&read.desired);
+        if let Some(of_hub) = facts.first().await {
             self.source.set_facts(of_hub);
             read = self.read_git().await?;
         }

@@ -40,7 +40,7 @@ fn desired(frozen: Frozen, diagnostics: Vec<Diagnostic>) -> Desired {
         rules: Default::default(),
         approved: Default::default(),
         suspended: Default::default(),
-        uses_facts: false,
+        needed_facts: None,
         facts: None,
         diagnostics,
     }
