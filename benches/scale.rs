@@ -1,5 +1,6 @@
-//! Measures what planning and status of one source cost at 1,000, 10,000 and 100,000 works, in the
-//! pure core: without a network, a hub or a Git repository. `docs/scaling.md` has the results.
+//! Measures what planning and status of one source cost at 1,000, 10,000 and 100,000 works, and
+//! what a group of 1,000 clusters costs with rendering, in the pure core: without a network, a hub
+//! or a Git repository. `docs/scaling.md` has the results.
 //!
 //! Each size runs in a process of its own, for its memory. Each figure is the shortest of several
 //! rounds, because other programs on the machine only ever add time.
@@ -35,15 +36,26 @@ use gitwork_core::sync::state::SyncState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+#[path = "scale/groups.rs"]
+mod groups;
+#[allow(dead_code, reason = "a benchmark does not use every function")]
+#[path = "../tests/it/memory_repository.rs"]
+mod memory_repository;
+
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const WORKS_PER_CLUSTER: usize = 100;
 const ROUNDS: usize = 9;
 /// The number of works, in the environment of the process that measures one size.
 const WORKS: &str = "GITWORK_SCALE_WORKS";
+/// Set in the environment of the process that measures a group.
+const GROUPS: &str = "GITWORK_SCALE_GROUPS";
 
 fn main() {
     if let Ok(works) = std::env::var(WORKS) {
         return measure(works.parse().unwrap());
+    }
+    if std::env::var_os(GROUPS).is_some() {
+        return groups::measure();
     }
     let program = std::env::current_exe().unwrap();
     let results = SIZES.map(|works| {
@@ -59,6 +71,13 @@ fn main() {
         let (name, values) = (small.split('\t').next().unwrap(), [small, middle, large].map(value));
         let [a, b, c] = values.map(|value| format!("{value:.3}"));
         println!("| {name} | {a} | {b} | {c} | x{:.0} |", values[2] / values[0].max(0.001));
+    }
+    let output = Command::new(&program).env(GROUPS, "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    println!("\n| group | |\n|---|---|");
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let (name, value) = line.rsplit_once('\t').unwrap();
+        println!("| {name} | {:.1} |", value.parse::<f64>().unwrap());
     }
 }
 
@@ -127,6 +146,7 @@ fn desired_work(number: usize, text: &str) -> DesiredWork {
         prune: true,
         suspend: false,
         objects,
+        depends_on: Arc::default(),
     }
 }
 
@@ -198,7 +218,7 @@ impl World {
         assert!(state.facts_mut().contents_to_read(now).is_empty());
         state.set_time(Timestamp::UNIX_EPOCH, &|_| None);
         state.update_contentions(now);
-        let plan = state.plan().unwrap();
+        let plan = state.plan(now).unwrap();
         black_box(state.record_to_write(&plan));
         state.due(&plan, now).len()
     }
@@ -225,7 +245,7 @@ impl World {
 
     /// The outcome of the write that the plan has for a work.
     fn outcome(&mut self, number: usize, version: usize) -> Outcome {
-        let plan = self.state.plan().unwrap();
+        let plan = self.state.plan(self.begin).unwrap();
         let key = key(number);
         let (_, effect) = plan.effects().find(|(step, _)| step.key == key).unwrap();
         let task = Task { key: key.clone(), effect: effect.clone(), commit: self.desired.commit };

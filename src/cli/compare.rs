@@ -139,7 +139,8 @@ fn between_revisions(
     base: &str,
     filter: &Filter,
 ) -> Result<PrintedPlan, CommandError> {
-    let ConfiguredSource { config, guards, verification, .. } = args.configured()?;
+    let configured = args.configured()?.with_published_facts();
+    let ConfiguredSource { config, guards, verification, .. } = configured;
     let path = config.path.clone();
     let mut source = sources().open(config)?;
     let cancel = Arc::new(AtomicBool::new(false));
@@ -224,7 +225,13 @@ pub(super) fn plan_against_hub(
         source = source.with_trial_verification(verification);
         source.set_verification_base(there.verification_base(&configured.config.id)?);
     }
-    let read = source.read(cancel)?;
+    let mut read = source.read(cancel)?;
+    if read.desired.needed_facts.is_some()
+        && let Some(facts) = configured.missing_facts(Some(hub))
+    {
+        source.set_facts(facts);
+        read = source.read(cancel)?;
+    }
     let desired = read.desired.clone();
     output::diagnostics(&desired.diagnostics);
     if let Some(commit) = desired.commit.filter(|_| !is_verified)
@@ -297,7 +304,7 @@ pub(super) async fn plan_of(
 /// The plan at a time.
 pub(super) fn plan_at(state: &mut SyncState, at: Timestamp) -> Plan {
     state.set_time(at, &|name| TimeZone::get(name).ok());
-    state.plan().map(Arc::unwrap_or_clone).unwrap_or_default()
+    state.plan(Instant::now()).map(Arc::unwrap_or_clone).unwrap_or_default()
 }
 
 /// Whether a step waits for a person or for a window. Suspended works do not count, because they

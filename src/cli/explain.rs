@@ -85,9 +85,10 @@ pub fn explain(args: &ExplainArgs) -> Result<Exit, CommandError> {
     if let Some(works) = observed.as_ref().ok().and_then(|hub| hub.works.as_ref()) {
         configured.take_id_from_hub(works, Some(&target.key));
     }
-    let ConfiguredSource { config, guards, .. } = configured;
-    let path = config.path.clone();
-    let mut git = GitState::read(sources().open(config)?, &target.key)?;
+    let path = configured.config.path.clone();
+    let hub = observed.is_ok().then_some(&args.hub);
+    let mut git = GitState::read(&configured, hub, &target.key)?;
+    let guards = configured.guards;
     let plan = match &observed {
         Ok(hub) => runtime.block_on(hub.plan(&mut git, guards))?,
         Err(_) => Plan::default(),
@@ -205,8 +206,21 @@ struct GitState {
 }
 
 impl GitState {
-    fn read(mut source: Source, key: &WorkKey) -> Result<Self, CommandError> {
-        let read = source.read(&Arc::new(AtomicBool::new(false)))?;
+    /// `hub`: the one that tells the facts of clusters, if they are needed.
+    fn read(
+        configured: &ConfiguredSource,
+        hub: Option<&HubArgs>,
+        key: &WorkKey,
+    ) -> Result<Self, CommandError> {
+        let mut source = sources().open(configured.config.clone())?;
+        let cancel = Arc::new(AtomicBool::new(false));
+        let mut read = source.read(&cancel)?;
+        if read.desired.needed_facts.is_some()
+            && let Some(facts) = configured.missing_facts(hub)
+        {
+            source.set_facts(facts);
+            read = source.read(&cancel)?;
+        }
         let facts = source.config().facts.clone();
         let folder = read.desired.folder_of(key);
         let origins = source.snapshots().with_files(&read, |snapshot, kinds| {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::Args;
 use futures::FutureExt as _;
 use jiff::Timestamp;
-use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -14,10 +13,9 @@ use super::exit::Exit;
 use super::hub::{self, runtime};
 use super::output;
 use super::source_args::HubArgs;
-use gitwork_core::model::operation_error::describe;
+use gitwork_core::model::facts::Facts;
 use gitwork_daemon::facts_feed::{FactsFeed, facts_feed};
 use gitwork_hub::facts;
-use gitwork_hub::fleet::FleetError;
 use gitwork_hub::retry_transient;
 use gitwork_runtime::clock::WallClock;
 
@@ -29,14 +27,17 @@ pub struct FactsArgs {
 
 /// Runs `gitwork facts`.
 pub fn facts(args: &FactsArgs) -> Result<Exit, CommandError> {
-    let facts = runtime()?.block_on(async {
-        let client = hub::connect(&args.hub).await?;
-        let time = Timestamp::now();
-        let facts = retry_transient(|| facts::list(&client, time)).await?;
-        Ok::<_, CommandError>(facts)
-    })?;
-    output::print(&facts.text())?;
+    output::print(&facts_of_hub(&args.hub)?.text())?;
     Ok(Exit::Done)
+}
+
+/// What the hub says of clusters and Placements.
+pub(super) fn facts_of_hub(args: &HubArgs) -> Result<Facts, CommandError> {
+    runtime()?.block_on(async {
+        let client = hub::connect(args).await?;
+        let time = Timestamp::now();
+        Ok(retry_transient(|| facts::list(&client, time)).await?)
+    })
 }
 
 /// Reads the facts of the hub once a source needs them.
@@ -51,7 +52,7 @@ pub(super) fn watch_facts(
     let watch = move || {
         let args = args.clone();
         async move {
-            let client = client(&args).await?;
+            let client = hub::fleet_client(&args).await?;
             let version = facts::version(&client).await;
             Ok((facts::watch(&client), version))
         }
@@ -59,9 +60,4 @@ pub(super) fn watch_facts(
     };
     tasks.spawn(reader.run(watch, stop.clone()));
     feed
-}
-
-/// A client for the hub.
-pub(super) async fn client(args: &HubArgs) -> Result<Client, FleetError> {
-    hub::client(args).await.map_err(|error| FleetError::NoHub(describe(&error)))
 }

@@ -7,9 +7,10 @@ use tokio::runtime::Runtime;
 
 use super::error::CommandError;
 use super::source_args::HubArgs;
-use gitwork_core::model::operation_error::{ErrorClass, OperationError};
+use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_hub::client as hub_client;
 use gitwork_hub::client::ClientError;
+use gitwork_hub::fleet::FleetError;
 
 /// A client for the hub that the arguments name.
 pub async fn connect(args: &HubArgs) -> Result<kube::Client, CommandError> {
@@ -20,6 +21,11 @@ pub async fn connect(args: &HubArgs) -> Result<kube::Client, CommandError> {
 pub async fn client(args: &HubArgs) -> Result<kube::Client, ClientError> {
     let config = hub_client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     hub_client::client(config)
+}
+
+/// As [`connect`], with the error of views of the fleet.
+pub async fn fleet_client(args: &HubArgs) -> Result<kube::Client, FleetError> {
+    client(args).await.map_err(|error| FleetError::NoHub(describe(&error)))
 }
 
 /// The async runtime did not start.

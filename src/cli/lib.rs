@@ -28,6 +28,7 @@ mod hub;
 mod hub_state;
 mod limits;
 mod output;
+mod published_facts;
 mod read_args;
 mod render;
 mod report_args;

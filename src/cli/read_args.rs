@@ -9,9 +9,13 @@ use clap::Args;
 
 use super::daemon_file;
 use super::error::CommandError;
+use super::facts::facts_of_hub;
+use super::output;
+use super::published_facts::published_facts;
 use super::signer_args::SignerArgs;
-use super::source_args::SourceArgs;
+use super::source_args::{HubArgs, SourceArgs};
 use super::source_id::{IdFrom, source_on_hub};
+use gitwork_core::config::commit_status::StatusBranchConfig;
 use gitwork_core::config::schema::closest;
 use gitwork_core::config::signers::SignerKeys;
 use gitwork_core::config::{DaemonFile, DaemonSource};
@@ -32,7 +36,8 @@ pub struct ReadArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// File with facts of the hub, as JSON: labels and claims of clusters, and decisions of
-    /// Placements. Groups find their clusters by them
+    /// Placements. Groups find their clusters by them. Default: what the hub says, if the command
+    /// reads one, or else facts.json of the status branch, if the clone has it
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
     #[command(flatten)]
@@ -94,6 +99,8 @@ pub struct ConfiguredSource {
     pub guards: GuardOptions,
     /// `None` without keys of signers.
     pub verification: Option<Verification>,
+    /// The branch with the status of the source, which has the facts of the hub.
+    pub status_branch: String,
 }
 
 impl ConfiguredSource {
@@ -107,6 +114,30 @@ impl ConfiguredSource {
             self.config.id = id;
             self.id_from = IdFrom::Name;
         }
+    }
+
+    /// The facts of the hub, or if it does not tell them those of the status branch; `None` if the
+    /// arguments name others, or there are none.
+    pub fn missing_facts(&self, hub: Option<&HubArgs>) -> Option<Arc<Facts>> {
+        if self.config.facts.is_some() {
+            return None;
+        }
+        let of_hub = |hub| match facts_of_hub(hub) {
+            Ok(facts) => Some(Arc::new(facts)),
+            Err(why) => {
+                let why = why.message();
+                output::note(&format!("the hub does not tell the facts of clusters: {why}"));
+                None
+            }
+        };
+        let published = || published_facts(&self.config, &self.status_branch);
+        hub.and_then(of_hub).or_else(published)
+    }
+
+    /// With the facts of the status branch, unless the arguments name others.
+    pub fn with_published_facts(mut self) -> Self {
+        self.config.facts = self.missing_facts(None).or(self.config.facts);
+        self
     }
 }
 
@@ -135,6 +166,7 @@ impl ReadArgs {
                     ..GuardOptions::default()
                 },
                 verification: None,
+                status_branch: StatusBranchConfig::default().branch,
             }),
         }
     }
@@ -145,14 +177,15 @@ impl ReadArgs {
         let selects_one =
             [source_id, repo, path].into_iter().any(Option::is_some) || self.source.has_reference();
         let Some(path) = self.config.as_ref().filter(|_| !selects_one) else {
-            return Ok(vec![self.configured_source()?.config]);
+            return Ok(vec![self.configured_source()?.with_published_facts().config]);
         };
         let file = daemon_file::read(path)?;
         let facts = self.facts()?;
         let mut configs = Vec::new();
         for entry in file.sources.iter().enumerate() {
-            let config = self.entry(path, &file, entry, None)?.config;
-            configs.push(SourceConfig { facts: facts.clone(), ..config });
+            let mut configured = self.entry(path, &file, entry, None)?;
+            configured.config.facts.clone_from(&facts);
+            configs.push(configured.with_published_facts().config);
         }
         daemon_file::check_ids(path, configs.iter().map(|config| &config.id))?;
         Ok(configs)
@@ -201,7 +234,9 @@ impl ReadArgs {
             IdFrom::Folder => IdFrom::Folder,
             IdFrom::Name | IdFrom::Url => IdFrom::Name,
         };
-        Ok(ConfiguredSource { config, id_from, guards, verification: Some(verification) })
+        let verification = Some(verification);
+        let status_branch = source.status_branch.clone().unwrap_or_default().branch;
+        Ok(ConfiguredSource { config, id_from, guards, verification, status_branch })
     }
 
     /// The selected entry of the file, and its index.

@@ -91,7 +91,7 @@ fn read(mut source: Source, began: Instant) -> Result<Desired, CommandError> {
 /// Runs `gitwork render`.
 pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     let filter = args.filter.filter()?;
-    let config = args.source.configured_source()?.config;
+    let config = args.source.configured_source()?.with_published_facts().config;
     let desired = read(open(&sources(), config)?, Instant::now())?;
     output::diagnostics(&desired.diagnostics);
     let works: Vec<&DesiredWork> =

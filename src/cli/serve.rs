@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 
 use super::error::CommandError;
 use super::exit::Exit;
-use super::facts;
 use super::facts::watch_facts;
+use super::hub;
 use super::run_setup::{OpenedSource, PageSetup, Setup, open_all};
 use super::signals::Signals;
 use gitwork_core::model::name::SourceId;
@@ -343,7 +343,7 @@ fn watch_reachability(
         let read = move || {
             let args = args.clone();
             async move {
-                let client = facts::client(&args).await?;
+                let client = hub::fleet_client(&args).await?;
                 fleet::unreachable(&client).await
             }
             .boxed()

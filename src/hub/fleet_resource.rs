@@ -42,26 +42,32 @@ impl Resource {
     }
 
     pub(crate) fn clusters(client: &Client) -> Self {
-        let (kind, plural) = ("ManagedCluster", "managedclusters");
-        let resource = resource(CLUSTER_GROUP, "v1", kind, plural);
-        let api = Api::all_with(client.clone(), &resource);
+        let resource = resource(CLUSTER_GROUP, "v1", "ManagedCluster", "managedclusters");
         let plural = "managedclusters.cluster.open-cluster-management.io";
-        Self { api, kind, plural, one_namespace: true }
+        Self::everywhere(client, &resource, "ManagedCluster", plural)
     }
 
     pub(crate) fn placements(client: &Client) -> Self {
-        let (kind, plural) = ("Placement", "placements");
-        let resource = resource(CLUSTER_GROUP, "v1beta1", kind, plural);
-        let api = Api::all_with(client.clone(), &resource);
+        let resource = resource(CLUSTER_GROUP, "v1beta1", "Placement", "placements");
         let plural = "placements.cluster.open-cluster-management.io";
-        Self { api, kind, plural, one_namespace: true }
+        Self::everywhere(client, &resource, "Placement", plural)
     }
 
     pub(crate) fn placement_decisions(client: &Client) -> Self {
-        let (kind, plural) = ("PlacementDecision", "placementdecisions");
-        let resource = resource(CLUSTER_GROUP, "v1beta1", kind, plural);
-        let api = Api::all_with(client.clone(), &resource);
+        let kind = "PlacementDecision";
+        let resource = resource(CLUSTER_GROUP, "v1beta1", kind, "placementdecisions");
         let plural = "placementdecisions.cluster.open-cluster-management.io";
+        Self::everywhere(client, &resource, kind, plural)
+    }
+
+    /// A kind that no command can read for one cluster only.
+    fn everywhere(
+        client: &Client,
+        resource: &ApiResource,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Self {
+        let api = Api::all_with(client.clone(), resource);
         Self { api, kind, plural, one_namespace: true }
     }
 

@@ -150,6 +150,7 @@ impl<'a> SourceHistory<'a> {
                 removed_by: Some(head),
                 delete_option: work.delete_option.clone(),
                 prune: work.prune,
+                depends_on: work.depends_on.clone(),
                 budgets: None,
                 added_since: None,
             };

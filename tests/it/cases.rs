@@ -103,6 +103,11 @@ pub fn repository(case: &str) -> BTreeMap<String, File> {
     Case::read(folder(case)).repository
 }
 
+/// The facts of a case.
+pub fn facts(case: &str) -> Facts {
+    Facts::read(&std::fs::read(folder(case).join("facts.json")).unwrap()).unwrap()
+}
+
 /// The files of a case's `before/`.
 pub fn before(case: &str) -> BTreeMap<String, File> {
     Case::read(folder(case)).before.unwrap()

@@ -70,6 +70,7 @@ static EXAMPLES: LazyLock<Vec<(Code, Files)>> = LazyLock::new(|| {
         manifest_examples(),
         object_examples(),
         group_examples(),
+        order_examples(),
     ]
     .concat()
 });
@@ -136,6 +137,20 @@ fn group_examples() -> Vec<(Code, Files)> {
         (Code::ReportedValue, group(substituted, namespace)),
         (Code::UnknownFacts, group(substituted, &city)),
     ]
+}
+
+/// Problems of `dependsOn`.
+fn order_examples() -> Vec<(Code, Files)> {
+    let depends_on = |other: &str| {
+        beside("clusters/edge-1/web/work.yaml", format!("dependsOn: [{other}]\n").as_str())
+    };
+    let database = CONFIG_MAP.replace("settings", "database");
+    let mut cycle = depends_on("db");
+    cycle.extend(tree([
+        ("clusters/edge-1/db/db.yaml", database.as_str()),
+        ("clusters/edge-1/db/work.yaml", "dependsOn: [web]\n"),
+    ]));
+    vec![(Code::UnknownDependency, depends_on("database")), (Code::DependencyCycle, cycle)]
 }
 
 /// Problems of the layout.
@@ -442,13 +457,14 @@ remove one.
 `-o sarif` prints SARIF 2.1.0, for code scanning on a forge.
 ";
 
-const CHAPTERS: [(&str, &str); 6] = [
+const CHAPTERS: [(&str, &str); 7] = [
     ("GW1", "Reading files"),
     ("GW2", "Layout"),
     ("GW3", "Configuration files and sidecars"),
     ("GW4", "Manifests"),
     ("GW5", "The operator's policy"),
     ("GW6", "Groups and facts"),
+    ("GW7", "The order of works"),
 ];
 
 #[test]

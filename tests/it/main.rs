@@ -24,6 +24,7 @@ mod docs;
 mod documented_limits;
 mod example;
 mod explain;
+mod fleet_story;
 mod forge;
 mod fuzz_seeds;
 mod generated_crds;
@@ -46,6 +47,7 @@ mod ocm_agent;
 #[path = "../harness/ocm_agent/mod.rs"]
 mod ocm_agent_double;
 mod page;
+mod published_facts;
 mod pull_request_plan;
 mod removed_works;
 mod rendered_content;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gitwork_core::config::tenancy::Tenancy;
 use gitwork_core::model::digest::Digest;
+use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{ObjectId, SourceId};
 use gitwork_core::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, Tree};
 use gitwork_core::render::desired::Desired;
@@ -125,6 +126,15 @@ pub fn source() -> SourceId {
 /// Renders a repository from nothing.
 pub fn render(files: &BTreeMap<String, File>) -> Desired {
     render_within(files, Tenancy::default())
+}
+
+/// As `render`, with what the hub says of clusters.
+pub fn render_with_facts(files: &BTreeMap<String, File>, facts: Facts) -> Desired {
+    let mut objects = MemoryObjects::default();
+    let root = objects.add(files);
+    let mut renderer = Renderer::new(source());
+    renderer.set_facts(Some(Arc::new(facts)));
+    renderer.render(&Snapshot { commit: None, root, objects: &objects }).unwrap()
 }
 
 /// As `render`, with the operator's policy.

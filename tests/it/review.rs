@@ -85,6 +85,7 @@ fn many(works: usize, replicas: impl Fn(usize) -> usize) -> Desired {
             prune: true,
             suspend: false,
             objects: Arc::default(),
+            depends_on: Default::default(),
         };
         (key, work)
     });

@@ -56,7 +56,7 @@ fn state(desired: &Arc<Desired>, works: Vec<ObservedWork>, now: Instant) -> Sync
 
 /// The effects that a plan of now does.
 fn due(state: &mut SyncState, now: Instant) -> Vec<Effect> {
-    let plan = state.plan().unwrap();
+    let plan = state.plan(now).unwrap();
     state.due(&plan, now).into_iter().map(|(_, effect)| effect.clone()).collect()
 }
 
@@ -283,7 +283,7 @@ fn contended_work_backs_off_and_a_git_change_is_sent_at_once() {
         state.update_contentions(now);
         let mut effects = due(&mut state, now);
         if effects.is_empty() {
-            let plan = state.plan().unwrap();
+            let plan = state.plan(now).unwrap();
             assert!(
                 matches!(plan.steps.first().unwrap().reason, Reason::BackedOff { .. }),
                 "{plan:?}"

@@ -108,6 +108,7 @@ fn desired(body: Option<Arc<WorkBody>>) -> Desired {
         prune: true,
         suspend: false,
         objects: Arc::default(),
+        depends_on: Default::default(),
     });
     let works = work.into_iter().map(|work| (work.key.clone(), work)).collect();
     let frozen = Frozen::default();

@@ -17,12 +17,8 @@ use crate::text::yaml;
 use gitwork_yaml::Document;
 
 /// Fields that are reserved for later versions: their presence is an error.
-const UNSUPPORTED_FIELDS: &[(&str, &str)] = &[
-    ("/dependsOn", "ordering between works"),
-    ("/rollout", "staged rollouts"),
-    ("/defaults/dependsOn", "ordering between works"),
-    ("/defaults/rollout", "staged rollouts"),
-];
+const UNSUPPORTED_FIELDS: &[(&str, &str)] =
+    &[("/rollout", "staged rollouts"), ("/defaults/rollout", "staged rollouts")];
 
 /// One document of a configuration file, with what is needed to point into it.
 #[derive(Debug)]

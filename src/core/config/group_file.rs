@@ -32,8 +32,26 @@ pub struct GroupFile {
     /// Values for `${NAME}` in the manifests of works with `substitute: true`. `cluster.yaml`
     /// overrides them.
     pub values: BTreeMap<String, SubstitutionValue>,
+    /// Other values for some of the members. Of several that match a cluster, a later one
+    /// overrides those before it.
+    #[schemars(length(max = 100))]
+    pub overrides: Vec<ValueOverride>,
     /// Defaults for the works of this group. `cluster.yaml` and `work.yaml` override them.
     pub defaults: WorkSettings,
+}
+
+/// Values for some members of a group. The given conditions must match; one is needed.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(deny_unknown_fields)]
+pub struct ValueOverride {
+    /// Names of clusters. `*` matches any sequence of characters.
+    #[schemars(length(min = 1, max = 1000))]
+    pub clusters: Option<Vec<String>>,
+    /// Labels and claims of the clusters.
+    pub selector: Option<MemberSelector>,
+    /// Values for `${NAME}`. They override those of the group; `cluster.yaml` overrides them.
+    pub values: BTreeMap<String, SubstitutionValue>,
 }
 
 /// Selects clusters. All given conditions must match.
@@ -139,20 +157,20 @@ impl GroupFile {
                            `placement`";
             add(String::new(), message.to_owned());
         }
-        let lists = [("clusters", self.clusters.as_deref()), ("exclude", Some(&*self.exclude))];
-        for (field, patterns) in lists {
-            for (index, pattern) in patterns.unwrap_or_default().iter().enumerate() {
-                if let Some(problem) = pattern_problem(pattern) {
-                    add(format!("/{field}/{index}"), problem);
-                }
+        let conditions = Conditions {
+            clusters: self.clusters.as_deref(),
+            exclude: &self.exclude,
+            selector: self.selector.as_ref(),
+        };
+        conditions.problems("", &mut add);
+        for (index, one) in self.overrides.iter().enumerate() {
+            let at = format!("/overrides/{index}");
+            if one.clusters.is_none() && one.selector.is_none() {
+                let message = "says no cluster: it needs `clusters` or `selector`";
+                add(at.clone(), message.to_owned());
             }
-        }
-        if self.selector.as_ref().is_some_and(MemberSelector::is_empty) {
-            let message = "selects every cluster; write `clusters: [\"*\"]` for that";
-            add("/selector".to_owned(), message.to_owned());
-        }
-        if let Some(selector) = &self.selector {
-            selector.problems(&mut add);
+            let (clusters, selector) = (one.clusters.as_deref(), one.selector.as_ref());
+            Conditions { clusters, exclude: &[], selector }.problems(&at, &mut add);
         }
         if let Some(PlacementReference { name, namespace }) = &self.placement {
             let checks =
@@ -164,6 +182,33 @@ impl GroupFile {
             }
         }
         found
+    }
+}
+
+/// Names and selectors of clusters.
+struct Conditions<'a> {
+    clusters: Option<&'a [String]>,
+    exclude: &'a [String],
+    selector: Option<&'a MemberSelector>,
+}
+
+impl Conditions<'_> {
+    /// `place`: the JSON pointer to the mapping that has them.
+    fn problems(&self, place: &str, add: &mut dyn FnMut(String, String)) {
+        let lists = [("clusters", self.clusters.unwrap_or_default()), ("exclude", self.exclude)];
+        for (field, patterns) in lists {
+            for (index, pattern) in patterns.iter().enumerate() {
+                if let Some(problem) = pattern_problem(pattern) {
+                    add(format!("{place}/{field}/{index}"), problem);
+                }
+            }
+        }
+        let Some(selector) = self.selector else { return };
+        if selector.is_empty() {
+            let message = "selects every cluster; write `clusters: [\"*\"]` for that";
+            add(format!("{place}/selector"), message.to_owned());
+        }
+        selector.problems(&mut |pointer, message| add(format!("{place}{pointer}"), message));
     }
 }
 
@@ -264,6 +309,14 @@ mod tests {
     #[test]
     fn every_problem_is_found_with_its_place() {
         for (yaml, expected) in [
+            (
+                "clusters: ['*']\noverrides: [{values: {A: b}}, {clusters: [A], selector: {}}]",
+                vec![
+                    "/overrides/0 says no cluster",
+                    "/overrides/1/clusters/0 has",
+                    "/overrides/1/selector selects every cluster",
+                ],
+            ),
             ("exclude: [a]", vec![" the group says no cluster"]),
             ("selector: {}", vec!["/selector selects every cluster"]),
             (

@@ -7,6 +7,7 @@
 
 pub mod commit_status;
 pub mod daemon_file;
+pub mod dependency;
 pub mod file;
 pub mod file_kind;
 pub mod file_names;

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::dependency::DependencyEntry;
 use super::signers::SignerPolicy;
 use super::values::SubstitutionValue;
 use super::window::ChangeWindows;
@@ -130,6 +131,10 @@ pub struct WorkFile {
     /// `group`: replace the works of this name that groups have for the cluster. Only in the folder
     /// of a cluster.
     pub replaces: Option<ReplacedWork>,
+    /// Works that must be there first: names of works of the same cluster, or mappings with
+    /// `cluster` and `work`. A new work is created once they are applied and available.
+    #[schemars(length(max = 20))]
+    pub depends_on: Vec<DependencyEntry>,
 }
 
 /// Which other works a work replaces.

@@ -297,16 +297,22 @@ codes! {
          extend it.";
     // 6xx: groups, and what the hub says of clusters
     UnknownMembers = "GW601", Warning, "members of a group are unknown",
-        "Name a file with the hub's facts with --facts. Until the members are known, the \
-         group's works stay as they are on the hub.";
+        "Fetch the status branch, which has the hub's facts, or name a file with --facts. Until \
+         the members are known, the group's works stay as they are on the hub.";
     NoMember = "GW602", Warning, "group or name without a cluster",
         "Correct the name, or the conditions in group.yaml. They match no cluster.";
     ReportedValue = "GW603", Error, "value from a managed cluster in a protected field",
         "Use a value from `values` or from `labels` in cluster.yaml. A managed cluster can \
          change its own labels and claims.";
     UnknownFacts = "GW604", Warning, "work that needs unknown facts of a cluster",
-        "Name a file with the hub's facts with --facts. Until the facts are known, the work \
-         stays as it is on the hub.";
+        "Fetch the status branch, which has the hub's facts, or name a file with --facts. Until \
+         the facts are known, the work stays as it is on the hub.";
+    // 7xx: the order of works
+    UnknownDependency = "GW701", Error, "dependency that is not in Git",
+        "Correct the name in `dependsOn`, or remove it. Until then, the work stays as it is on \
+         the hub.";
+    DependencyCycle = "GW702", Error, "works that depend on each other",
+        "Remove one of these dependencies. Until then, the works stay as they are on the hub.";
 }
 
 impl From<ProblemKind> for Code {

@@ -322,6 +322,8 @@ pub struct DesiredWork {
     pub suspend: bool,
     /// The objects of the work, sorted by digest.
     pub objects: Arc<[NamedObject]>,
+    /// The works that it depends on.
+    pub depends_on: Arc<[WorkKey]>,
 }
 
 /// One object of a work in Git, as far as it takes to find it in other works.

@@ -52,6 +52,7 @@ impl Action {
             None => match reason {
                 Reason::WaitingForAgent { .. }
                 | Reason::SharesObjects { .. }
+                | Reason::WaitsForWork { .. }
                 | Reason::BeingDeleted { .. }
                 | Reason::BackedOff { .. } => Self::Wait,
                 Reason::MovesObjects { moves }

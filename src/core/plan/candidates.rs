@@ -30,6 +30,8 @@ pub struct CandidateChange {
     /// Whether it deletes its work with an object that Git no longer has, begins to, or waits
     /// before it may.
     pub is_deletion: bool,
+    /// Whether objects move from other works to it.
+    pub receives_objects: bool,
 }
 
 impl CandidateChange {
@@ -71,14 +73,23 @@ pub fn candidates(
     for (key, work) in &desired.works {
         let (effect, reason) = block(key).unwrap_or_else(|| wait(key, wanted(work, inputs, moves)));
         let (key, path) = (key.clone(), Some(work.path.clone()));
-        all.push(CandidateChange { key, path, effect, reason, is_deletion: false });
+        let receives_objects = moves.has_receiver(&key);
+        all.push(CandidateChange {
+            key,
+            path,
+            effect,
+            reason,
+            is_deletion: false,
+            receives_objects,
+        });
     }
     for (key, work) in inputs.removed_works() {
         let (effect, reason) = block(key).unwrap_or_else(|| wait(key, remove(work, inputs, moves)));
         let is_deletion = is_deletion(effect.as_ref(), &reason, work, inputs)
             && !moves.is_moved_away(key, inputs);
         let (key, path) = (key.clone(), path_on_hub(work));
-        all.push(CandidateChange { key, path, effect, reason, is_deletion });
+        let receives_objects = false;
+        all.push(CandidateChange { key, path, effect, reason, is_deletion, receives_objects });
     }
     all.sort_by(|a, b| a.key.cmp(&b.key));
     all

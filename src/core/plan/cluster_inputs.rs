@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::config::source_rules::SourceRules;
 use crate::model::approval::Approvals;
 use crate::model::cluster_revisions::ChangedClusters;
-use crate::model::name::{ClusterName, WorkKey};
+use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey};
 use crate::model::work::DesiredWork;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::observed::Observed;
-use crate::render::desired::{Desired, Frozen};
+use crate::render::desired::{Desired, Frozen, UncertainMembers};
 
 /// The state of one cluster in Git and on the hub, as if the source had no other cluster.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl ClusterInputs {
             groups_beside_unnamed: groups_beside_unnamed.clone(),
             clusters: clusters.iter().filter(|cluster| *cluster == name).cloned().collect(),
             works: keys_of(works, name),
-            folders: folders.iter().filter(|(cluster, _)| cluster == name).cloned().collect(),
-            groups: groups.clone(),
+            folders: folders_of(folders, name),
+            groups: groups_of(groups, name),
             objects: works_of(objects, name),
         };
         let desired = Desired {
@@ -100,7 +100,7 @@ pub(crate) fn changed_clusters(before: &Desired, now: &Desired) -> ChangedCluste
 
 /// Whether two states of a work in Git are the same. Unchanged works share their content.
 fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
-    let DesiredWork { key, path, body, delete_option, prune, suspend, objects } = b;
+    let DesiredWork { key, path, body, delete_option, prune, suspend, objects, depends_on } = b;
     a.key == *key
         && a.path == *path
         && (Arc::ptr_eq(&a.body, body) || a.body == *body)
@@ -108,6 +108,7 @@ fn is_same(a: &DesiredWork, b: &DesiredWork) -> bool {
         && a.prune == *prune
         && a.suspend == *suspend
         && (Arc::ptr_eq(&a.objects, objects) || a.objects == *objects)
+        && a.depends_on == *depends_on
 }
 
 /// The entries of one cluster.
@@ -115,6 +116,24 @@ fn works_of<T: Clone>(all: &BTreeMap<WorkKey, T>, name: &ClusterName) -> BTreeMa
     let found = all.range(WorkKey::least_of(name)..);
     let found = found.take_while(|(key, _)| key.cluster == *name);
     found.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn folders_of(
+    all: &BTreeSet<(ClusterName, RepoPath)>,
+    name: &ClusterName,
+) -> BTreeSet<(ClusterName, RepoPath)> {
+    let found = all.range((name.clone(), RepoPath::root())..);
+    found.take_while(|(cluster, _)| cluster == name).cloned().collect()
+}
+
+/// The groups that the cluster may be in.
+fn groups_of(
+    all: &BTreeMap<GroupName, UncertainMembers>,
+    name: &ClusterName,
+) -> BTreeMap<GroupName, UncertainMembers> {
+    let found = all.iter().filter(|(_, members)| members.contains(name));
+    let only = || UncertainMembers::Clusters([name.clone()].into());
+    found.map(|(group, _)| (group.clone(), only())).collect()
 }
 
 fn keys_of(all: &BTreeSet<WorkKey>, name: &ClusterName) -> BTreeSet<WorkKey> {

@@ -20,6 +20,7 @@ use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Snapshot, T
 use crate::plan::last_known::LastKnownState;
 use crate::render::config_file::read_config;
 use crate::render::layout;
+pub use crate::render::layout::is_of_group;
 use crate::render::renderer::Renderer;
 
 /// The removal of a work folder, or of a cluster from the group that has the folder.
@@ -41,12 +42,6 @@ pub struct FolderRemoval<'a> {
     pub facts: Option<Arc<Facts>>,
 }
 
-/// Whether a work folder is one of a group: it can be there without a work on a cluster that has
-/// left the group.
-pub fn is_of_group(folder: &RepoPath) -> bool {
-    layout::group_of(folder).is_some()
-}
-
 /// What Git last said of the work; `None` if it was not readable then; the state on the hub counts.
 pub fn last_known_state(
     source: &SourceId,
@@ -61,7 +56,7 @@ pub fn last_known_state(
     let mut just_it = Overlay::new(removal.objects);
     let Some(root) = just_it.reduced(removal)? else { return Ok(None) };
     let render = |root, objects: &Overlay<'_>| {
-        let mut renderer = Renderer::new(source.clone());
+        let mut renderer = Renderer::new(source.clone()).without_other_works();
         renderer.set_facts(removal.facts.clone());
         renderer.render(&Snapshot { commit: None, root, objects })
     };
@@ -81,6 +76,7 @@ pub fn last_known_state(
         removed_by: left.is_none().then_some(removal.removed_by),
         delete_option: work.delete_option.clone(),
         prune: work.prune,
+        depends_on: work.depends_on.clone(),
         budgets: left.is_none().then_some(budgets),
         added_since: None,
     }))

@@ -139,6 +139,7 @@ mod tests {
             prune: true,
             suspend: false,
             objects,
+            depends_on: Default::default(),
         };
         Desired {
             source,

@@ -98,8 +98,15 @@ impl Hazards {
         let mut ours = observed.works.values().filter(|work| work.is_ours(source));
         let may_be_unnamed = frozen.clusters_beside_unnamed.is_some()
             && ours.any(|work| frozen.may_be_unnamed(&work.key.cluster));
+        // Frozen groups whose works Git still has hold no deletion that could come later.
+        let has_frozen_groups = !frozen.groups.is_empty() || frozen.groups_beside_unnamed.is_some();
+        let may_be_of_group = has_frozen_groups
+            && inputs
+                .removed_works()
+                .any(|(key, work)| frozen.may_be_of_group(&key.cluster, work.path.as_deref()));
         self.deletions_held = frozen.deletes
             || may_be_unnamed
+            || may_be_of_group
             || !self.over_budget.is_empty()
             || deletions.any(|one| self.forbids(one, inputs.observed).is_some());
         self
@@ -254,7 +261,7 @@ impl Hazards {
 }
 
 /// Whether a write only puts back what gitwork wrote last, over another writer's edit.
-fn puts_back(key: &WorkKey, effect: &Effect, observed: &Observed) -> bool {
+pub(super) fn puts_back(key: &WorkKey, effect: &Effect, observed: &Observed) -> bool {
     let Effect::Update { body, .. } = effect else { return false };
     observed.works.get(key).is_some_and(|work| work.written == Some(body.digest))
 }

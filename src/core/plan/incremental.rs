@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::config::AdoptionPolicy;
 use crate::model::cluster_revisions::{ChangedClusters, ClusterRevisions};
-use crate::model::name::ClusterName;
+use crate::model::name::{ClusterName, WorkKey};
 use crate::plan::blocked::blocked;
 use crate::plan::candidates::CandidateChange;
 use crate::plan::cluster_inputs::ClusterInputs;
@@ -14,6 +14,7 @@ use crate::plan::directives::Suspensions;
 use crate::plan::hazards::Hazards;
 use crate::plan::inputs::PlanInputs;
 use crate::plan::last_known::LastKnownStates;
+use crate::plan::order::{Order, Waits};
 use crate::plan::planner;
 use crate::plan::planner::{plan, step};
 use crate::plan::reason::Reason;
@@ -30,6 +31,8 @@ pub struct IncrementalPlan {
     clusters: BTreeMap<ClusterName, PlannedCluster>,
     /// Those of the last plan.
     hazards: Hazards,
+    /// Those of the last plan.
+    waits: Waits,
 }
 
 /// When the works of each cluster changed, in Git and on the hub.
@@ -87,7 +90,8 @@ impl IncrementalPlan {
         };
         self.set_candidates(candidates);
         let hazards = hazards.with_guards(inputs, &self.guarded_candidates(inputs));
-        self.set_steps(inputs, hazards);
+        let waits = self.find_waits(inputs, &hazards);
+        self.set_steps(inputs, hazards, waits);
         self.basis = Some(Basis::of(inputs, revisions));
         let steps = self.clusters.values().map(|cluster| Arc::clone(&cluster.steps));
         let steps = PlanSteps::of_clusters(steps.collect());
@@ -136,25 +140,43 @@ impl IncrementalPlan {
         guarded.flat_map(|cluster| cluster.candidates.iter().flatten()).cloned().collect()
     }
 
-    /// Makes the steps of new candidates; of all, if other hazards than before forbid them.
-    fn set_steps(&mut self, inputs: PlanInputs<'_>, hazards: Hazards) {
+    /// The works that wait for others.
+    fn find_waits(&self, inputs: PlanInputs<'_>, hazards: &Hazards) -> Waits {
+        let change = |key: &WorkKey| {
+            let candidates = self.clusters.get(&key.cluster)?.candidates.as_ref()?;
+            let at = candidates.binary_search_by(|candidate| candidate.key.cmp(key)).ok()?;
+            candidates.get(at)
+        };
+        let all = self.clusters.values().flat_map(|cluster| cluster.candidates.iter().flatten());
+        Order { inputs, hazards, change: &change }.waits(all)
+    }
+
+    /// Makes the steps of new candidates and of those that begin or end to wait; of all, if other
+    /// hazards than before forbid them.
+    fn set_steps(&mut self, inputs: PlanInputs<'_>, hazards: Hazards, waits: Waits) {
         let is_other = !self.hazards.has_same_rules(&hazards);
-        for cluster in self.clusters.values_mut().filter(|cluster| is_other || cluster.is_new) {
-            cluster.set_steps(inputs, &hazards);
+        let before = std::mem::take(&mut self.waits);
+        let waiting = clusters_with_other_waits(&before, &waits);
+        let clusters = self.clusters.iter_mut();
+        let changed =
+            clusters.filter(|(name, cluster)| is_other || cluster.is_new || waiting.contains(name));
+        for (_, cluster) in changed {
+            cluster.set_steps((inputs, &hazards, &waits));
         }
         self.hazards = hazards;
+        self.waits = waits;
     }
 }
 
 impl PlannedCluster {
-    fn set_steps(&mut self, inputs: PlanInputs<'_>, hazards: &Hazards) {
+    fn set_steps(&mut self, rest: (PlanInputs<'_>, &Hazards, &Waits)) {
         let candidates = self.candidates.clone().unwrap_or_else(|| settled(&self.steps));
         let is_settled =
             |one: &CandidateChange| one.effect.is_none() && one.reason == Reason::UpToDate;
         if candidates.iter().all(is_settled) {
             self.candidates = None;
         }
-        let steps = candidates.into_iter().map(|candidate| step(candidate, inputs, hazards));
+        let steps = candidates.into_iter().map(|candidate| step(candidate, rest));
         let steps = ClusterSteps::new(steps.collect());
         // What is equal stays shared, so that nothing else is computed from it again.
         if *self.steps != steps {
@@ -162,6 +184,16 @@ impl PlannedCluster {
         }
         self.is_new = false;
     }
+}
+
+/// The clusters with a work that waits in one of two plans and not in the other, or for something
+/// else.
+fn clusters_with_other_waits<'a>(before: &'a Waits, now: &'a Waits) -> BTreeSet<&'a ClusterName> {
+    let differing = |one: &'a Waits, other: &'a Waits| {
+        let differing = one.iter().filter(|(key, reason)| other.get(*key) != Some(*reason));
+        differing.map(|(key, _)| &key.cluster)
+    };
+    differing(before, now).chain(differing(now, before)).collect()
 }
 
 /// The candidates of a cluster where the hub has each work as Git wants it.
@@ -172,6 +204,7 @@ fn settled(steps: &ClusterSteps) -> Vec<CandidateChange> {
         effect: None,
         reason: Reason::UpToDate,
         is_deletion: false,
+        receives_objects: false,
     };
     steps.iter().map(candidate).collect()
 }

@@ -16,6 +16,8 @@ pub struct LastKnownState {
     pub delete_option: DeletionPolicy,
     /// The final `prune`; `false` means that the work is released and not deleted.
     pub prune: bool,
+    /// The works that it depended on.
+    pub depends_on: Arc<[WorkKey]>,
     /// The budgets of gitwork.yaml before the removal: a commit that removes a work cannot loosen
     /// the budget for its own deletions.
     pub budgets: Option<Budgets>,

@@ -1,13 +1,14 @@
 //! `(desired, observed, removed works, policy) -> plan`: what to do on the hub, and why. Pure.
 //!
 //! A plan is a value: each step names its work, the write with its precondition, and the reason.
-//! The executor has no choice left. Planning has five steps:
+//! The executor has no choice left. Planning has six steps:
 //!
 //! 1. [`hazards`] that follow from the inputs alone: blocked works, suspensions, rewinds;
 //! 2. [`moves`]: objects that stand in another work than on the hub, and what that needs meanwhile;
 //! 3. `candidates`: the change that each work needs, if no hazard forbade it;
 //! 4. hazards that depend on all candidates: the deletion budget and closed change windows;
-//! 5. the plan: each candidate, or the reason of the hazard that forbids it ([`planner`]).
+//! 5. [`order`]: works that wait for others;
+//! 6. the plan: each candidate, or the reason of the hazard that forbids it ([`planner`]).
 //!
 //! [`lint`] checks a plan against the rules without the planner's code. These always hold, and
 //! `tests/simulation` checks them over random worlds: no step touches a work of another source;
@@ -16,6 +17,7 @@
 pub mod action;
 pub mod added_works;
 pub mod adoption;
+pub mod awaited;
 pub mod backoff;
 mod blocked;
 pub mod budget;
@@ -37,6 +39,7 @@ pub mod last_known;
 pub mod lint;
 pub mod moves;
 pub mod observed;
+pub mod order;
 pub mod planner;
 pub mod policy;
 mod print;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::model::name::WorkKey;
 use crate::model::work::{ANNOTATION_CREATED_DURING_HOLD, WorkBody};
 use crate::plan::candidates::{CandidateChange, candidates, update};
 use crate::plan::effect::Effect;
@@ -10,6 +11,7 @@ use crate::plan::inputs::PlanInputs;
 use crate::plan::last_known::LastKnownStates;
 use crate::plan::moves::{LeavingObjects, Moves};
 use crate::plan::observed::{Observed, ObservedWork};
+use crate::plan::order::{Order, Waits};
 use crate::plan::policy::PlanPolicy;
 use crate::plan::reason::Reason;
 use crate::plan::step::{Plan, PlanStep};
@@ -26,7 +28,14 @@ pub fn plan(
     let hazards = Hazards::observe(inputs);
     let candidates = candidates_of(inputs, &hazards);
     let hazards = hazards.with_guards(inputs, &candidates);
-    let steps = candidates.into_iter().map(|candidate| step(candidate, inputs, &hazards));
+    let change = |key: &WorkKey| {
+        let at = candidates.binary_search_by(|candidate| candidate.key.cmp(key)).ok()?;
+        candidates.get(at)
+    };
+    let order = Order { inputs, hazards: &hazards, change: &change };
+    let waits = order.waits(candidates.iter());
+    let rest = (inputs, &hazards, &waits);
+    let steps = candidates.into_iter().map(|candidate| step(candidate, rest));
     Plan { commit: desired.commit, steps: steps.collect() }
 }
 
@@ -37,13 +46,14 @@ pub(super) fn candidates_of(inputs: PlanInputs<'_>, hazards: &Hazards) -> Vec<Ca
     candidates(inputs, hazards.blocked(), &moves, &leaving)
 }
 
-/// The step of one work: its candidate, or the reason of the hazard that forbids it.
+/// The step of one work: its candidate, or the reason of the hazard that forbids it, or for which
+/// it waits.
 pub(super) fn step(
     candidate: CandidateChange,
-    inputs: PlanInputs<'_>,
-    hazards: &Hazards,
+    (inputs, hazards, waits): (PlanInputs<'_>, &Hazards, &Waits),
 ) -> PlanStep {
-    if let Some(reason) = hazards.forbids(&candidate, inputs.observed) {
+    let waits = || waits.get(&candidate.key).cloned();
+    if let Some(reason) = hazards.forbids(&candidate, inputs.observed).or_else(waits) {
         return PlanStep { key: candidate.key, path: candidate.path, effect: None, reason };
     }
     let candidate = if hazards.deletions_held() {

@@ -1,11 +1,13 @@
 //! What operators allow, and what they hold.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::AdoptionPolicy;
 use crate::config::Budgets;
 use crate::config::window::Closed;
 use crate::model::approval::{Approval, Approvals, Rewind};
+use crate::model::name::WorkKey;
 use crate::plan::directives::Suspensions;
 use crate::plan::drift_backoff::Contentions;
 
@@ -34,6 +36,8 @@ pub struct PlanPolicy {
     pub restored: Option<Arc<Approval>>,
     /// Set while no change window is open.
     pub closed: Option<Closed>,
+    /// Updates that have waited long enough for those of other works.
+    pub overdue_updates: BTreeSet<WorkKey>,
     /// Works that another writer keeps changing.
     pub contentions: Contentions,
 }

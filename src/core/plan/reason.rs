@@ -7,8 +7,9 @@ use crate::config::AdoptionPolicy;
 use crate::config::window::Closed;
 use crate::model::approval::{Approval, Rewind};
 use crate::model::digest::Digest;
-use crate::model::name::{CommitId, WorkName};
+use crate::model::name::{CommitId, WorkKey, WorkName};
 use crate::model::work::DeletionPolicy;
+use crate::plan::awaited::{AwaitedState, UPDATE_WAIT_MAX};
 use crate::plan::budget::Excess;
 use crate::plan::conflicting_manager::ConflictingManager;
 use crate::plan::directives::Suspension;
@@ -79,6 +80,13 @@ pub enum Reason {
     SharesObjects {
         /// The other work.
         work: WorkName,
+    },
+    /// It is changed once another work, which it depends on or which depends on it, has got so far.
+    WaitsForWork {
+        /// The other work.
+        work: WorkKey,
+        /// What it lacks.
+        awaited: AwaitedState,
     },
     /// It has the source's label, and Git's history does not have it.
     NeverInGit,
@@ -181,6 +189,7 @@ impl Reason {
             Self::WaitingForAgent { .. } => "WaitingForAgent",
             Self::NotYetOrphaned { .. } => "NotYetOrphaned",
             Self::SharesObjects { .. } => "SharesObjects",
+            Self::WaitsForWork { .. } => "WaitsForWork",
             Self::NeverInGit => "NeverInGit",
             Self::BeingDeleted { .. } => "BeingDeleted",
             Self::Conflict { .. } => "Conflict",
@@ -297,12 +306,31 @@ impl fmt::Display for Reason {
                 "changed in Git; written once the cluster's agent has removed from {work} the \
                  objects that moved from there"
             ),
+            Self::WaitsForWork { work, awaited } => write_wait(f, work, *awaited),
             _ => f.write_str("up to date"),
         }
     }
 }
 
+fn write_wait(f: &mut fmt::Formatter<'_>, work: &WorkKey, awaited: AwaitedState) -> fmt::Result {
+    let change = match awaited {
+        AwaitedState::Gone => "removed from Git",
+        AwaitedState::Tried => "changed in Git",
+        _ => "new in Git",
+    };
+    write!(f, "{change}; waits for {work}, {awaited}")?;
+    if awaited == AwaitedState::Tried {
+        write!(f, "; for {} minutes at most", UPDATE_WAIT_MAX.as_secs() / 60)?;
+    }
+    Ok(())
+}
+
 impl Reason {
+    /// Whether an update waits for that of another work.
+    pub(super) fn is_wait_for_update(&self) -> bool {
+        matches!(self, Self::WaitsForWork { awaited: AwaitedState::Tried, .. })
+    }
+
     fn is_about_removal(&self) -> bool {
         matches!(
             self,

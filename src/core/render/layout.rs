@@ -15,7 +15,7 @@ mod source;
 mod work_files;
 
 pub use source::{
-    BlockedEntry, OwnerFolder, cluster, cluster_path, folder_key, group, group_of, group_path, top,
-    work_folder_of,
+    BlockedEntry, OwnerFolder, cluster, cluster_path, folder_key, group, group_of, group_path,
+    is_of_group, top, work_folder_of,
 };
 pub use work_files::{WorkFolder, WorkFolderFile, work_folder};

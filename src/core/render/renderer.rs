@@ -10,6 +10,7 @@ mod freeze;
 #[cfg(test)]
 mod group_tests;
 mod inputs;
+mod order;
 mod pass;
 
 use std::cell::RefCell;
@@ -67,6 +68,8 @@ pub struct Renderer {
     tenancy: Tenancy,
     content_bytes_max: usize,
     content: SharedContent,
+    /// Whether the snapshots leave out works.
+    is_partial: bool,
 }
 
 impl Renderer {
@@ -86,7 +89,13 @@ impl Renderer {
             tenancy: Tenancy::default(),
             content_bytes_max: limits::CONTENT_BYTES_MAX,
             content: SharedContent::default(),
+            is_partial: false,
         }
+    }
+
+    /// For snapshots that leave out works, so that dependencies on these are no errors.
+    pub fn without_other_works(self) -> Self {
+        Self { is_partial: true, ..self }
     }
 
     /// With what the operator lets the folders do, which is the same for every commit.
@@ -260,6 +269,8 @@ impl Renderer {
             }
         }
         let matchers = self.groups.iter().filter_map(|group| group.matcher.as_ref());
+        let overrides = self.groups.iter().flat_map(|group| &group.overrides);
+        let matchers = matchers.chain(overrides.map(|one| &one.matcher));
         matchers.for_each(|matcher| matcher.add_needs(&mut needs));
         (!self.groups.is_empty() || needs != FactNeeds::default()).then_some(needs)
     }
@@ -276,7 +287,14 @@ impl Renderer {
             let of_works = cluster.certain_works().flat_map(|work| &work.rendered.diagnostics);
             diagnostics.extend(of_cluster.chain(of_works).cloned());
         }
-        let frozen = self.freeze(&mut works, &diagnostics);
+        let mut frozen = self.freeze(&mut works, &diagnostics);
+        if !self.is_partial {
+            let of_order = self.check_order(&works, &frozen);
+            if !of_order.is_empty() {
+                diagnostics.extend(of_order);
+                frozen = self.freeze(&mut works, &diagnostics);
+            }
+        }
         diagnostics.sort();
         diagnostics.dedup();
         cut_fairly(&mut diagnostics);

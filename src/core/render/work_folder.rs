@@ -3,6 +3,7 @@
 
 mod agent_rules;
 mod checks;
+mod dependencies;
 mod diagnostics;
 mod files;
 mod folder_config;
@@ -15,6 +16,7 @@ mod settings;
 mod sidecar;
 
 pub use checks::wire_size;
+pub use dependencies::Dependency;
 pub use diagnostics::WorkDiagnostics;
 pub use folder_config::Reuse;
 pub use inherited::{Inherited, SettingsLevel};
@@ -78,6 +80,8 @@ pub struct Rendered {
     pub diagnostics: Vec<Diagnostic>,
     /// Whether the work replaces those of groups that have its name.
     pub replaces_group: bool,
+    /// The works that it depends on.
+    pub depends_on: Arc<[Dependency]>,
     /// The variables of the manifests. A folder has the same ones for every cluster.
     pub variables: Arc<[Variable]>,
     /// Whether a folder with the same files, inherited settings and values gives the same
@@ -120,6 +124,7 @@ pub fn render(
     let folder = FolderConfig { path, work_file: work_file.as_ref() };
     let key = work_key(&folder, inherited.cluster, &mut files.diagnostics);
     let replaces_group = check_replaces(&folder, inherited, &mut files.diagnostics);
+    let depends_on = dependencies::read(&folder, &mut files.diagnostics);
     let levels = inherited.levels.iter().map(|level| level.settings);
     let settings = Settings::merge(levels, work_file.as_ref());
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
@@ -135,7 +140,8 @@ pub fn render(
     let delete_option = settings.deletion_policy(orphans, path, &mut diagnostics);
     check_agent_rules(&manifests, &configs, &mut diagnostics);
     check_ttl(settings.delete_option.as_ref(), &configs, path, &mut diagnostics);
-    let parts = WorkParts { settings, delete_option, configs, manifests };
+    let parts =
+        WorkParts { settings, delete_option, configs, manifests, depends_on: depends_on.clone() };
     let is_allowed = check_policy(&parts, &folder, (inherited, kinds), &mut diagnostics);
 
     let mut diagnostics = diagnostics.into_all();
@@ -143,6 +149,7 @@ pub fn render(
     let failed = diagnostics.iter().any(Diagnostic::freezes_work);
     let mut rendered = Rendered::without_work(path, None, diagnostics);
     rendered.replaces_group = replaces_group;
+    rendered.depends_on = depends_on;
     rendered.variables = variables;
     rendered.custom_kinds = custom_kinds(&parts.manifests, kinds);
     // What is not allowed takes no name and no object from works that are.
@@ -187,6 +194,7 @@ impl Rendered {
             custom_kinds: BTreeMap::new(),
             diagnostics,
             replaces_group: false,
+            depends_on: Arc::default(),
             variables: Arc::default(),
             reuse: Reuse::SameFolder,
             sizes: RenderedSizes::default(),
@@ -210,7 +218,9 @@ impl Rendered {
         let in_folder = || Arc::new(work.body.in_folder(path));
         let body = || if is_same { work.body.clone() } else { in_folder() };
         let body = is_alike.then(body)?;
-        let work = DesiredWork { key: key.clone(), path: path.clone(), body, ..work.clone() };
+        let depends_on = Dependency::keys(&self.depends_on, inherited.cluster);
+        let work =
+            DesiredWork { key: key.clone(), path: path.clone(), body, depends_on, ..work.clone() };
         // They are about the files, which are the same: there are some in the same folder only.
         let scope = Scope::Work(layout::folder_key(path, inherited.cluster));
         let diagnostics = self.diagnostics.iter().cloned();
@@ -221,6 +231,7 @@ impl Rendered {
         rendered.custom_kinds = self.custom_kinds.clone();
         rendered.reuse = self.reuse;
         rendered.replaces_group = self.replaces_group;
+        rendered.depends_on = self.depends_on.clone();
         rendered.variables = self.variables.clone();
         rendered.work = Some(work);
         Some(rendered)

@@ -36,6 +36,8 @@ pub struct SourceFacts {
     is_signed: bool,
     /// The works on the hub.
     pub hub: ObservedHub,
+    /// Works whose status decides about works that depend on them.
+    awaited: BTreeSet<WorkKey>,
     /// What Git's history shows.
     pub history: GitHistory,
     /// What operators say on the hub.
@@ -55,11 +57,18 @@ impl SourceFacts {
             to_read: WorksToRead::default(),
             is_signed: false,
             hub: ObservedHub::new(source),
+            awaited: BTreeSet::new(),
             history: GitHistory::default(),
             directives: OperatorDirectives::default(),
             record: SourceRecord::new(known_record_generation),
             revision: 0,
         }
+    }
+
+    /// Sets the works that others wait for in the current plan: from now on, any change of their
+    /// status may lead to another plan.
+    pub(crate) fn set_awaited(&mut self, works: BTreeSet<WorkKey>) {
+        self.awaited = works;
     }
 
     /// The desired state in Git; `None` before the first read.
@@ -159,9 +168,11 @@ impl SourceFacts {
             HubEvent::Changed(work) => {
                 self.read_record_after(&work);
                 // A removed work that was looked up waits for its agent, as a work of a move does,
-                // so that any change of its status may lead to another plan.
-                let waits_for_agent =
-                    self.history.has_looked_up(&work.key) || self.hub.is_moving(&work.key);
+                // and as those do that depend on it: any change of its status may lead to another
+                // plan.
+                let waits_for_agent = self.history.has_looked_up(&work.key)
+                    || self.hub.is_moving(&work.key)
+                    || self.awaited.contains(&work.key);
                 let differs = self.hub.record_change(*work);
                 differs.is_some_and(|differs| differs || waits_for_agent)
             }

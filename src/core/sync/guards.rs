@@ -1,6 +1,7 @@
 //! The guards of one source: approvals, suspensions, restored hubs, rewinds, and windows for
 //! changes. They set the policy of the next plan. No IO and no clock.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use crate::config::source_rules::SourceRules;
 use crate::config::window;
 use crate::config::window::ChangeWindows;
 use crate::model::approval::Approval;
+use crate::model::name::WorkKey;
 use crate::model::source_origin::SourceOrigin;
 use crate::plan::drift_backoff::Contentions;
 use crate::plan::record::{Record, RecordInputs};
@@ -73,6 +75,11 @@ impl Guards {
     /// The guard against rewinds.
     pub fn rewind(&self) -> &RewindGuard {
         &self.rewind
+    }
+
+    /// Sets the updates that have waited long enough for those of other works.
+    pub(crate) fn set_overdue_updates(&mut self, overdue: BTreeSet<WorkKey>) {
+        self.policy.overdue_updates = overdue;
     }
 
     /// Sets the works that another writer keeps changing. Gives whether they differ from before.

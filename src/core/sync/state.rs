@@ -11,6 +11,7 @@ use jiff::tz::TimeZone;
 use crate::model::name::{ClusterName, SourceId, WorkKey};
 use crate::plan::lint::PlanViolation;
 use crate::plan::observed::ObservedWork;
+use crate::plan::order::{UpdateWaits, awaited_works};
 use crate::plan::record::Record;
 use crate::plan::{Effect, Plan, PlanStep};
 use crate::report::status::incremental::{IncrementalStatus, SharedInputs};
@@ -27,6 +28,7 @@ pub struct SyncState {
     facts: SourceFacts,
     guards: Guards,
     retries: Retries,
+    update_waits: UpdateWaits,
     last_plan: LastPlan,
     /// Works that writes of the last plan rely on and that are read again before, by the work that
     /// is written.
@@ -47,6 +49,7 @@ impl SyncState {
             facts: SourceFacts::new(source, known_record_generation),
             guards: Guards::new(options),
             retries: Retries::new(now),
+            update_waits: UpdateWaits::default(),
             last_plan: LastPlan::default(),
             unconfirmed_owners: BTreeMap::new(),
             status: IncrementalStatus::default(),
@@ -146,12 +149,15 @@ impl SyncState {
     }
 
     /// Makes the current plan; `None` before Git and the hub are known.
-    pub fn plan(&mut self) -> Option<Arc<Plan>> {
+    pub fn plan(&mut self, now: Instant) -> Option<Arc<Plan>> {
         // All responses to the last plan have arrived.
         self.facts.hub.settle();
+        self.guards.set_overdue_updates(self.update_waits.overdue(now));
         let inputs = self.facts.inputs(self.guards.policy())?;
         let (revisions, revision) = (self.facts.revisions(), self.facts.revision());
         let plan = self.last_plan.replace(inputs, revisions, revision);
+        self.update_waits.record(&plan, now);
+        self.facts.set_awaited(awaited_works(&plan));
         let desired = self.facts.desired()?;
         if self.guards.is_nothing_held(desired, &plan) {
             // The rules of a commit apply to the next commit only.
@@ -196,7 +202,7 @@ impl SyncState {
         }
         let postponed = self.facts.history.due();
         let retries = self.retries.next_due().into_iter().chain(self.facts.hub.contents_due());
-        let next = retries.chain(postponed).min()?;
+        let next = retries.chain(postponed).chain(self.update_waits.next_overdue()).min()?;
         // Without the history there is no plan and no retry.
         if self.facts.knows_ancestry() { Some(next) } else { postponed }
     }

@@ -186,7 +186,7 @@ impl Reconciler {
         }
         let changed = self.state.update_contentions(now);
         self.reports.contentions(self.state.guards().policy().contentions.len(), changed);
-        let Some(plan) = self.state.plan() else { return Ok(None) };
+        let Some(plan) = self.state.plan(now) else { return Ok(None) };
         for violation in self.state.violations() {
             tracing::error!(
                 source = %self.id, work = %violation.key, rule = violation.rule.as_str(),

@@ -218,6 +218,13 @@ async fn facts_of_the_hub_are_printed_and_used_by_a_single_sync() {
     assert_eq!((known.labels["city"].as_str(), known.claims["region"].as_str()), ("Ulm", "eu"));
     assert_eq!(known.version.as_deref(), Some("v1.31.2"));
     assert!(facts.hub_version.is_some_and(|version| version.starts_with('v')));
+    let mut plan = Command::new(env!("CARGO_BIN_EXE_gitwork"));
+    plan.args(["plan", "--branch", "main", "--repo", &fleet.sync.server.url("fleet.git")]);
+    plan.args(["--source-id", fleet.sync.id.as_str(), "--kubeconfig"]).arg(&kubeconfig);
+    let cache = fleet.sync.folder.path().join("plan-cache");
+    let planned = plan.arg("--cache").arg(cache).output().unwrap();
+    let planned = String::from_utf8(planned.stdout).unwrap();
+    assert!(planned.contains(&format!("create            {name}/web")), "{planned}");
     let once = gitwork(&fleet.sync, &kubeconfig).arg("--once").output().unwrap();
     assert!(once.status.success(), "{}", String::from_utf8_lossy(&once.stderr));
     let work = fleet.sync.until_there(1, "web").await;

@@ -13,6 +13,7 @@ mod groups;
 mod guards;
 mod held_changes;
 mod malformed_root;
+mod order;
 pub mod program;
 mod proof;
 mod secrets;

@@ -132,6 +132,7 @@ impl World {
                 prune: work.prune,
                 budgets: Some(self.budgets.clone()),
                 added_since: None,
+                depends_on: Default::default(),
             };
             self.dropped.insert(key.clone(), last);
             self.besides.insert(key, had.clone());
@@ -176,6 +177,7 @@ impl World {
                 prune: work.prune,
                 suspend: work.suspend,
                 objects,
+                depends_on: Default::default(),
             };
             works.insert(key.clone(), work);
         }

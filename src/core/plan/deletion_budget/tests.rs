@@ -44,6 +44,7 @@ impl World {
                 prune: true,
                 budgets: None,
                 added_since: None,
+                depends_on: Default::default(),
             };
             last_known.insert(key, state);
         }
@@ -271,4 +272,29 @@ fn clusters_that_leave_a_group_count_in_the_budget_of_the_group() {
     let step = plan.steps.get(&key("m19", "web")).unwrap();
     let text = "more than 10 works and more than 10% of those of the group g";
     assert!(step.reason.to_string().contains(text), "{}", step.reason);
+}
+
+/// The folder of a group gets a name that no group can have: its works may be deleted later, so
+/// that works which are created until then must not count as kept.
+#[test]
+fn folder_with_an_invalid_name_holds_deletions_of_groups_without_a_folder() {
+    let before = with_group(3);
+    let mut after = World::drop_works(&before, "large", 2);
+    after.extend(folders("new", 1));
+    let renamed = after.extract_if(.., |path, _| path.starts_with("groups/g/"));
+    let renamed: TestFiles =
+        renamed.map(|(path, file)| (path.replace("groups/g/", "groups/G_/"), file)).collect();
+    after.extend(renamed.clone());
+    let plan = World::new(&before, &after).plan();
+    assert_eq!(count(&plan, "m00", Action::Hold, "UnknownMembership"), 2);
+    assert_eq!(count(&plan, "large", Action::Delete, "RemovedFromGit"), 2);
+    assert!(created(&plan, "new").created_during_hold, "the deletions on m00 may come later");
+
+    // Beside groups that all have their folders, it holds nothing.
+    let mut after = before.clone();
+    after.extend(folders("new", 1));
+    after.extend(renamed);
+    let plan = World::new(&before, &after).plan();
+    assert_eq!(count(&plan, "m00", Action::Keep, "UpToDate"), 3);
+    assert!(!created(&plan, "new").created_during_hold);
 }

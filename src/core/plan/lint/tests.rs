@@ -63,6 +63,7 @@ impl World {
             prune: true,
             suspend: false,
             objects: Arc::default(),
+            depends_on: Default::default(),
         };
         let wanted = ["new", "edited", "stays"].map(|work| (key(work), desired_work(work)));
         let mut released = on_hub("released", "old");

@@ -25,7 +25,7 @@ mod remaining_owners;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use body::TransitionalWork;
 pub use find::MovingWorks;
@@ -46,6 +46,8 @@ pub struct Moves {
     transitional: BTreeMap<WorkKey, TransitionalWork>,
     /// The moves from each work on the hub.
     giving: BTreeMap<WorkKey, Vec<ObjectMove>>,
+    /// The works that objects move to.
+    receivers: BTreeSet<WorkKey>,
 }
 
 impl Moves {
@@ -70,11 +72,12 @@ impl Moves {
             Some((key.clone(), body::transitional(key, &moves, inputs)?))
         });
         let transitional = transitional.collect();
+        let receivers = all.iter().map(|one| one.to.clone()).collect();
         let mut giving: BTreeMap<WorkKey, Vec<ObjectMove>> = BTreeMap::new();
         for one in all {
             giving.entry(one.from.clone()).or_default().push(one);
         }
-        Self { transitional, giving }
+        Self { transitional, giving, receivers }
     }
 
     /// What the work has on the hub meanwhile; `None` if that is what Git has.
@@ -91,6 +94,11 @@ impl Moves {
     /// The moves from a work on the hub.
     pub fn from(&self, key: &WorkKey) -> &[ObjectMove] {
         self.giving.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether objects move to the work.
+    pub fn has_receiver(&self, key: &WorkKey) -> bool {
+        self.receivers.contains(key)
     }
 
     /// Whether every object of a work on the hub moves to another work, so that its deletion loses

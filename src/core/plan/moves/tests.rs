@@ -82,6 +82,7 @@ fn desired_work(source: &SourceId, (name, objects, fields): &Work<'_>) -> Desire
         prune,
         suspend: fields.get("suspend") == Some(&json!(true)),
         objects: named,
+        depends_on: Default::default(),
     }
 }
 
@@ -128,6 +129,7 @@ impl World {
                 prune: work.prune,
                 budgets: None,
                 added_since: Some(added.clone()),
+                depends_on: Default::default(),
             };
             (key.clone(), state)
         }));

@@ -17,6 +17,8 @@ pub struct AgentView {
     pub applied_generation: Option<i64>,
     /// The condition `Applied` is True: every manifest of that generation was applied.
     pub applied: bool,
+    /// `observedGeneration` of the work's condition `Available`, if that is True.
+    pub available_generation: Option<i64>,
     /// The condition `Complete` is True. OCM's agent does nothing more for such a work, so it never
     /// observes a change of the deleteOption (OCM work agent, ManifestWorkController).
     pub complete: bool,
@@ -31,13 +33,12 @@ impl AgentView {
     pub(super) fn of(metadata: &Value, status: &Value, is_empty: bool) -> Self {
         let conditions = Conditions::of(Some(status), None);
         let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+        let observed = |condition: &Value| condition.get("observedGeneration")?.as_i64();
         Self {
             seen: finalizers.into_iter().flatten().any(|f| f.as_str() == Some(AGENT_FINALIZER)),
-            applied_generation: conditions
-                .get("Applied")
-                .and_then(|condition| condition.get("observedGeneration"))
-                .and_then(Value::as_i64),
+            applied_generation: conditions.get("Applied").and_then(observed),
             applied: conditions.is("Applied", "True").is_some(),
+            available_generation: conditions.is("Available", "True").and_then(observed),
             complete: conditions.is("Complete", "True").is_some(),
             is_empty,
         }
@@ -54,7 +55,21 @@ impl AgentView {
     /// work agent, Orphan timing), so all of them must have been applied at this generation. A work
     /// that no agent has seen has no objects.
     pub fn has_orphaned(&self, generation: i64) -> bool {
-        let has_applied = self.applied && self.applied_generation == Some(generation);
-        !self.seen || self.is_empty || has_applied
+        !self.seen || self.is_empty || self.has_applied(generation)
+    }
+
+    /// Whether the agent has applied every manifest of `generation`.
+    pub fn has_applied(&self, generation: i64) -> bool {
+        self.applied && self.applied_generation == Some(generation)
+    }
+
+    /// Whether the objects of `generation` are available.
+    pub fn is_available(&self, generation: i64) -> bool {
+        self.available_generation == Some(generation)
+    }
+
+    /// Whether the agent has tried to apply `generation`, or never will.
+    pub fn has_tried(&self, generation: i64) -> bool {
+        self.complete || self.is_empty || self.applied_generation == Some(generation)
     }
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::matcher::ClusterMatcher;
+use super::matcher::{Certainty, ClusterMatcher, PlacementView};
 use crate::config::file::{self, Config};
 use crate::config::file_names::GROUP_FILE;
 use crate::config::path_patterns::PathPatterns;
-use crate::config::values::bad_names;
+use crate::config::values::{SubstitutionValue, bad_names};
 use crate::config::{FileKind, GroupFile};
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::digest::Digest;
+use crate::model::facts::KnownFacts;
 use crate::model::name::{ClusterName, GroupName, ObjectId};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
@@ -37,6 +38,8 @@ pub struct GroupInputs {
     pub defaults_digest: Digest,
     /// The values of `${NAME}`.
     pub values: BTreeMap<String, Value>,
+    /// Other values for some members, in the order of group.yaml.
+    pub overrides: Vec<GroupOverride>,
     /// The conditions. `None` with an error in group.yaml: any cluster may be in the group.
     pub matcher: Option<ClusterMatcher>,
     /// The place of each cluster that `clusters` names without wildcards.
@@ -45,6 +48,50 @@ pub struct GroupInputs {
     pub diagnostics: Vec<Diagnostic>,
     /// The size of group.yaml in memory, in bytes.
     pub bytes: usize,
+}
+
+/// Values for some members of a group.
+#[derive(Debug)]
+pub struct GroupOverride {
+    /// Which members.
+    pub matcher: ClusterMatcher,
+    /// The values of `${NAME}`.
+    pub values: BTreeMap<String, Value>,
+}
+
+impl GroupOverride {
+    /// The overrides of a group.yaml.
+    pub fn all(file: &GroupFile) -> Vec<Self> {
+        let compiled = file.overrides.iter().map(|one| Self {
+            matcher: ClusterMatcher::of_override(one),
+            values: json_values(&one.values),
+        });
+        compiled.collect()
+    }
+
+    /// The positions of those that match a cluster; `None` if that depends on unknown facts.
+    /// `labels` are those of its cluster.yaml.
+    pub fn matching(
+        all: &[Self],
+        cluster: &ClusterName,
+        labels: Option<&BTreeMap<String, String>>,
+        facts: &KnownFacts,
+    ) -> Option<Vec<usize>> {
+        let no_placement = PlacementView::default();
+        let mut found = Vec::new();
+        for (index, one) in all.iter().enumerate() {
+            match one.matcher.judge(cluster, labels, facts, &no_placement) {
+                Some(Certainty::Member) => found.push(index),
+                Some(Certainty::Possible) => return None,
+                None => {}
+            }
+        }
+        Some(found)
+    }
+}
+
+fn json_values(values: &BTreeMap<String, SubstitutionValue>) -> BTreeMap<String, Value> {
+    values.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
 }
 
 /// The digest of `defaults` in a configuration file: equal ones give equal works.
@@ -81,7 +128,6 @@ impl GroupInputs {
         let names = config.as_ref().map(names).unwrap_or_default();
         let bytes = config.as_ref().map_or(0, |config| config.document.value.to_string().len());
         let file = config.map(|config| config.value).unwrap_or_default();
-        let values = file.values.iter().map(|(name, value)| (name.clone(), value.0.clone()));
         Ok(Self {
             name: name.clone(),
             tree,
@@ -89,7 +135,8 @@ impl GroupInputs {
             folder,
             rules: ConfigIndex::new(&file.defaults.manifest_configs),
             defaults_digest,
-            values: values.collect(),
+            values: json_values(&file.values),
+            overrides: GroupOverride::all(&file),
             matcher: is_readable.then(|| ClusterMatcher::new(&file)),
             file,
             names,
@@ -123,9 +170,17 @@ fn problems(config: &Config<GroupFile>, scope: &Scope) -> Vec<Diagnostic> {
         }
         of(&problem.pointer, format!("{field} {}", problem.message)).with_field(field)
     });
-    let values = bad_names(&config.value.values).map(|(name, problem)| {
-        let pointer = format!("/values/{}", name.replace('~', "~0").replace('/', "~1"));
-        of(&pointer, format!("{name:?} {problem}")).with_field("values")
+    let overrides = config.value.overrides.iter().enumerate();
+    let overrides = overrides.map(|(index, one)| (format!("overrides/{index}/"), &one.values));
+    let all = std::iter::once((String::new(), &config.value.values)).chain(overrides);
+    let values = all.flat_map(|(place, values)| {
+        bad_names(values).map(move |(name, problem)| (place.clone(), name, problem))
+    });
+    let values = values.map(|(place, name, problem)| {
+        let name_in_pointer = name.replace('~', "~0").replace('/', "~1");
+        let pointer = format!("/{place}values/{name_in_pointer}");
+        let field = file::dotted(&format!("/{place}values"));
+        of(&pointer, format!("{name:?} {problem}")).with_field(field)
     });
     conditions.chain(values).collect()
 }

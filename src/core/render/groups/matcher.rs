@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::GroupFile;
-use crate::config::group_file::{MemberSelector, SelectorOperator, SelectorRequirement};
+use crate::config::group_file::{
+    MemberSelector, SelectorOperator, SelectorRequirement, ValueOverride,
+};
 use crate::config::ocm_rules::wildcard;
 use crate::model::facts::{FactNeeds, KnownFact, KnownFacts, PlacementKey};
 use crate::model::name::ClusterName;
@@ -48,6 +50,16 @@ impl ClusterMatcher {
             exclude: NamePatterns::new(&file.exclude),
             selector: file.selector.clone(),
             placement,
+        }
+    }
+
+    /// Compiles the conditions of an override.
+    pub fn of_override(one: &ValueOverride) -> Self {
+        Self {
+            clusters: one.clusters.as_deref().map(NamePatterns::new),
+            exclude: NamePatterns::new(&[]),
+            selector: one.selector.clone(),
+            placement: None,
         }
     }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::inputs::GroupInputs;
+use serde_json::Value;
+
+use super::inputs::{GroupInputs, GroupOverride};
 use super::matcher::{Certainty, ClusterMatcher, PlacementView};
 use crate::limits;
 use crate::model::diagnostic::{Code, Diagnostic};
@@ -20,8 +22,19 @@ pub type ClusterLabels<'a> = BTreeMap<&'a ClusterName, &'a BTreeMap<String, Stri
 pub struct Membership {
     /// The group.
     pub group: Arc<GroupInputs>,
-    /// How sure that is.
+    /// How sure that is. Not at all, if it is unknown which overrides are for the cluster.
     pub certainty: Certainty,
+    /// The positions of the group's overrides for the cluster.
+    pub overrides: Vec<usize>,
+}
+
+impl Membership {
+    /// The values of the group for the cluster, highest precedence first.
+    pub fn values(&self) -> impl Iterator<Item = &BTreeMap<String, Value>> {
+        let all = self.overrides.iter().rev();
+        let overrides = all.filter_map(|index| self.group.overrides.get(*index));
+        overrides.map(|one| &one.values).chain([&self.group.values])
+    }
 }
 
 /// The members of all groups.
@@ -142,7 +155,7 @@ impl<'a> Fleet<'a> {
             }
             to.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
             for cluster in &self.known {
-                to.add(cluster, group, Certainty::Possible);
+                to.add(cluster, group, None);
             }
             return;
         };
@@ -150,7 +163,8 @@ impl<'a> Fleet<'a> {
             Some(names) => names.iter().collect(),
             None => self.known.iter().copied().collect(),
         };
-        if left.spend(candidates.len(), matcher.steps()).is_none() {
+        let overrides = group.overrides.iter().map(|one| one.matcher.steps());
+        if left.spend(candidates.len(), matcher.steps() + overrides.sum::<usize>()).is_none() {
             return to.exceed(group);
         }
         let memberships_before = to.count;
@@ -164,11 +178,17 @@ impl<'a> Fleet<'a> {
             let Some(certainty) = matcher.judge(cluster, labels, &facts, &placement) else {
                 continue;
             };
-            match certainty {
-                Certainty::Member => members += 1,
-                Certainty::Possible => drop(possible.insert(cluster.clone())),
+            let overrides = match certainty {
+                Certainty::Member => {
+                    GroupOverride::matching(&group.overrides, cluster, labels, &facts)
+                }
+                Certainty::Possible => None,
+            };
+            match &overrides {
+                Some(_) => members += 1,
+                None => drop(possible.insert(cluster.clone())),
             }
-            to.add(cluster, group, certainty);
+            to.add(cluster, group, overrides);
         }
         // Those that are no members leave room for other groups.
         left.memberships += candidates_count - (to.count - memberships_before);
@@ -233,9 +253,20 @@ impl Memberships {
         self.diagnostics.push(found.with_hint(hint));
     }
 
-    fn add(&mut self, cluster: &ClusterName, group: &Arc<GroupInputs>, certainty: Certainty) {
+    /// Adds a member with its overrides, or a cluster that may be one.
+    fn add(
+        &mut self,
+        cluster: &ClusterName,
+        group: &Arc<GroupInputs>,
+        overrides: Option<Vec<usize>>,
+    ) {
         self.count += 1;
-        let membership = Membership { group: group.clone(), certainty };
+        let certainty = match overrides {
+            Some(_) => Certainty::Member,
+            None => Certainty::Possible,
+        };
+        let (group, overrides) = (group.clone(), overrides.unwrap_or_default());
+        let membership = Membership { group, certainty, overrides };
         match self.by_cluster.get_mut(cluster) {
             Some(groups) => groups.push(membership),
             None => drop(self.by_cluster.insert(cluster.clone(), vec![membership])),
@@ -260,7 +291,8 @@ fn report_doubt(
             let more = possible.len() - named.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
-                "the facts do not say whether these clusters are in the group {name}: {}{more}",
+                "the facts do not say whether these clusters are in the group {name}{}: {}{more}",
+                if group.overrides.is_empty() { "" } else { ", and in which of its overrides" },
                 named.join(", ")
             )
         }

@@ -321,6 +321,12 @@ pub fn group_of(path: &RepoPath) -> Option<GroupName> {
     GroupName::parse(parts.next().filter(|_| is_in_groups)?).ok()
 }
 
+/// Whether a work folder is one of a group: it can be there without a work on a cluster that has
+/// left the group.
+pub fn is_of_group(folder: &RepoPath) -> bool {
+    group_of(folder).is_some()
+}
+
 /// `groups/<group>`.
 pub fn group_path(name: &GroupName) -> RepoPath {
     RepoPath::root().join(GROUPS).join(name.as_str())

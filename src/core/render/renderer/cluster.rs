@@ -11,8 +11,8 @@ use crate::model::facts::KnownFacts;
 use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
-use crate::render::groups::{Certainty, GroupInputs, Membership};
-use crate::render::layout;
+use crate::render::groups::{Certainty, Membership};
+use crate::render::layout::{self, is_of_group};
 use crate::render::work_folder::Rendered;
 
 /// One rendered cluster.
@@ -65,7 +65,9 @@ impl RenderedCluster {
         facts: &KnownFacts,
     ) -> bool {
         let is_alike = |(one, other): (&Membership, &Membership)| {
-            Arc::ptr_eq(&one.group, &other.group) && one.certainty == other.certainty
+            Arc::ptr_eq(&one.group, &other.group)
+                && one.certainty == other.certainty
+                && one.overrides == other.overrides
         };
         self.tree == tree
             && self.facts == *facts
@@ -82,17 +84,19 @@ impl RenderedCluster {
         tree: ObjectId,
     ) -> Option<Arc<Rendered>> {
         let work = self.works.get(path).filter(|work| work.tree == tree)?;
-        let is_same_group = match (self.group_of(path), now.group_of(path)) {
-            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+        let is_same_group = match (self.membership_of(path), now.membership_of(path)) {
+            (Some(before), Some(now)) => {
+                Arc::ptr_eq(&before.group, &now.group) && before.overrides == now.overrides
+            }
             (before, now) => before.is_none() && now.is_none(),
         };
         (is_same_group && self.facts == now.facts).then(|| work.rendered.clone())
     }
 
     /// The group that a work folder is in.
-    pub(super) fn group_of(&self, path: &RepoPath) -> Option<&Arc<GroupInputs>> {
+    pub(super) fn membership_of(&self, path: &RepoPath) -> Option<&Membership> {
         let name = layout::group_of(path)?;
-        self.groups.iter().map(|one| &one.group).find(|group| group.name == name)
+        self.groups.iter().find(|one| one.group.name == name)
     }
 
     /// Drops the works of groups that works in the cluster's own folder replace.
@@ -159,11 +163,6 @@ impl RenderedCluster {
         }
         clashes.into_values().flat_map(DiagnosticSink::into_all).collect()
     }
-}
-
-/// Whether a work folder is one of a group.
-fn is_of_group(path: &RepoPath) -> bool {
-    layout::group_of(path).is_some()
 }
 
 fn shared_object(

@@ -137,6 +137,90 @@ fn precedence_is_source_then_group_then_cluster_then_work() {
     assert_eq!([of("a"), of("b"), of("c"), of("d")], ["source", "group", "cluster", "work"]);
 }
 
+const OVERRIDES: &str = "\
+clusters: [a, b, c, d]
+values: {COLOUR: blue, SIZE: 1}
+overrides:
+- selector: {labelSelector: {matchLabels: {country: ch}}}
+  values: {COLOUR: red}
+- clusters: [c, 'd*']
+  selector: {labelSelector: {matchExpressions: [{key: lab, operator: DoesNotExist}]}}
+  values: {COLOUR: green, SIZE: 3}
+defaults: {substitute: true}
+";
+
+#[test]
+fn overrides_of_a_group_have_values_for_some_members() {
+    let mut repository = files(&[
+        ("groups/g/group.yaml", OVERRIDES),
+        ("groups/g/web/a.yaml", &config_map("a", "${COLOUR} ${SIZE}")),
+        ("clusters/d/cluster.yaml", "values: {SIZE: 4}"),
+    ]);
+    let known = facts(&["a country=de", "b country=ch", "c country=ch", "d country=de lab=x"]);
+    let (mut renderer, mut objects) = (renderer(), TestRepository::default());
+    renderer.set_facts(Some(Arc::new(known)));
+    let desired = render_into(&mut renderer, &mut objects, &repository);
+    assert_eq!(messages(&desired), Vec::<String>::new());
+    let needs = desired.needed_facts.clone().unwrap();
+    assert_eq!(needs.labels, ["country".into(), "lab".into()].into());
+    let line = |cluster: &str, values: &str| format!("{cluster}/web <- groups/g/web: {values}");
+    let expected = [("a", "blue 1"), ("b", "red 1"), ("c", "green 3"), ("d", "blue 4")];
+    assert_eq!(works(&desired), expected.map(|(cluster, values)| line(cluster, values)));
+
+    // A label changes, and then group.yaml.
+    let moved = facts(&["a country=ch", "b country=de", "c country=ch", "d country=de"]);
+    renderer.set_facts(Some(Arc::new(moved)));
+    let desired = render_into(&mut renderer, &mut objects, &repository);
+    let expected = [("a", "red 1"), ("b", "blue 1"), ("c", "green 3"), ("d", "green 4")];
+    assert_eq!(works(&desired), expected.map(|(cluster, values)| line(cluster, values)));
+    let changed = OVERRIDES.replace("COLOUR: red", "COLOUR: pink");
+    repository.insert("groups/g/group.yaml".into(), TestFile::Text(changed));
+    let desired = render_into(&mut renderer, &mut objects, &repository);
+    assert_eq!(works(&desired)[0], line("a", "pink 1"));
+}
+
+/// Where it is unknown which values a cluster gets, its works stay as they are on the hub.
+#[test]
+fn unknown_overrides_change_nothing() {
+    let repository = files(&[
+        ("groups/g/group.yaml", OVERRIDES),
+        ("groups/g/web/a.yaml", &config_map("a", "${COLOUR}")),
+        ("clusters/b/cluster.yaml", "labels: {country: ch, lab: 'yes'}"),
+    ]);
+    let desired = render(&repository, None);
+    assert_eq!(works(&desired), ["b/web <- groups/g/web: red"]);
+    for cluster in ["a", "c", "d"] {
+        let key = key(&format!("{cluster}/web"));
+        assert!(desired.frozen.may_contain(&key, Some("groups/g/web")), "{cluster}");
+    }
+    assert_eq!(
+        messages(&desired),
+        ["GW601 groups/g/group.yaml: the facts do not say whether these clusters are in the \
+          group g, and in which of its overrides: a, c, d"]
+    );
+}
+
+#[test]
+fn errors_in_overrides_name_their_place() {
+    let repository = files(&[(
+        "groups/g/group.yaml",
+        "clusters: [a]\noverrides:\n- values: {A: b}\n- clusters: [a]\n  values: {a-b: c}\n- \
+         {clusters: [a], value: {A: b}}\n",
+    )]);
+    let desired = render(&repository, None);
+    let found = desired.diagnostics.iter().filter(|one| one.is_error());
+    let found: Vec<_> =
+        found.map(|one| (one.field.as_deref(), one.location.span.unwrap().line)).collect();
+    assert_eq!(
+        found,
+        [
+            (Some("overrides[0]"), 3),
+            (Some("overrides[1].values"), 5),
+            (Some("overrides[2].value"), 6),
+        ]
+    );
+}
+
 /// A group `g` of the clusters a and b, and a work `web` of the cluster a.
 fn conflict(work_file: &str) -> TestFiles {
     files(&[

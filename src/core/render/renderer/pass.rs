@@ -75,7 +75,7 @@ pub(super) struct ClusterPlace {
 struct WorkPlace<'a> {
     path: RepoPath,
     tree: ObjectId,
-    group: Option<&'a Arc<GroupInputs>>,
+    group: Option<&'a Membership>,
 }
 
 impl RenderPass<'_> {
@@ -183,7 +183,7 @@ impl RenderPass<'_> {
     ) -> Result<BTreeMap<RepoPath, RenderedFolder>, PassError> {
         let groups = cluster.groups.iter().map(|one| {
             let path = layout::group_path(&one.group.name);
-            (path, &one.group.folder, Some(&one.group), one.certainty)
+            (path, &one.group.folder, Some(one), one.certainty)
         });
         let own = (layout::cluster_path(name), folder, None, Certainty::Member);
         let owners: Vec<_> = std::iter::once(own).chain(groups).collect();
@@ -260,7 +260,7 @@ impl RenderPass<'_> {
         let content = FolderContent {
             tree: *tree,
             source: self.inputs.blob,
-            group: group.map(|group| (group.name.clone(), group.defaults_digest)),
+            group: group.map(|one| (one.group.name.clone(), one.group.defaults_digest)),
             cluster_defaults: cluster.inherited.config.defaults_digest,
         };
         let known = self.content.borrow().rendered(&content, &inherited.values);
@@ -284,20 +284,21 @@ impl RenderPass<'_> {
     fn inherited<'a>(
         &'a self,
         name: &'a ClusterName,
-        group: Option<&'a Arc<GroupInputs>>,
+        group: Option<&'a Membership>,
         cluster: &'a RenderedCluster,
     ) -> Inherited<'a> {
         let ClusterInputs { source, config, .. } = &*cluster.inherited;
+        let of_group = group.into_iter().flat_map(|member| {
+            let file = layout::group_path(&member.group.name).join(GROUP_FILE);
+            member.values().map(move |values| ValueLevel { file: file.clone(), values })
+        });
+        let group = group.map(|member| &member.group);
         let group_level = group
             .map(|group| SettingsLevel { settings: &group.file.defaults, rules: &group.rules });
         let source_level = SettingsLevel { settings: &source.file.defaults, rules: &source.rules };
         let cluster_level = SettingsLevel { settings: &config.file.defaults, rules: &config.rules };
         let file = layout::cluster_path(name).join(CLUSTER_FILE);
         let own = ValueLevel { file, values: &config.values };
-        let of_group = group.map(|group| ValueLevel {
-            file: layout::group_path(&group.name).join(GROUP_FILE),
-            values: &group.values,
-        });
         Inherited {
             source: self.source,
             tenancy: self.tenancy,
@@ -372,7 +373,7 @@ impl RenderPass<'_> {
         cluster: &RenderedCluster,
         kinds: &KindIndex,
     ) -> Result<Arc<Rendered>, ObjectError> {
-        let group = cluster.group_of(path);
+        let group = cluster.membership_of(path);
         let place = WorkPlace { path: path.clone(), tree: work.tree, group };
         self.work(name, &place, cluster, kinds)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::dependencies::Dependency;
 use super::settings::Settings;
 use crate::model::manifest::Manifest;
 use crate::model::name::{RepoPath, SourceId, WorkKey};
@@ -20,12 +21,15 @@ pub struct WorkParts {
     pub configs: Vec<Value>,
     /// `spec.workload.manifests`.
     pub manifests: Vec<Manifest>,
+    /// The works that it depends on.
+    pub depends_on: Arc<[Dependency]>,
 }
 
 impl WorkParts {
     /// The ManifestWork of this key, rendered from this folder of a source.
     pub fn into_work(self, key: WorkKey, path: &RepoPath, source: &SourceId) -> DesiredWork {
-        let Self { settings, delete_option, configs, manifests } = self;
+        let Self { settings, delete_option, configs, manifests, depends_on } = self;
+        let depends_on = Dependency::keys(&depends_on, &key.cluster);
         let named = manifests.iter().map(|one| (&one.object, one.identity.resource.as_str()));
         let named = NamedObject::all(named);
         let objects: Vec<Value> = manifests.into_iter().map(|manifest| manifest.object).collect();
@@ -52,6 +56,7 @@ impl WorkParts {
             prune: settings.prune,
             suspend: settings.suspend,
             objects: named,
+            depends_on,
         }
     }
 }

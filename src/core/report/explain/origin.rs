@@ -19,6 +19,7 @@ use crate::model::kinds::KindIndex;
 use crate::model::manifest::Manifest;
 use crate::model::name::{ClusterName, ObjectId, RepoPath, WorkKey};
 use crate::model::snapshot::{ObjectError, Objects, Snapshot};
+use crate::render::groups::GroupOverride;
 use crate::render::layout::{self, OwnerFolder};
 use crate::render::manifests;
 use crate::render::substitute::Substitution;
@@ -115,10 +116,22 @@ pub struct OriginQuery<'a> {
 struct Inheritance {
     source: Option<Config<SourceFile>>,
     group: Option<Config<GroupFile>>,
+    /// The positions of the group's overrides for the cluster.
+    overrides: Vec<usize>,
     cluster: Option<Config<ClusterFile>>,
 }
 
 impl Inheritance {
+    /// Finds the overrides of the group that are for the cluster.
+    fn find_overrides(&mut self, query: OriginQuery<'_>) {
+        let Some(group) = &self.group else { return };
+        let all = GroupOverride::all(&group.value);
+        let labels = self.cluster.as_ref().map(|config| &config.value.labels);
+        let (cluster, facts) = (&query.key.cluster, Facts::of(query.facts, &query.key.cluster));
+        let found = GroupOverride::matching(&all, cluster, labels, &facts);
+        self.overrides = found.unwrap_or_default();
+    }
+
     /// Lowest precedence first.
     fn levels<'a>(&'a self, work: Option<&'a Config<WorkFile>>) -> Vec<Level<'a>> {
         let levels = [
@@ -153,7 +166,8 @@ pub fn origins(
     let cluster_path = layout::cluster_path(&key.cluster);
     let cluster_file = cluster_path.join(CLUSTER_FILE);
     let cluster_file = reading.config(&cluster_file, cluster.config_file, FileKind::Cluster)?;
-    let mut inherited = Inheritance { source, group: None, cluster: cluster_file };
+    let mut inherited =
+        Inheritance { source, group: None, overrides: Vec::new(), cluster: cluster_file };
     let (owner, works) = match query.folder.and_then(layout::group_of) {
         None => (cluster_path, cluster.works),
         Some(name) => {
@@ -162,6 +176,7 @@ pub fn origins(
             let path = layout::group_path(&name);
             let file = path.join(GROUP_FILE);
             inherited.group = reading.config(&file, group.config_file, FileKind::Group)?;
+            inherited.find_overrides(query);
             (path, group.works)
         }
     };
@@ -305,13 +320,14 @@ impl Reading<'_> {
 }
 
 /// The default of each setting.
-fn defaults() -> [(&'static str, Value); 5] {
+fn defaults() -> [(&'static str, Value); 6] {
     [
         ("prune", true.into()),
         ("suspend", false.into()),
         ("substitute", false.into()),
         ("deleteOption", serde_json::json!({ "propagationPolicy": "Foreground" })),
         ("executor", Value::Null),
+        ("dependsOn", serde_json::json!([])),
     ]
 }
 
@@ -377,15 +393,19 @@ impl<'a> ShownValues<'a> {
             values.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
         };
         let own = inherited.cluster.as_ref();
-        let levels = [
-            own.map(|config| (config.file.clone(), json(&config.value.values))),
-            inherited.group.as_ref().map(|one| (one.file.clone(), json(&one.value.values))),
-        ];
+        let of_group = inherited.group.iter().flat_map(|one| {
+            let overrides = inherited.overrides.iter().rev();
+            let overrides = overrides.filter_map(|index| one.value.overrides.get(*index));
+            let values = overrides.map(|one| &one.values).chain([&one.value.values]);
+            values.map(|values| (one.file.clone(), json(values)))
+        });
+        let own_level = own.map(|config| (config.file.clone(), json(&config.value.values)));
+        let levels = own_level.into_iter().chain(of_group);
         Self {
             cluster,
             facts: Facts::of(query.facts, cluster),
             labels: own.map(|config| config.value.labels.clone()).unwrap_or_default(),
-            levels: levels.into_iter().flatten().collect(),
+            levels: levels.collect(),
         }
     }
 
@@ -467,13 +487,23 @@ impl Inheritance {
         };
         let group = self.group.as_ref().map(|config| (&config.document, &config.file));
         let cluster = self.cluster.as_ref().map(|config| (&config.document, &config.file));
-        let (files, pointer) = match variable {
-            Variable::Value(name) => ([group, cluster], format!("/values/{}", escaped(name))),
-            Variable::Label(key) => ([None, cluster], format!("/labels/{}", escaped(key))),
+        let (files, name) = match variable {
+            Variable::Value(name) => {
+                let overrides = self.overrides.iter();
+                let overrides =
+                    overrides.map(|index| (group, format!("/overrides/{index}/values")));
+                let values = || "/values".to_owned();
+                let files = std::iter::once((group, values())).chain(overrides);
+                (files.chain([(cluster, values())]).collect(), name)
+            }
+            Variable::Label(key) => (vec![(cluster, "/labels".to_owned())], key),
             Variable::ClusterName | Variable::Claim(_) => return Vec::new(),
         };
-        let files = files.into_iter().flatten();
-        files.filter_map(|(document, file)| place(document, file, pointer.clone())).collect()
+        let files = files.into_iter().filter_map(|(file, pointer)| Some((file?, pointer)));
+        let places = files.filter_map(|((document, file), pointer)| {
+            place(document, file, format!("{pointer}/{}", escaped(name)))
+        });
+        places.collect()
     }
 }
 

@@ -9,6 +9,7 @@ use super::view::{StatusDetails, StatusView};
 use crate::limits;
 use crate::model::diagnostic::{Diagnostic, Scope};
 use crate::model::name::{ClusterName, CommitId, RepoPath, WorkKey};
+use crate::plan::awaited::AwaitedState;
 use crate::plan::drift_backoff::Contentions;
 use crate::plan::moves::ObjectMove;
 use crate::plan::observed::Observed;
@@ -174,7 +175,9 @@ impl StatusInputs<'_> {
             | Reason::HeldByWindow { .. }
             | Reason::NeverInGit
             | Reason::NotYetOrphaned { .. } => State::Held,
-            Reason::WaitingForAgent { .. } | Reason::BeingDeleted { .. } => State::Deleting,
+            Reason::WaitingForAgent { .. }
+            | Reason::BeingDeleted { .. }
+            | Reason::WaitsForWork { awaited: AwaitedState::Gone, .. } => State::Deleting,
             Reason::Conflict { .. } => State::Failed,
             Reason::ChangedByServer | Reason::BackedOff { .. } => State::Degraded,
             // These reasons come with an effect. Without one the write is still to come.
@@ -190,12 +193,16 @@ impl StatusInputs<'_> {
             reason @ Reason::MovesObjects { .. } if reason.is_suspension() => State::Suspended,
             Reason::MovesObjects { moves } if is_held(moves) => State::Held,
             // What the agent reports about the content on the hub is more urgent.
-            Reason::MovesObjects { .. } | Reason::SharesObjects { .. }
+            Reason::MovesObjects { .. }
+            | Reason::SharesObjects { .. }
+            | Reason::WaitsForWork { .. }
                 if view.state.is_failure() =>
             {
                 return (view.state, None);
             }
-            Reason::MovesObjects { .. } | Reason::SharesObjects { .. } => State::Pending,
+            Reason::MovesObjects { .. }
+            | Reason::SharesObjects { .. }
+            | Reason::WaitsForWork { .. } => State::Pending,
         };
         (state, Some(step.reason.to_string()))
     }

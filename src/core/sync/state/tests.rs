@@ -89,6 +89,7 @@ fn desired_work(key: &WorkKey, objects: &[u8], version: u64) -> DesiredWork {
         prune: true,
         suspend: false,
         objects: named,
+        depends_on: Default::default(),
     }
 }
 
@@ -298,6 +299,7 @@ impl World {
             prune: key.work != self::key(0, 1).work,
             budgets: None,
             added_since: None,
+            depends_on: Default::default(),
         };
         let works = removed.iter().map(|(key, _)| (key.clone(), known(key))).collect();
         let found = LastKnownStates { works, ..LastKnownStates::default() };
@@ -310,7 +312,7 @@ impl World {
         self.state.set_time(Timestamp::UNIX_EPOCH, &|_| None);
         self.state.update_contentions(now);
         self.check_reads();
-        let made = self.state.plan()?;
+        let made = self.state.plan(now)?;
         assert_eq!(*made, self.plan_from_nothing(), "the plan");
         Some(made)
     }

@@ -36,7 +36,7 @@ impl Reconciler {
             let pass = self.execute(tasks);
             self.finish(pass).await;
         }
-        let plan = self.state.plan().unwrap_or_default();
+        let plan = self.state.plan(monotonic()).unwrap_or_default();
         self.reports.planned(&plan);
         match read.verification_failure {
             Some(failure) => Err(EngineError::VerificationFailed(failure)),

@@ -1,0 +1,114 @@
+//! Commands in a clone find the clusters of groups in `facts.json` of the status branch.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::cli::{code, err, gitwork, out};
+use crate::sync::fixture::config_map;
+
+const FACTS: &str = r#"{"managedClusters": {
+    "store-berlin": {"labels": {"tier": "store", "city": "Berlin"}},
+    "store-lisbon": {"labels": {"tier": "store", "city": "Lisbon"}},
+    "dc-berlin": {"labels": {"tier": "dc"}}
+}}"#;
+const WHERE: &str = "facts of clusters: refs/remotes/origin/gitwork-status:facts.json, commit ";
+
+/// A remote with a group and a status branch, and a clone of it.
+struct Clone {
+    folder: TempDir,
+}
+
+impl Clone {
+    fn new(facts: &str) -> Self {
+        let clone = Self { folder: tempfile::tempdir().unwrap() };
+        let origin = clone.folder.path().join("origin");
+        let write = |path: &str, text: &str| {
+            let path = origin.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("facts.json", facts);
+        clone.git(&origin, &["init", "-q", "-b", "gitwork-status"]);
+        clone.git(&origin, &["add", "."]);
+        clone.git(&origin, &["commit", "-q", "-m", "status"]);
+        clone.git(&origin, &["checkout", "-q", "--orphan", "main"]);
+        clone.git(&origin, &["rm", "-q", "-f", "facts.json"]);
+        let selector = "selector: {labelSelector: {matchLabels: {tier: store}}}\n\
+                        defaults: {substitute: true}\n";
+        write("groups/stores/group.yaml", selector);
+        write("groups/stores/web/cm.yaml", &config_map("web", "${cluster.labels['city']}"));
+        clone.git(&origin, &["add", "."]);
+        clone.git(&origin, &["commit", "-q", "-m", "a group"]);
+        clone.git(clone.folder.path(), &["clone", "-q", "origin", "clone"]);
+        clone
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("clone")
+    }
+
+    fn git(&self, folder: &Path, arguments: &[&str]) {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]).args(arguments);
+        let done = git.current_dir(folder).output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{arguments:?}: {done:?}");
+    }
+
+    /// The exit code, standard output and standard error.
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let done = gitwork(arguments).current_dir(self.path()).output().unwrap();
+        (code(&done).unwrap(), out(&done), err(&done))
+    }
+}
+
+#[test]
+fn facts_of_the_status_branch_tell_the_members_of_groups() {
+    let clone = Clone::new(FACTS);
+    let (status, _, said) = clone.run(&["validate", "--strict"]);
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains(WHERE), "{said}");
+    let (status, works, said) = clone.run(&["render", "--strict"]);
+    assert_eq!(status, 0, "{said}");
+    for (cluster, city) in [("store-berlin", "Berlin"), ("store-lisbon", "Lisbon")] {
+        assert!(
+            works.contains(&format!("namespace: {cluster}")) && works.contains(city),
+            "{works}"
+        );
+    }
+    assert!(!works.contains("namespace: dc-berlin"), "{works}");
+
+    // A change of the group is planned for its members, of a commit and of the working tree.
+    let manifest = clone.path().join("groups/stores/web/cm.yaml");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("value:", "other: x\n  value:")).unwrap();
+    let (_, plan, said) = clone.run(&["plan", "--base", "HEAD"]);
+    assert!(plan.contains("store-berlin") && plan.contains("store-lisbon"), "{plan}{said}");
+    assert!(said.contains(WHERE), "{said}");
+    clone.git(&clone.path(), &["commit", "-q", "-a", "-m", "other"]);
+    let (_, plan, said) = clone.run(&["plan", "--base", "HEAD~1", "--head", "HEAD"]);
+    assert!(plan.contains("store-berlin") && plan.contains("store-lisbon"), "{plan}{said}");
+}
+
+#[test]
+fn other_facts_and_a_broken_status_branch_are_told() {
+    let clone = Clone::new("{\"managedClusters\": 3}");
+    let (status, _, said) = clone.run(&["validate", "--strict"]);
+    assert_eq!(status, 1, "{said}");
+    let broken = "cannot use refs/remotes/origin/gitwork-status:facts.json: ";
+    assert!(said.contains(broken), "{said}");
+    let file = clone.folder.path().join("facts.json");
+    std::fs::write(&file, FACTS).unwrap();
+    let arguments = ["validate", "--strict", "--facts", file.to_str().unwrap()];
+    let (status, _, said) = clone.run(&arguments);
+    assert_eq!(status, 0, "{said}");
+    assert!(!said.contains("status"), "the named file counts: {said}");
+    // Without the branch, the members are unknown.
+    clone.git(&clone.path(), &["branch", "-q", "-r", "-d", "origin/gitwork-status"]);
+    let (status, printed, said) = clone.run(&["validate", "--strict"]);
+    assert_eq!(status, 1);
+    assert!(format!("{printed}{said}").contains("GW601"), "{printed}{said}");
+    assert!(!said.contains("facts.json"), "{said}");
+}
