@@ -100,6 +100,7 @@ impl FactsReader {
     ) {
         let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
         tokio::select! {
+            biased;
             () = stopped => {}
             () = self.read(watch) => {}
         }
@@ -163,6 +164,8 @@ impl FactsReader {
                 }
             };
             tokio::select! {
+                // The order is fixed, so that a simulation can be replayed.
+                biased;
                 asked = self.requests.changed() => return asked.ok(),
                 () = changes => {}
                 Some(event) = events.next() => {

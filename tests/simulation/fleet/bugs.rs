@@ -53,10 +53,14 @@ pub enum Bug {
     AppliedOfOlderGeneration,
     TransitionalBodyLost,
     LeavingObjectsIgnored,
+    PartialDecisionsTakenAsWhole,
+    StaleLabelsListed,
+    ValuesOfOtherCluster,
+    DependentBeforeDependency,
 }
 
 /// Every planted bug, with its row in `docs/simulation.md`.
-pub const ALL: [(Bug, &str); 32] = [
+pub const ALL: [(Bug, &str); 36] = [
     (
         Bug::PreconditionDropped,
         "a write carries the current version on the hub, not the planned one",
@@ -110,6 +114,17 @@ pub const ALL: [(Bug, &str); 32] = [
         Bug::LeavingObjectsIgnored,
         "gitwork does not wait until agents have removed what left their works",
     ),
+    (
+        Bug::PartialDecisionsTakenAsWhole,
+        "the PlacementDecisions that there are count as all of a Placement's",
+    ),
+    (Bug::StaleLabelsListed, "ManagedClusters are listed from a cache that never changes"),
+    (
+        Bug::ValuesOfOtherCluster,
+        "all members of a group get the manifests of the first one, as from a cache without the \
+         cluster in its key",
+    ),
+    (Bug::DependentBeforeDependency, "`dependsOn` does not count"),
 ];
 
 impl Bug {

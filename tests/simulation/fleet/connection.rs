@@ -145,6 +145,11 @@ impl Connection {
         self.network.lock().unwrap()
     }
 
+    /// How long a call or an event takes.
+    pub fn latency(&self) -> Duration {
+        self.network().latency()
+    }
+
     /// The way to the hub.
     async fn request(&self) -> Result<(), HubError> {
         self.request_within(LATE).await

@@ -35,6 +35,9 @@ fn source_of(work: &Value) -> Value {
 
 impl World {
     pub(super) async fn converge(&mut self) {
+        if self.groups.is_some() {
+            return self.converge_groups().await;
+        }
         self.stop_faults();
         for seconds in CONVERGENCE_WAITS {
             self.settle();
@@ -73,7 +76,7 @@ impl World {
     }
 
     /// Starts a new process in place of all others. It leads at once.
-    fn replace_processes(&mut self) {
+    pub(super) fn replace_processes(&mut self) {
         self.processes.drain(..).for_each(Process::kill);
         self.start();
         self.election.free();
@@ -92,7 +95,7 @@ impl World {
         })
     }
 
-    fn stop_faults(&mut self) {
+    pub(super) fn stop_faults(&mut self) {
         self.checker.trace(|| "all faults stop".into());
         self.machine_clock.set_to_noon();
         self.git.drop_unsigned();

@@ -14,6 +14,7 @@ mod connection;
 mod convergence;
 mod election;
 mod git;
+mod groups;
 mod machine_clock;
 mod process;
 mod run;

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use gitwork_core::config::Budgets;
 use gitwork_core::config::RewindPolicy;
+use gitwork_core::limits;
 use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_daemon::engine::{Engine, EngineError, EngineOptions};
+use gitwork_daemon::facts_feed::facts_feed;
 use gitwork_daemon::leadership::Leadership;
 use gitwork_daemon::metrics::Metrics;
+use gitwork_daemon::reader::SourceReader;
 use gitwork_hub::execute::ExecuteOptions;
 use gitwork_runtime::clock::WallClock;
 use jiff::Timestamp;
@@ -23,7 +26,9 @@ use tokio::time::Instant;
 use super::bugs::Bug;
 use super::check::Checker;
 use super::connection::{Connection, CrashPoint, FaultRates, Network};
-use super::git::Git;
+use super::git::{ReadLog, SimulatedSource};
+use super::groups::hub_facts::FactsOnHub;
+use super::groups::repository::GroupSource;
 use super::machine_clock::{DailyHours, MachineClock};
 use crate::simulation::hub::SimulatedHub;
 
@@ -32,6 +37,8 @@ const INTERVAL: Duration = Duration::from_secs(300);
 
 pub struct Process {
     task: JoinHandle<Result<(), EngineError>>,
+    /// Reads the facts of the hub.
+    facts: Option<JoinHandle<()>>,
     hint: mpsc::Sender<()>,
     stop: watch::Sender<bool>,
     /// True while this process is the leader.
@@ -49,9 +56,10 @@ const POLLS_MAX: u32 = 100;
 pub struct ProcessOptions<'a> {
     pub id: &'a SourceId,
     pub hub: &'a SimulatedHub,
-    pub git: &'a Git,
     pub checker: &'a Checker,
     pub budgets: &'a Budgets,
+    /// Whether there is no deletion budget.
+    pub allow_delete_all: bool,
     pub crashed: &'a Arc<Notify>,
     pub fault_rates: FaultRates,
     /// The operator's hours for changes, and their clock.
@@ -93,17 +101,52 @@ fn clock(setting: &ProcessOptions<'_>) -> WallClock {
     })
 }
 
+/// What the operator sets.
+fn engine_options(setting: &ProcessOptions<'_>) -> EngineOptions {
+    let mut budgets = setting.budgets.clone();
+    if let Some(bug) = setting.bug {
+        budgets = bug.spoil_operator_budgets(&budgets);
+    }
+    let allow_delete_all = setting.allow_delete_all || setting.bug == Some(Bug::BudgetIgnored);
+    let policy = PlanPolicy { budgets, allow_delete_all, ..PlanPolicy::default() };
+    let ignores_windows = setting.bug == Some(Bug::WindowsIgnored);
+    let windows = if ignores_windows { DailyHours::default() } else { setting.hours }.to_windows();
+    let rewind = RewindPolicy::Warn;
+    let guards = GuardOptions { policy, rewind, windows, ..GuardOptions::default() };
+    EngineOptions { interval: INTERVAL, guards, execute: ExecuteOptions::default() }
+}
+
 impl Process {
-    pub fn start(setting: &ProcessOptions<'_>) -> Self {
-        let source = setting.git.source(setting.id, setting.seed, setting.bug);
+    /// A process with a source that needs no facts of the hub.
+    pub fn start(setting: &ProcessOptions<'_>, source: SimulatedSource) -> Self {
         setting.checker.follow_reads(&source.reads);
+        let reads = source.reads.clone();
+        Self::start_engine(setting, source, reads, None)
+    }
+
+    /// A process with a source that has groups.
+    pub fn start_with_facts(
+        setting: &ProcessOptions<'_>,
+        source: GroupSource,
+        facts: &FactsOnHub,
+    ) -> Self {
+        let reads = source.reads.clone();
+        Self::start_engine(setting, source, reads, Some(facts))
+    }
+
+    fn start_engine(
+        setting: &ProcessOptions<'_>,
+        source: impl SourceReader,
+        reads: ReadLog,
+        facts: Option<&FactsOnHub>,
+    ) -> Self {
         let network = Network::new(setting.seed, setting.fault_rates);
         let (cut, is_cut) = watch::channel(false);
         let leads = watch::Sender::new(false);
         let connection = Connection {
             hub: setting.hub.clone(),
             checker: setting.checker.clone(),
-            reads: source.reads.clone(),
+            reads,
             network: network.clone(),
             cut: is_cut,
             leads: leads.clone(),
@@ -111,29 +154,27 @@ impl Process {
             bug: setting.bug,
             is_restarted: setting.is_restarted,
         };
-        let mut budgets = setting.budgets.clone();
-        if let Some(bug) = setting.bug {
-            budgets = bug.spoil_operator_budgets(&budgets);
-        }
-        let allow_delete_all = setting.bug == Some(Bug::BudgetIgnored);
-        let policy = PlanPolicy { budgets, allow_delete_all, ..PlanPolicy::default() };
-        let ignores_windows = setting.bug == Some(Bug::WindowsIgnored);
-        let windows =
-            if ignores_windows { DailyHours::default() } else { setting.hours }.to_windows();
-        let rewind = RewindPolicy::Warn;
-        let guards = GuardOptions { policy, rewind, windows, ..GuardOptions::default() };
-        let options =
-            EngineOptions { interval: INTERVAL, guards, execute: ExecuteOptions::default() };
-        let mut engine =
-            Engine::new(Arc::new(connection), source, options, Arc::new(Metrics::default()));
+        let mut engine = Engine::new(
+            Arc::new(connection.clone()),
+            source,
+            engine_options(setting),
+            Arc::new(Metrics::default()),
+        );
         engine.set_wall_clock(clock(setting));
         engine.set_leadership(Leadership::of(leads.subscribe()));
         // The first attempt has ended.
         leads.send_replace(false);
         let (hint, hints) = mpsc::channel(1);
         let (stop, stopped) = watch::channel(false);
+        let facts = facts.map(|facts| {
+            let (feed, reader) = facts_feed(clock(setting), limits::PLACEMENT_GRACE);
+            engine.set_facts_feed(feed);
+            let facts = facts.clone();
+            let watch = move || connection.watch_facts(&facts);
+            tokio::spawn(reader.run(watch, stopped.clone()))
+        });
         let task = tokio::spawn(counted(engine.run(hints, stopped), setting.checker.clone()));
-        Self { task, hint, stop, leads, cut, cut_at: Instant::now(), network }
+        Self { task, facts, hint, stop, leads, cut, cut_at: Instant::now(), network }
     }
 
     /// Sends a hint that Git has changed.
@@ -201,11 +242,13 @@ impl Process {
         (network.crash, network.loss) = (None, None);
         drop(network);
         self.task.abort();
+        self.facts.iter().for_each(JoinHandle::abort);
     }
 
     /// Shuts the process down and waits for its end.
     pub async fn stop(self) -> Result<(), String> {
         self.stop.send_replace(true);
+        self.facts.iter().for_each(JoinHandle::abort);
         match self.task.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(format!("the engine ended: {error}")),

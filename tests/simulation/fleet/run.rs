@@ -16,6 +16,7 @@ use super::check::{Checker, OperatorPolicy};
 use super::connection::FaultRates;
 use super::election::Election;
 use super::git::{Git, SimulatedSource};
+use super::groups::Groups;
 use super::machine_clock::{DailyHours, MachineClock};
 use super::process::{Process, ProcessOptions};
 use super::scenario::{Step, StepKind};
@@ -50,6 +51,8 @@ pub struct World {
     /// Whether objects move between works, and some clusters have OCM's agent.
     pub(super) has_moves: bool,
     pub(super) second_source: Option<SecondSource>,
+    /// The groups of the source, which then has no other works.
+    pub(super) groups: Option<Groups>,
     /// Objects that other clients created on the clusters.
     pub(super) foreign: BTreeSet<Object>,
     /// The version of each work that its agent acted on last.
@@ -93,17 +96,21 @@ impl World {
         let id = SourceId::parse(SOURCE).unwrap();
         let mut random = fastrand::Rng::with_seed(seed);
         let (git, hub) = (Git::new(&id), SimulatedHub::new(&CLUSTERS, seed));
+        let groups = seeds::has_groups(seed)
+            .then(|| Groups::new(&mut fastrand::Rng::with_seed(!seed)));
         let budgets = budgets(&mut random);
         let machine_clock = MachineClock::new(random.i64(0..24));
-        let has_hours = random.u8(..4) == 0;
+        let has_hours = groups.is_none() && random.u8(..4) == 0;
         let hours = if has_hours { DailyHours::any(&mut random) } else { DailyHours::default() };
-        let (signatures, replaces_works) = (random.u8(..4) == 0, random.u8(..8) == 0);
+        let signatures = groups.is_none() && random.u8(..4) == 0;
+        let replaces_works = random.u8(..8) == 0;
         if signatures {
             git.ask_for_signatures();
         }
         let operator =
             OperatorPolicy { budgets: budgets.clone(), hours, clock: machine_clock.clone() };
-        let checker = Checker::new(&hub, &id, &git, operator, traced);
+        let checker = Checker::new(&hub, &id, &git, operator, traced)
+            .with_groups(groups.as_ref().map(Groups::rules));
         let mut agents = checker.agents.lock().unwrap();
         agents.agent_bug = bug.and_then(Bug::agent_bug);
         if seeds::has_moves(seed) {
@@ -112,7 +119,7 @@ impl World {
         }
         drop(agents);
         let has_moves = seeds::has_moves(seed);
-        let second_source = (random.u8(..5) == 0)
+        let second_source = (groups.is_none() && random.u8(..5) == 0)
             .then(|| SecondSource::new(&checker, &mut random, &machine_clock, has_moves));
         let mut operator = git.source(&id, seed, None);
         operator.has_latency = false;
@@ -135,6 +142,7 @@ impl World {
             replaces_works,
             has_moves,
             second_source,
+            groups,
             foreign: BTreeSet::new(),
             acted_on: BTreeMap::new(),
             operator,
@@ -148,7 +156,10 @@ impl World {
 
     /// Runs the scenario up to the first violation, and gives every step its seed.
     pub async fn run(&mut self, scenario: &mut Vec<Step>) -> Totals {
-        self.first_commit();
+        match self.groups {
+            Some(_) => self.first_group_commit(),
+            None => self.first_commit(),
+        }
         self.start();
         self.start_second_source();
         let mut done = 0;
@@ -182,9 +193,10 @@ impl World {
         let setting = ProcessOptions {
             id: &self.id,
             hub: &self.hub,
-            git: &self.git,
             checker: &self.checker,
             budgets: &self.budgets,
+            // Other tests are about the budgets of groups.
+            allow_delete_all: self.groups.is_some(),
             crashed: &self.crashed,
             fault_rates: self.fault_rates,
             hours: self.hours,
@@ -193,7 +205,14 @@ impl World {
             is_restarted: self.started > 1,
             seed,
         };
-        self.processes.push(Process::start(&setting));
+        let process = match &self.groups {
+            None => Process::start(&setting, self.git.source(&self.id, seed, self.bug)),
+            Some(groups) => {
+                let source = groups.repository.source(&self.id, seed, self.bug);
+                Process::start_with_facts(&setting, source, &groups.facts)
+            }
+        };
+        self.processes.push(process);
         self.checker.trace(|| "a process starts".into());
     }
 

@@ -66,9 +66,9 @@ impl World {
         let setting = ProcessOptions {
             id: &second_source.id,
             hub: &self.hub,
-            git: &second_source.git,
             checker: &second_source.checker,
             budgets: &Budgets::default(),
+            allow_delete_all: false,
             crashed: &Arc::new(Notify::new()),
             fault_rates: self.fault_rates,
             hours: DailyHours::default(),
@@ -77,7 +77,8 @@ impl World {
             is_restarted: false,
             seed: self.seed,
         };
-        let process = Process::start(&setting);
+        let source = second_source.git.source(&second_source.id, self.seed, None);
+        let process = Process::start(&setting, source);
         // It has no other process.
         process.set_leading(true);
         second_source.process = Some(process);

@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    pub(super) fn agents_step(&mut self) {
+    pub(in crate::simulation::fleet) fn agents_step(&mut self) {
         for _ in 0..self.random.u8(1..6) {
             self.agent_acts();
         }

@@ -17,7 +17,10 @@ mod operators;
 mod refactor;
 
 impl World {
-    fn any_key(&mut self) -> WorkKey {
+    pub(in crate::simulation::fleet) fn any_key(&mut self) -> WorkKey {
+        if self.groups.is_some() {
+            return self.any_group_key();
+        }
         let cluster = CLUSTERS[self.random.usize(..CLUSTERS.len())];
         key(cluster, WORKS[self.random.usize(..WORKS.len())])
     }
@@ -27,7 +30,8 @@ impl World {
     }
 
     pub(super) async fn act(&mut self) {
-        if self.has_moves && self.chance(45) {
+        if self.groups_act().await {
+        } else if self.has_moves && self.chance(45) {
             self.refactor().await;
         } else if self.replaces_works && self.chance(50) {
             self.replace_works().await;
@@ -81,7 +85,7 @@ impl World {
     }
 
     /// Kills all processes at once, or the leader at a later write.
-    fn crash(&mut self) {
+    pub(in crate::simulation::fleet) fn crash(&mut self) {
         if self.chance(30) {
             self.checker.trace(|| "all processes are killed".into());
             self.processes.drain(..).for_each(Process::kill);
@@ -94,7 +98,7 @@ impl World {
     }
 
     /// Starts a standby, or stops one of two processes.
-    async fn stop_or_start(&mut self) {
+    pub(in crate::simulation::fleet) async fn stop_or_start(&mut self) {
         if self.processes.len() < 2 {
             self.start();
             return;
@@ -110,7 +114,7 @@ impl World {
         }
     }
 
-    fn cut_connections(&mut self) {
+    pub(in crate::simulation::fleet) fn cut_connections(&mut self) {
         if self.chance(50) {
             self.checker.trace(|| "all watches break".into());
             self.hub.cut_watches();

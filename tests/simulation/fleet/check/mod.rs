@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::git::{Git, ReadLog};
+use super::groups::GroupRules;
 use super::machine_clock::{DailyHours, MachineClock};
 use crate::simulation::agents::Agents;
 use crate::simulation::git_work::folder;
@@ -116,6 +117,8 @@ pub struct Checker {
     is_first: bool,
     pub agents: Arc<Mutex<Agents>>,
     operator: Arc<OperatorPolicy>,
+    /// The rules of a source with groups, in place of the others.
+    groups: Option<Arc<GroupRules>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -157,7 +160,12 @@ impl Checker {
         let agents = Arc::default();
         let (hub, git, state) = (hub.clone(), git.clone(), Arc::new(Mutex::new(state)));
         let (source, operator) = (source.clone(), Arc::new(operator));
-        Self { hub, source, git, is_first: true, agents, operator, state }
+        Self { hub, source, git, is_first: true, agents, operator, groups: None, state }
+    }
+
+    /// A checker for a source with groups, if there are rules for one.
+    pub fn with_groups(self, groups: Option<Arc<GroupRules>>) -> Self {
+        Self { groups, ..self }
     }
 
     /// A checker for the writes of another source on the same hub. It shares the state.
@@ -215,6 +223,9 @@ impl Checker {
     /// Records the state of a work on the hub after a change by any client.
     pub fn observe(&self, key: &WorkKey) {
         let work = self.hub.object(key);
+        if let Some(groups) = &self.groups {
+            groups.observe(key, work.as_deref());
+        }
         let now = Instant::now();
         let mut state = self.lock();
         let State { history, owned_since, .. } = &mut *state;
@@ -296,6 +307,9 @@ impl Checker {
         }
         let (was, is) = (before.unwrap_or(&Value::Null), after.unwrap_or(&Value::Null));
         let recent = recent_commits(write.reads, &self.operator.clock);
+        if let Some(groups) = &self.groups {
+            return groups.judge(key, effect, after, &recent);
+        }
         let is_free = self.is_approved(key, effect, was)
             || self.is_removal_approved(key, was, &recent)
             || self.is_content_approved(key, &recent)

@@ -1,0 +1,285 @@
+//! A repository with groups, in memory, and the source of a process, which reads it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use gitwork_core::model::facts::{DecisionGroupFacts, Facts};
+use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
+use gitwork_core::model::snapshot::{ObjectError, Snapshot};
+use gitwork_core::plan::added_works::AddedWorks;
+use gitwork_core::plan::folder_removal::FolderRemoval;
+use gitwork_core::plan::{LastKnownStates, folder_removal};
+use gitwork_core::render::desired::Desired;
+use gitwork_core::render::renderer::Renderer;
+use gitwork_daemon::reader::SourceReader;
+use gitwork_source::{SourceReadError, SourceState, Spent, StateFileError};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{BASE, DEPENDENT, GROUPS, NAMESPACE, PLACEMENT, ROLE, SITE};
+use crate::memory_repository::{File, MemoryObjects};
+use crate::simulation::fleet::bugs::Bug;
+use crate::simulation::fleet::git::ReadLog;
+use crate::simulation::git_work::manifest;
+
+/// The text of each work in Git.
+pub type Texts = BTreeMap<&'static str, String>;
+
+struct Commit {
+    texts: Texts,
+    root: ObjectId,
+}
+
+#[derive(Default)]
+struct State {
+    objects: MemoryObjects,
+    /// One branch, which only moves forward.
+    commits: Vec<Commit>,
+    /// The server does not respond.
+    away: bool,
+    /// The record generation that gitwork's machine stores.
+    generation: Arc<AtomicU64>,
+}
+
+/// The repository. Clones share their state.
+#[derive(Clone, Default)]
+pub struct GroupRepository(Arc<Mutex<State>>);
+
+fn commit_id(number: usize) -> CommitId {
+    let mut id = ObjectId([0; 20]);
+    id.0[..8].copy_from_slice(&(number as u64 + 1).to_be_bytes());
+    id
+}
+
+fn number(id: CommitId) -> usize {
+    let high = id.0[..8].try_into().map_or(0, u64::from_be_bytes);
+    usize::try_from(high.saturating_sub(1)).unwrap_or_default()
+}
+
+/// The text of a work's manifest on one cluster.
+pub fn text_on(text: &str, cluster: &str, site: &str) -> String {
+    format!("{text} on {cluster} at {site}")
+}
+
+fn folder(group: &str, work: &str) -> RepoPath {
+    RepoPath::parse(&format!("groups/{group}/{work}")).unwrap()
+}
+
+fn files(texts: &Texts) -> BTreeMap<String, File> {
+    let selector = json!({"selector": {"labelSelector": {"matchLabels": {ROLE: ROLE}}}});
+    let placement = json!({"placement": {"name": PLACEMENT, "namespace": NAMESPACE}});
+    let mut files = BTreeMap::from([("README.md".to_owned(), File::from("The fleet."))]);
+    let mut add = |path: String, text: String| files.insert(path, File::from(text.as_str()));
+    for ((group, works), file) in GROUPS.into_iter().zip([selector, placement]) {
+        add(format!("groups/{group}/group.yaml"), file.to_string());
+        for work in works.iter().filter(|work| texts.contains_key(*work)) {
+            let folder = folder(group, work);
+            let site = format!("${{cluster.labels[\"{SITE}\"]}}");
+            let text = text_on(&texts[work], "${cluster.name}", &site);
+            add(format!("{folder}/config.yaml"), manifest(work, &text).to_string());
+            let mut settings = json!({"substitute": true});
+            if *work == DEPENDENT && texts.contains_key(BASE) {
+                settings["dependsOn"] = json!([BASE]);
+            }
+            add(format!("{folder}/work.yaml"), settings.to_string());
+        }
+    }
+    files
+}
+
+impl GroupRepository {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Adds a commit to the branch.
+    pub fn push(&self, texts: Texts) {
+        let mut state = self.lock();
+        let root = state.objects.add(&files(&texts));
+        state.commits.push(Commit { texts, root });
+    }
+
+    /// The works of a commit; nothing before the first one.
+    pub fn texts(&self, commit: usize) -> Texts {
+        self.lock().commits.get(commit).map(|commit| commit.texts.clone()).unwrap_or_default()
+    }
+
+    /// The works of the branch.
+    pub fn head(&self) -> Texts {
+        self.lock().commits.last().map(|commit| commit.texts.clone()).unwrap_or_default()
+    }
+
+    pub fn set_away(&self, away: bool) {
+        self.lock().away = away;
+    }
+
+    /// A source that reads this repository.
+    pub fn source(&self, id: &SourceId, seed: u64, bug: Option<Bug>) -> GroupSource {
+        GroupSource {
+            id: id.clone(),
+            repository: self.clone(),
+            renderer: Renderer::new(id.clone()),
+            facts: None,
+            random: fastrand::Rng::with_seed(seed),
+            reads: Arc::default(),
+            generation: self.lock().generation.clone(),
+            bug,
+        }
+    }
+}
+
+pub struct GroupSource {
+    id: SourceId,
+    repository: GroupRepository,
+    renderer: Renderer,
+    facts: Option<Arc<Facts>>,
+    random: fastrand::Rng,
+    pub reads: ReadLog,
+    generation: Arc<AtomicU64>,
+    bug: Option<Bug>,
+}
+
+fn missing(id: CommitId) -> SourceReadError {
+    SourceReadError::Objects(ObjectError::Missing(id))
+}
+
+/// Takes the PlacementDecisions that there are for all of them.
+fn assume_whole(facts: &mut Facts) {
+    for placement in facts.placements.values_mut() {
+        let count = placement.decisions.values().map(Vec::len).sum();
+        placement.number_of_selected_clusters = Some(count);
+        placement.decision_groups = vec![DecisionGroupFacts {
+            decisions: placement.decisions.keys().cloned().collect(),
+            cluster_count: count,
+        }];
+        placement.is_changing = false;
+    }
+}
+
+/// Gives all members of a group the content of the first one.
+fn mix_values(desired: &mut Desired) {
+    let mut first = BTreeMap::new();
+    for work in desired.works.values_mut() {
+        let body = first.entry(work.path.clone()).or_insert_with(|| work.body.clone());
+        work.body = body.clone();
+    }
+}
+
+impl GroupSource {
+    fn render(&mut self) -> Result<SourceState, SourceReadError> {
+        let repository = self.repository.clone();
+        let state = repository.lock();
+        let head = state.commits.len() - 1;
+        let (id, root, objects) = (commit_id(head), state.commits[head].root, &state.objects);
+        if state.away {
+            return Err(missing(id));
+        }
+        let mut desired = self.renderer.render(&Snapshot { commit: Some(id), root, objects })?;
+        match self.bug {
+            Some(Bug::ValuesOfOtherCluster) => mix_values(&mut desired),
+            Some(Bug::DependentBeforeDependency) => {
+                desired.works.values_mut().for_each(|work| work.depends_on = Default::default());
+            }
+            _ => {}
+        }
+        self.reads.lock().unwrap().push((Instant::now(), head));
+        Ok(SourceState {
+            desired: Arc::new(desired),
+            name: "main".into(),
+            committed_seconds: None,
+            spent: Spent::default(),
+            verification_failure: None,
+            is_signed: false,
+            root,
+        })
+    }
+}
+
+impl SourceReader for GroupSource {
+    fn id(&self) -> &SourceId {
+        &self.id
+    }
+
+    fn read(&mut self, _cancel: &Arc<AtomicBool>) -> Result<SourceState, SourceReadError> {
+        self.render()
+    }
+
+    fn set_facts(&mut self, facts: Arc<Facts>) {
+        let mut facts = Facts::clone(&facts);
+        if self.bug == Some(Bug::PartialDecisionsTakenAsWhole) {
+            assume_whole(&mut facts);
+        }
+        let facts = Some(Arc::new(facts));
+        self.renderer.set_facts(facts.clone());
+        self.facts = facts;
+    }
+
+    fn last_known_states(
+        &self,
+        desired: &Desired,
+        candidates: &[(WorkKey, RepoPath)],
+        _applied: &[CommitId],
+        _cancel: &AtomicBool,
+    ) -> Result<LastKnownStates, SourceReadError> {
+        let state = self.repository.lock();
+        let head = desired.commit.map_or(0, number);
+        let mut added = AddedWorks::new(desired, self.facts.as_deref());
+        let mut found = LastKnownStates::new();
+        for (key, path) in candidates {
+            let commits = state.commits.get(..=head).unwrap_or_default();
+            let has_it = |commit: &Commit| commit.texts.contains_key(key.work.as_str());
+            // If the head has the folder, the cluster has left the group.
+            let Some(last_in) = commits.iter().rposition(has_it) else { continue };
+            let removed_by = (last_in + 1).min(head);
+            let removal = FolderRemoval {
+                key,
+                folder: path,
+                removed_by: commit_id(removed_by),
+                before: commits[last_in].root,
+                after: Some(commits[removed_by].root),
+                objects: &state.objects,
+                facts: self.facts.clone(),
+            };
+            let last_state = folder_removal::last_known_state(&self.id, &removal)?;
+            let Some(mut last_state) = last_state else { continue };
+            if last_in < head {
+                last_state.added_since = Some(added.since(commits[last_in].root, &state.objects)?);
+            }
+            found.insert(key.clone(), last_state);
+        }
+        Ok(found)
+    }
+
+    fn last_changed(
+        &self,
+        head: CommitId,
+        folders: &BTreeSet<RepoPath>,
+        _cancel: &AtomicBool,
+    ) -> Result<BTreeMap<RepoPath, CommitId>, SourceReadError> {
+        Ok(folders.iter().map(|folder| (folder.clone(), head)).collect())
+    }
+
+    fn unreached(
+        &self,
+        head: CommitId,
+        commits: &BTreeSet<CommitId>,
+        _cancel: &AtomicBool,
+    ) -> Result<BTreeSet<CommitId>, SourceReadError> {
+        Ok(commits.iter().filter(|id| number(**id) > number(head)).copied().collect())
+    }
+
+    fn known_record_generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn remember_record_generation(&self, generation: u64) -> Result<(), StateFileError> {
+        self.generation.store(generation, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn latency(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(self.random.u64(..4_000)))
+    }
+}
