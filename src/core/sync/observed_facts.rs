@@ -96,27 +96,32 @@ impl<K: Ord, V> Objects<K, V> {
 /// The clusters of a Placement, over time.
 #[derive(Debug, Default)]
 struct Selection {
-    /// The last ones that have agreed for long enough.
-    settled: Option<BTreeSet<ClusterName>>,
+    /// Whether the PlacementDecisions have ever agreed for long enough.
+    is_known: bool,
+    /// The clusters that they had then, and all that they had since: a cluster in PlacementDecisions
+    /// that disagree gets works, too.
+    seen: BTreeSet<ClusterName>,
     /// The present ones, and since when they have agreed.
     pending: Option<(BTreeSet<ClusterName>, Instant)>,
 }
 
 impl Selection {
-    /// Observes the clusters; `None` while they are inconsistent. Answers until when other clusters
-    /// may come back; `None` if that is over.
+    /// Observes the clusters, and whether the PlacementDecisions agree. Answers until when other
+    /// clusters may come back; `None` if that is over, or while they disagree.
     fn observe(
         &mut self,
-        clusters: Option<BTreeSet<ClusterName>>,
+        clusters: BTreeSet<ClusterName>,
+        is_consistent: bool,
         now: Instant,
         grace: Duration,
     ) -> Option<Instant> {
-        let Some(clusters) = clusters else {
+        self.seen.extend(clusters.iter().cloned());
+        if !is_consistent {
             self.pending = None;
             return None;
-        };
-        if self.settled.as_ref().is_some_and(|settled| settled.is_subset(&clusters)) {
-            *self = Self { settled: Some(clusters), pending: None };
+        }
+        if self.is_known && self.seen == clusters {
+            self.pending = None;
             return None;
         }
         let since = match &self.pending {
@@ -125,7 +130,7 @@ impl Selection {
         };
         let until = since + grace;
         if now >= until {
-            *self = Self { settled: Some(clusters), pending: None };
+            *self = Self { is_known: true, seen: clusters, pending: None };
             return None;
         }
         self.pending = Some((clusters, since));
@@ -209,9 +214,9 @@ impl ObservedFacts {
         for (key, placement) in &mut facts.placements {
             let found = placement.selected();
             let is_consistent = is_complete && found.inconsistency.is_none();
-            let clusters = is_consistent.then(|| found.clusters.into_iter().cloned().collect());
+            let clusters = found.clusters.into_iter().cloned().collect();
             let selection = self.selections.entry(key.clone()).or_default();
-            let changes = selection.observe(clusters, now, self.grace);
+            let changes = selection.observe(clusters, is_consistent, now, self.grace);
             placement.is_changing = changes.is_some() || !is_complete;
             until = [until, changes].into_iter().flatten().min();
         }
@@ -395,6 +400,30 @@ mod tests {
         world.set_status(1);
         assert_eq!(world.selected(501), "a?", "it only now agrees");
         assert_eq!(world.selected(621), "a");
+    }
+
+    #[test]
+    fn cluster_of_inconsistent_decisions_leaves_after_the_grace_period_too() {
+        let mut world = World::new();
+        world.select(&["a"]);
+        world.selected(0);
+        assert_eq!(world.selected(120), "a");
+        // The status has not followed: b is a member, and gets works.
+        world.set_decision(&["a", "b"]);
+        assert_eq!(world.selected(200), "a b?");
+        world.select(&["a"]);
+        assert_eq!(world.selected(300), "a?");
+        assert_eq!(world.selected(420), "a");
+        // c joins while b's grace period runs, and is gone before the decisions agree again.
+        world.select(&["a", "b"]);
+        assert_eq!(world.selected(500), "a b");
+        world.select(&["a", "c"]);
+        assert_eq!(world.selected(510), "a c?");
+        world.set_decision(&["a", "b", "x"]);
+        assert_eq!(world.selected(520), "a b x?");
+        world.select(&["a", "b"]);
+        assert_eq!(world.selected(530), "a b?", "c and x may come back");
+        assert_eq!(world.selected(650), "a b");
     }
 
     #[test]

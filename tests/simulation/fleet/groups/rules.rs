@@ -34,8 +34,8 @@ const STEP: Duration = Duration::from_secs(5);
 struct Seen {
     /// Since when it is there; `None` if it is not.
     there_since: Option<Instant>,
-    /// The texts with which it was applied and available, and when last.
-    ready: BTreeMap<String, Instant>,
+    /// The texts with which it was applied and available, and until when; `None`: it still is.
+    ready: BTreeMap<String, Option<Instant>>,
 }
 
 /// The rules of one source.
@@ -87,13 +87,16 @@ impl GroupRules {
     pub fn observe(&self, key: &WorkKey, work: Option<&Value>) {
         let mut all = self.seen();
         let seen = all.entry(key.clone()).or_default();
+        for until in seen.ready.values_mut() {
+            until.get_or_insert(Instant::now());
+        }
         let Some(work) = work else {
             seen.there_since = None;
             return;
         };
         seen.there_since.get_or_insert(Instant::now());
         if let Some(text) = text_of(work).filter(|_| is_ready(work)) {
-            seen.ready.insert(text.to_owned(), Instant::now());
+            seen.ready.insert(text.to_owned(), None);
         }
     }
 
@@ -109,9 +112,13 @@ impl GroupRules {
     /// The texts that the work may have on its cluster now.
     fn wanted_texts(&self, key: &WorkKey, commits: &[Texts]) -> BTreeSet<String> {
         let facts = self.recent_facts();
-        let members = facts.iter().filter(|facts| is_member(facts, key.work.as_str(), &key.cluster));
-        let sites = members.filter_map(|facts| facts.site(&key.cluster));
-        let sites: BTreeSet<&str> = sites.collect();
+        let is_member = |facts: &HubFacts| is_member(facts, key.work.as_str(), &key.cluster);
+        if !facts.iter().any(is_member) {
+            return BTreeSet::new();
+        }
+        // Labels and PlacementDecisions lag independently of each other.
+        let sites: BTreeSet<&str> =
+            facts.iter().filter_map(|facts| facts.site(&key.cluster)).collect();
         let texts = commits.iter().filter_map(|texts| texts.get(key.work.as_str()));
         let on = |text: &String| {
             let on = |site: &&str| text_on(text, key.cluster.as_str(), site);
@@ -167,7 +174,8 @@ impl GroupRules {
         let wanted = self.wanted_texts(&base, commits);
         let all = self.seen();
         let ready = all.get(&base).into_iter().flat_map(|seen| &seen.ready);
-        let mut recently = ready.filter(|(_, at)| at.elapsed() <= STALENESS);
+        let mut recently =
+            ready.filter(|(_, until)| until.is_none_or(|until| until.elapsed() <= STALENESS));
         match recently.any(|(text, _)| wanted.contains(text)) {
             true => Ok(()),
             false => Err(format!("{base} was not available with one of {wanted:?}")),
