@@ -12,7 +12,6 @@ use gitwork_hub::fleet::FleetError;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::hub_facts::{FactsOnHub, Kind};
-use crate::simulation::fleet::bugs::Bug;
 use crate::simulation::fleet::connection::Connection;
 
 /// The state of the watch of one kind.
@@ -52,8 +51,7 @@ impl Connection {
         match at {
             Watching::Begin if *self.cut.borrow() => (vec![kind.interrupted()], Watching::Broken),
             Watching::Begin => {
-                let is_old = kind == Kind::Cluster && self.bug == Some(Bug::StaleLabelsListed);
-                let (listed, events) = facts.watch(kind, is_old);
+                let (listed, events) = facts.watch(kind);
                 sleep(latency).await;
                 (listed, Watching::Follow(events))
             }

@@ -12,6 +12,7 @@ use gitwork_core::sync::observed_facts::{DecisionFacts, FactsEvent, ObjectEvent}
 use tokio::time::Instant;
 
 use super::{NAMESPACE, PLACEMENT, ROLE, SITE};
+use crate::simulation::fleet::bugs::Bug;
 
 /// The clusters of one PlacementDecision.
 const DECISION_CLUSTERS: usize = 2;
@@ -196,6 +197,18 @@ struct State {
     /// What the hub had, and since when; the last one is what it has.
     history: Vec<(Instant, HubFacts)>,
     watchers: Vec<(Kind, UnboundedSender<Sent>)>,
+    bug: Option<Bug>,
+}
+
+impl State {
+    /// What watches show of the facts.
+    fn shown(&self, facts: &HubFacts) -> HubFacts {
+        let mut facts = facts.clone();
+        if self.bug == Some(Bug::PartialDecisionsTakenAsWhole) && facts.placement.is_some() {
+            facts.report();
+        }
+        facts
+    }
 }
 
 /// The facts on the hub over time. Clones share their state.
@@ -203,8 +216,8 @@ struct State {
 pub struct FactsOnHub(Arc<Mutex<State>>);
 
 impl FactsOnHub {
-    pub fn new(facts: HubFacts) -> Self {
-        let state = State { history: vec![(Instant::now(), facts)], watchers: Vec::new() };
+    pub fn new(facts: HubFacts, bug: Option<Bug>) -> Self {
+        let state = State { history: vec![(Instant::now(), facts)], watchers: Vec::new(), bug };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -229,7 +242,7 @@ impl FactsOnHub {
         change(&mut facts);
         let now = Instant::now();
         let mut state = self.lock();
-        for (kind, event) in facts.events_since(&before) {
+        for (kind, event) in state.shown(&facts).events_since(&state.shown(&before)) {
             state.watchers.retain(|(watched, watcher)| {
                 *watched != kind || watcher.unbounded_send((now, event.clone())).is_ok()
             });
@@ -237,13 +250,14 @@ impl FactsOnHub {
         state.history.push((now, facts));
     }
 
-    /// A list of one kind, and all later events. `is_old`: the list is the first one ever.
-    pub fn watch(&self, kind: Kind, is_old: bool) -> (Vec<FactsEvent>, UnboundedReceiver<Sent>) {
+    /// A list of one kind, and all later events.
+    pub fn watch(&self, kind: Kind) -> (Vec<FactsEvent>, UnboundedReceiver<Sent>) {
         let (sender, receiver) = unbounded();
         let mut state = self.lock();
         state.watchers.push((kind, sender));
+        let is_old = kind == Kind::Cluster && state.bug == Some(Bug::StaleLabelsListed);
         let listed = if is_old { state.history.first() } else { state.history.last() };
-        let listed = listed.map_or_else(Vec::new, |(_, facts)| facts.list(kind));
+        let listed = listed.map_or_else(Vec::new, |(_, facts)| state.shown(facts).list(kind));
         let all = [kind.list_started()].into_iter().chain(listed).chain([kind.list_completed()]);
         (all.collect(), receiver)
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 
+use super::bugs::Bug;
 use super::process::Process;
 use super::run::World;
 use crate::simulation::git_work::config_map;
@@ -57,7 +58,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    pub fn new(random: &mut fastrand::Rng) -> Self {
+    pub fn new(random: &mut fastrand::Rng, bug: Option<Bug>) -> Self {
         let mut facts = HubFacts::default();
         for cluster in CLUSTERS {
             let site = format!("{cluster}-0");
@@ -69,7 +70,7 @@ impl Groups {
         facts.report();
         let repository = GroupRepository::default();
         repository.push(Texts::new());
-        Self { repository, facts: FactsOnHub::new(facts), count: 0 }
+        Self { repository, facts: FactsOnHub::new(facts, bug), count: 0 }
     }
 
     /// The rules for the writes of the source.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use gitwork_core::model::facts::{DecisionGroupFacts, Facts};
+use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath, SourceId, WorkKey};
 use gitwork_core::model::snapshot::{ObjectError, Snapshot};
 use gitwork_core::plan::added_works::AddedWorks;
@@ -145,19 +145,6 @@ fn missing(id: CommitId) -> SourceReadError {
     SourceReadError::Objects(ObjectError::Missing(id))
 }
 
-/// Takes the PlacementDecisions that there are for all of them.
-fn assume_whole(facts: &mut Facts) {
-    for placement in facts.placements.values_mut() {
-        let count = placement.decisions.values().map(Vec::len).sum();
-        placement.number_of_selected_clusters = Some(count);
-        placement.decision_groups = vec![DecisionGroupFacts {
-            decisions: placement.decisions.keys().cloned().collect(),
-            cluster_count: count,
-        }];
-        placement.is_changing = false;
-    }
-}
-
 /// Gives all members of a group the content of the first one.
 fn mix_values(desired: &mut Desired) {
     let mut first = BTreeMap::new();
@@ -207,13 +194,8 @@ impl SourceReader for GroupSource {
     }
 
     fn set_facts(&mut self, facts: Arc<Facts>) {
-        let mut facts = Facts::clone(&facts);
-        if self.bug == Some(Bug::PartialDecisionsTakenAsWhole) {
-            assume_whole(&mut facts);
-        }
-        let facts = Some(Arc::new(facts));
-        self.renderer.set_facts(facts.clone());
-        self.facts = facts;
+        self.renderer.set_facts(Some(facts.clone()));
+        self.facts = Some(facts);
     }
 
     fn last_known_states(
