@@ -23,7 +23,9 @@ use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan;
-use gitwork_core::plan::{Action, ForeignObject, Plan, PlanStep, Reason, Remarks};
+use gitwork_core::plan::{
+    Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks,
+};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
@@ -318,7 +320,10 @@ fn is_waiting(step: &PlanStep) -> bool {
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let planned = plan_against_hub(args.configured()?, &args.hub, args.time(), &cancel)?;
-    let HubPlan { mut plan, desired, verification_failure, mut foreign_objects, .. } = planned;
+    let HubPlan { mut plan, desired, verification_failure, .. } = planned;
+    let mut foreign_objects = planned.foreign_objects;
+    let on_hub = planned.state.facts().hub.observed().into_iter().flat_map(|all| all.ours.values());
+    let member_changes = MemberChange::from_hub(on_hub, &desired, |key| filter.matches(key));
     foreign_objects.retain(|object| filter.matches(&object.key));
     let has_errors = args.strict.fails(&desired.diagnostics);
     let shown = || plan.steps.iter().filter(|step| filter.matches(&step.key));
@@ -334,6 +339,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         summary.verification_failure = verification_failure.as_deref().cloned();
         summary.steps.retain(|step| filter.matches(&step.key));
         summary.foreign_objects = foreign_objects;
+        summary.member_changes = member_changes;
         plan.steps.retain(|step| filter.matches(&step.key));
         let adoptions = adoptions(&plan)?;
         for step in &mut summary.steps {
@@ -347,6 +353,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         verification_failure: verification_failure.as_deref(),
         adoptions: adoptions(&plan)?,
         foreign_objects,
+        member_changes,
     };
     let text = match args.output {
         PlanFormat::Markdown => plan::markdown(&plan, &remarks),
