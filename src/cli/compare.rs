@@ -322,7 +322,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
     let planned = plan_against_hub(args.configured()?, &args.hub, args.time(), &cancel)?;
     let HubPlan { mut plan, desired, verification_failure, .. } = planned;
     let mut foreign_objects = planned.foreign_objects;
-    let on_hub = planned.state.facts().hub.observed().into_iter().flat_map(|all| all.ours.values());
+    let on_hub = planned.state.facts().hub.observed().into_iter().flat_map(|all| all.works.values());
     let member_changes = MemberChange::from_hub(on_hub, &desired, |key| filter.matches(key));
     foreign_objects.retain(|object| filter.matches(&object.key));
     let has_errors = args.strict.fails(&desired.diagnostics);
