@@ -13,6 +13,7 @@ use super::exit::Exit;
 use super::hub::runtime;
 use super::hub_state::HubState;
 use super::output;
+use super::published_facts::add_fetched_facts;
 use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
 use super::signer_args::SignerArgs;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
@@ -142,7 +143,7 @@ fn between_revisions(
     filter: &Filter,
 ) -> Result<PrintedPlan, CommandError> {
     let configured = args.configured()?.with_published_facts();
-    let ConfiguredSource { config, guards, verification, .. } = configured;
+    let ConfiguredSource { config, guards, verification, status_branch, .. } = configured;
     let path = config.path.clone();
     let mut source = sources().open(config)?;
     let cancel = Arc::new(AtomicBool::new(false));
@@ -150,10 +151,16 @@ fn between_revisions(
         Some(head) => Some(source.snapshots().resolve(head, &cancel)?),
         None => None,
     };
-    let head = match head_commit {
-        Some(commit) => source.snapshots().render(commit)?,
-        None => Arc::unwrap_or_clone(source.read(&cancel)?.desired),
+    let render_head = |source: &mut Source| -> Result<Desired, CommandError> {
+        Ok(match head_commit {
+            Some(commit) => source.snapshots().render(commit)?,
+            None => Arc::unwrap_or_clone(source.read(&cancel)?.desired),
+        })
     };
+    let mut head = render_head(&mut source)?;
+    if add_fetched_facts(&mut source, &head, &status_branch, &cancel) {
+        head = render_head(&mut source)?;
+    }
     let base = source.snapshots().resolve(base, &cancel)?;
     let mut verification = verification.unwrap_or_else(Verification::without_operator);
     let range = (base, head_commit);
