@@ -129,7 +129,76 @@ impl Demo {
         self.break_one_work().await?;
         print_step("5. A cluster rejects an object: commit, page and status branch name the work");
         self.reject_object().await?;
+        self.change_group().await?;
+        self.join_group().await?;
         self.remove_work().await
+    }
+
+    /// One commit changes the work of a group. Each cluster gets it with its own values.
+    async fn change_group(&mut self) -> Result<()> {
+        print_step(
+            "6. A commit changes one folder of a group: both stores get it, with their own values",
+        );
+        let path = "groups/edge/price-board/board.yaml";
+        let changed = self.read(path)?.replace("Prices in", "Fresh prices in");
+        let commit = self.repo.push("main", &[(path, Some(&changed))]);
+        for number in 0..MANAGED.len() {
+            self.print_data(number, ("price-board", "board"), "title", "Fresh").await?;
+        }
+        self.show_commit_status(commit, "success").await
+    }
+
+    /// A cluster gets a label, and with it the works of a group, without a commit.
+    async fn join_group(&mut self) -> Result<()> {
+        print_step(
+            "7. A group by a label of the ManagedCluster: a cluster that gets the label joins it",
+        );
+        let group = "selector:\n  labelSelector:\n    matchLabels: {campaign: summer}\n\
+                     defaults:\n  substitute: true\n";
+        let banner = "apiVersion: v1\nkind: ConfigMap\n\
+                      metadata: {name: banner, namespace: default}\n\
+                      data: {text: \"Summer in ${CITY}\"}\n";
+        self.set_label(MANAGED[0], "campaign", "summer").await?;
+        let files = [
+            ("groups/campaign/group.yaml", Some(group)),
+            ("groups/campaign/banner/banner.yaml", Some(banner)),
+        ];
+        let commit = self.repo.push("main", &files);
+        self.print_data(0, ("default", "banner"), "text", "Summer").await?;
+        self.show_commit_status(commit, "success").await?;
+        let start = Instant::now();
+        self.set_label(MANAGED[1], "campaign", "summer").await?;
+        self.print_data(1, ("default", "banner"), "text", "Summer").await?;
+        println!("   {} joined after {:.1} s", MANAGED[1], start.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    async fn set_label(&self, cluster: &str, name: &str, value: &str) -> Result<()> {
+        let kind = kube::core::ApiResource::erase::<ManagedCluster>(&());
+        let clusters: Api<DynamicObject> = Api::all_with(self.hub.client(), &kind);
+        let patch = json!({ "metadata": { "labels": { name: value } } });
+        clusters.patch(cluster, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        println!("   {cluster} has the label {name}={value}");
+        Ok(())
+    }
+
+    /// Waits until a ConfigMap on a managed cluster has a value that begins so, and prints it.
+    async fn print_data(
+        &self,
+        cluster: usize,
+        (namespace, name): (&str, &str),
+        key: &str,
+        begin: &str,
+    ) -> Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.managed[cluster].client(), namespace);
+        let value = eventually("the value on the cluster", DEADLINE, || async {
+            let found = maps.get_opt(name).await.map_err(|error| error.to_string())?;
+            let value = found.and_then(|map| map.data?.get(key).cloned()).unwrap_or_default();
+            if value.starts_with(begin) { Ok(value) } else { Err(format!("{key} is {value:?}")) }
+        })
+        .await?;
+        println!("   {}: {name} has {key}: {value}", MANAGED[cluster]);
+        Ok(())
     }
 
     async fn first_sync(&mut self, first: CommitId) -> Result<()> {
@@ -207,7 +276,7 @@ impl Demo {
     }
 
     async fn remove_work(&mut self) -> Result<()> {
-        print_step("6. A commit removes a work folder: gitwork deletes the work and its objects");
+        print_step("8. A commit removes a work folder: gitwork deletes the work and its objects");
         let commit = self.repo.push("main", &[("clusters/store-berlin/tills", None)]);
         self.show("store-berlin/tills to be gone", |works| {
             !works.iter().any(|work| work.cluster == "store-berlin" && work.work == "tills")
@@ -216,7 +285,7 @@ impl Demo {
         self.show_commit_status(commit, "success").await?;
 
         print_step(
-            "7. The status is in Git too, at most 30 s later: branch gitwork-status, README.md",
+            "9. The status is in Git too, at most 30 s later: branch gitwork-status, README.md",
         );
         let readme = self.status_branch(&commit.to_string()).await?;
         readme.lines().take(30).for_each(|line| println!("   | {line}"));

@@ -13,6 +13,7 @@ use super::exit::Exit;
 use super::hub::runtime;
 use super::hub_state::HubState;
 use super::output;
+use super::published_facts::add_fetched_facts;
 use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
 use super::signer_args::SignerArgs;
 use super::source_args::{self, Filter, FilterArgs, HubArgs};
@@ -23,7 +24,9 @@ use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan;
-use gitwork_core::plan::{Action, ForeignObject, Plan, PlanStep, Reason, Remarks};
+use gitwork_core::plan::{
+    Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks,
+};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
@@ -140,7 +143,7 @@ fn between_revisions(
     filter: &Filter,
 ) -> Result<PrintedPlan, CommandError> {
     let configured = args.configured()?.with_published_facts();
-    let ConfiguredSource { config, guards, verification, .. } = configured;
+    let ConfiguredSource { config, guards, verification, status_branch, .. } = configured;
     let path = config.path.clone();
     let mut source = sources().open(config)?;
     let cancel = Arc::new(AtomicBool::new(false));
@@ -148,10 +151,16 @@ fn between_revisions(
         Some(head) => Some(source.snapshots().resolve(head, &cancel)?),
         None => None,
     };
-    let head = match head_commit {
-        Some(commit) => source.snapshots().render(commit)?,
-        None => Arc::unwrap_or_clone(source.read(&cancel)?.desired),
+    let render_head = |source: &mut Source| -> Result<Desired, CommandError> {
+        Ok(match head_commit {
+            Some(commit) => source.snapshots().render(commit)?,
+            None => Arc::unwrap_or_clone(source.read(&cancel)?.desired),
+        })
     };
+    let mut head = render_head(&mut source)?;
+    if add_fetched_facts(&mut source, &head, &status_branch, &cancel) {
+        head = render_head(&mut source)?;
+    }
     let base = source.snapshots().resolve(base, &cancel)?;
     let mut verification = verification.unwrap_or_else(Verification::without_operator);
     let range = (base, head_commit);
@@ -318,7 +327,10 @@ fn is_waiting(step: &PlanStep) -> bool {
 fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandError> {
     let cancel = Arc::new(AtomicBool::new(false));
     let planned = plan_against_hub(args.configured()?, &args.hub, args.time(), &cancel)?;
-    let HubPlan { mut plan, desired, verification_failure, mut foreign_objects, .. } = planned;
+    let HubPlan { mut plan, desired, verification_failure, .. } = planned;
+    let mut foreign_objects = planned.foreign_objects;
+    let on_hub = planned.state.facts().hub.observed().into_iter().flat_map(|all| all.works.values());
+    let member_changes = MemberChange::from_hub(on_hub, &desired, |key| filter.matches(key));
     foreign_objects.retain(|object| filter.matches(&object.key));
     let has_errors = args.strict.fails(&desired.diagnostics);
     let shown = || plan.steps.iter().filter(|step| filter.matches(&step.key));
@@ -334,6 +346,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         summary.verification_failure = verification_failure.as_deref().cloned();
         summary.steps.retain(|step| filter.matches(&step.key));
         summary.foreign_objects = foreign_objects;
+        summary.member_changes = member_changes;
         plan.steps.retain(|step| filter.matches(&step.key));
         let adoptions = adoptions(&plan)?;
         for step in &mut summary.steps {
@@ -347,6 +360,7 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
         verification_failure: verification_failure.as_deref(),
         adoptions: adoptions(&plan)?,
         foreign_objects,
+        member_changes,
     };
     let text = match args.output {
         PlanFormat::Markdown => plan::markdown(&plan, &remarks),

@@ -1,8 +1,9 @@
-//! The facts that the daemon publishes as `facts.json` on the status branch, as far as a clone has
-//! that branch.
+//! The facts that the daemon publishes as `facts.json` on the status branch: of a clone that has the
+//! branch, or of the remote.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::output;
 use gitwork_core::limits;
@@ -10,9 +11,10 @@ use gitwork_core::model::facts::{Facts, FactsError};
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError, describe};
 use gitwork_core::model::snapshot::ObjectError;
+use gitwork_core::render::desired::Desired;
 use gitwork_core::report::status_branch::FACTS_FILE;
 use gitwork_git::{Repository, RepositoryError};
-use gitwork_source::{SourceConfig, SourceLocation};
+use gitwork_source::{Source, SourceConfig, SourceLocation, SourceReadError};
 
 /// Why the facts of a status branch cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +23,8 @@ enum PublishedFactsError {
     Repository(#[from] RepositoryError),
     #[error(transparent)]
     Object(#[from] ObjectError),
+    #[error(transparent)]
+    Source(#[from] SourceReadError),
     #[error(transparent)]
     Invalid(#[from] FactsError),
 }
@@ -56,6 +60,53 @@ pub(super) fn published_facts(config: &SourceConfig, branch: &str) -> Option<Arc
             None
         }
     })
+}
+
+/// Gives a source that is read from a remote the facts on its status branch, if what was read needs
+/// some and nothing has named others. Says where they are from. Answers whether to read it again.
+pub(super) fn add_fetched_facts(
+    source: &mut Source,
+    read: &Desired,
+    branch: &str,
+    cancel: &Arc<AtomicBool>,
+) -> bool {
+    if !matches!(source.config().repository, SourceLocation::Git { .. }) {
+        return false;
+    }
+    if read.needed_facts.is_none() || source.config().facts.is_some() {
+        return false;
+    }
+    match fetch(source, branch, cancel) {
+        Ok(None) => false,
+        Ok(Some((facts, commit))) => {
+            output::note(&format!(
+                "facts of clusters: {FACTS_FILE} of the branch {branch}, commit {commit}"
+            ));
+            source.set_facts(Arc::new(facts));
+            true
+        }
+        Err(why) => {
+            let why = describe(&why);
+            output::note(&format!("cannot use {FACTS_FILE} of the branch {branch}: {why}"));
+            false
+        }
+    }
+}
+
+/// The facts on a branch of the remote, and the abbreviated commit; `None` without the branch or
+/// the file.
+fn fetch(
+    source: &mut Source,
+    branch: &str,
+    cancel: &Arc<AtomicBool>,
+) -> Result<Option<(Facts, String)>, PublishedFactsError> {
+    let file = RepoPath::root().join(FACTS_FILE);
+    let found = match source.snapshots().file(branch, &file, limits::FACTS_BYTES_MAX, cancel) {
+        Err(SourceReadError::Repository(RepositoryError::RevisionMissing { .. })) => return Ok(None),
+        found => found?,
+    };
+    let Some((text, commit)) = found else { return Ok(None) };
+    Ok(Some((Facts::read(&text)?, commit.short())))
 }
 
 /// The facts of a reference, and its abbreviated commit; `None` without the reference or the file.

@@ -172,23 +172,23 @@ impl ReadArgs {
     }
 
     /// The sources that the arguments name: all of the file, unless something selects one.
-    pub fn configured_sources(&self) -> Result<Vec<SourceConfig>, CommandError> {
+    pub fn configured_sources(&self) -> Result<Vec<ConfiguredSource>, CommandError> {
         let SourceArgs { source_id, repo, path, .. } = &self.source;
         let selects_one =
             [source_id, repo, path].into_iter().any(Option::is_some) || self.source.has_reference();
         let Some(path) = self.config.as_ref().filter(|_| !selects_one) else {
-            return Ok(vec![self.configured_source()?.with_published_facts().config]);
+            return Ok(vec![self.configured_source()?.with_published_facts()]);
         };
         let file = daemon_file::read(path)?;
         let facts = self.facts()?;
-        let mut configs = Vec::new();
+        let mut sources = Vec::new();
         for entry in file.sources.iter().enumerate() {
             let mut configured = self.entry(path, &file, entry, None)?;
             configured.config.facts.clone_from(&facts);
-            configs.push(configured.with_published_facts().config);
+            sources.push(configured.with_published_facts());
         }
-        daemon_file::check_ids(path, configs.iter().map(|config| &config.id))?;
-        Ok(configs)
+        daemon_file::check_ids(path, sources.iter().map(|source| &source.config.id))?;
+        Ok(sources)
     }
 
     /// As [`Self::configured_source`], with the verification that the arguments name.

@@ -13,7 +13,8 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::output;
 use super::output::OutputError;
-use super::read_args::{ReadArgs, StrictArgs};
+use super::published_facts::add_fetched_facts;
+use super::read_args::{ConfiguredSource, ReadArgs, StrictArgs};
 use super::source_args::FilterArgs;
 use super::sources::sources;
 use gitwork_core::model::diagnostic::Diagnostic;
@@ -25,7 +26,7 @@ use gitwork_core::text::escape::json_text;
 use gitwork_core::text::sarif;
 use gitwork_core::text::style::ColorMode;
 use gitwork_core::text::yaml;
-use gitwork_source::{Source, SourceConfig, SourceLocation, Sources};
+use gitwork_source::{Source, SourceLocation, Sources};
 
 #[derive(Debug, Args)]
 pub struct RenderArgs {
@@ -68,19 +69,27 @@ enum ReportFormat {
     Sarif,
 }
 
+/// A source to read, and its status branch.
+type Opened = (Source, String);
+
 /// Opens a source to read it once.
-fn open(sources: &Sources, config: SourceConfig) -> Result<Source, CommandError> {
+fn open(sources: &Sources, configured: ConfiguredSource) -> Result<Opened, CommandError> {
+    let ConfiguredSource { config, status_branch, .. } = configured;
     if std::io::stderr().is_terminal() && matches!(config.repository, SourceLocation::Git { .. }) {
         output::note("fetching …");
     }
-    Ok(sources.open(config)?)
+    Ok((sources.open(config)?, status_branch))
 }
 
 /// Reads a source once. Locations are relative to the repository's root. A fetch for another source
 /// counts too if it began after `began`.
-fn read(mut source: Source, began: Instant) -> Result<Desired, CommandError> {
+fn read((mut source, status_branch): Opened, began: Instant) -> Result<Desired, CommandError> {
     let path = source.config().path.clone();
-    let read = source.read_within(began.elapsed(), &Arc::new(AtomicBool::new(false)))?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    let mut read = source.read_within(began.elapsed(), &cancel)?;
+    if add_fetched_facts(&mut source, &read.desired, &status_branch, &cancel) {
+        read = source.read_within(began.elapsed(), &cancel)?;
+    }
     drop(source);
     // The source shared it; after the drop nothing has to be copied.
     let mut desired = Arc::unwrap_or_clone(read.desired);
@@ -91,8 +100,8 @@ fn read(mut source: Source, began: Instant) -> Result<Desired, CommandError> {
 /// Runs `gitwork render`.
 pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
     let filter = args.filter.filter()?;
-    let config = args.source.configured_source()?.with_published_facts().config;
-    let desired = read(open(&sources(), config)?, Instant::now())?;
+    let source = args.source.configured_source()?.with_published_facts();
+    let desired = read(open(&sources(), source)?, Instant::now())?;
     output::diagnostics(&desired.diagnostics);
     let works: Vec<&DesiredWork> =
         desired.works.values().filter(|work| filter.matches(&work.key)).collect();
@@ -106,8 +115,8 @@ pub fn render(args: &RenderArgs) -> Result<Exit, CommandError> {
 /// Runs `gitwork validate`.
 pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
     let (found, is_complete) = match <[_; 1]>::try_from(args.source.configured_sources()?) {
-        Ok([config]) => (read(open(&sources(), config)?, Instant::now())?.diagnostics, true),
-        Err(configs) => validate_all(configs),
+        Ok([source]) => (read(open(&sources(), source)?, Instant::now())?.diagnostics, true),
+        Err(sources) => validate_all(sources),
     };
     let text = match args.output {
         ReportFormat::Text => diagnostics::text(&found, ColorMode::Colored),
@@ -120,11 +129,12 @@ pub fn validate(args: &ValidateArgs) -> Result<Exit, CommandError> {
 
 /// The diagnostics of several sources, and whether all sources could be read. Each message begins
 /// with the id of its source. Errors of reading go to stderr.
-fn validate_all(configs: Vec<SourceConfig>) -> (Vec<Diagnostic>, bool) {
+fn validate_all(configured: Vec<ConfiguredSource>) -> (Vec<Diagnostic>, bool) {
     let (began, sources) = (Instant::now(), sources());
     // Sources of one repository share a fetch if all are open before the first one is read.
-    let opened: Vec<(SourceId, Result<Source, CommandError>)> =
-        configs.into_iter().map(|config| (config.id.clone(), open(&sources, config))).collect();
+    let open = |source: ConfiguredSource| (source.config.id.clone(), open(&sources, source));
+    let opened: Vec<(SourceId, Result<Opened, CommandError>)> =
+        configured.into_iter().map(open).collect();
     let (mut found, mut is_complete) = (Vec::new(), true);
     for (id, source) in opened {
         match source.and_then(|source| read(source, began)) {

@@ -57,6 +57,24 @@ impl<'a> SourceSnapshots<'a> {
         Ok(known?)
     }
 
+    /// A file of the repository in a revision, with the commit; `None` without the file. `path` is
+    /// from the repository's root.
+    pub fn file(
+        &mut self,
+        revision: &str,
+        path: &RepoPath,
+        bytes_max: usize,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Option<(Arc<[u8]>, CommitId)>, SourceReadError> {
+        let commit = self.resolve(revision, cancel)?;
+        self.origin.with_repository(self.path, |repository, _| {
+            let Some(blob) = repository.entry(commit, path)? else { return Ok(None) };
+            let snapshot = repository.snapshot(commit, &RepoPath::root())?;
+            let text = snapshot.snapshot().objects.blob(blob, bytes_max)?;
+            Ok(Some((text, commit)))
+        })
+    }
+
     /// Renders one commit of the repository that the source is in.
     pub fn render(&mut self, commit: CommitId) -> Result<Desired, SourceReadError> {
         let snapshot = self.origin.with_repository(self.path, |repository, path| {

@@ -112,3 +112,27 @@ fn other_facts_and_a_broken_status_branch_are_told() {
     assert!(format!("{printed}{said}").contains("GW601"), "{printed}{said}");
     assert!(!said.contains("facts.json"), "{said}");
 }
+
+#[test]
+fn facts_of_the_remote_tell_the_members_of_groups() {
+    let clone = Clone::new(FACTS);
+    let url = format!("file://{}", clone.folder.path().join("origin").display());
+    let cache = clone.folder.path().join("cache");
+    let remote = ["--repo", &url, "--branch", "main", "--cache", cache.to_str().unwrap()];
+    let where_ = "facts of clusters: facts.json of the branch gitwork-status, commit ";
+    let (status, works, said) = clone.run(&[&["render", "--strict"], &remote[..]].concat());
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains(where_) && works.contains("namespace: store-berlin"), "{works}{said}");
+    let (status, _, said) = clone.run(&[&["validate", "--strict"], &remote[..]].concat());
+    assert_eq!((status, said.contains(where_)), (0, true), "{said}");
+    let revisions = ["plan", "--strict", "--base", "main", "--head", "main"];
+    let (status, plan, said) = clone.run(&[&revisions[..], &remote[..]].concat());
+    assert_eq!((status, said.contains(where_)), (0, true), "{plan}{said}");
+
+    // A remote without the branch tells nothing.
+    clone.git(&clone.folder.path().join("origin"), &["branch", "-q", "-D", "gitwork-status"]);
+    let (status, printed, said) = clone.run(&[&["validate", "--strict"], &remote[..]].concat());
+    assert_eq!(status, 1);
+    assert!(format!("{printed}{said}").contains("GW601"), "{printed}{said}");
+    assert!(!said.contains("facts.json"), "{said}");
+}

@@ -1,19 +1,22 @@
-//! A plan for people: what is done to which work, and why.
+//! A plan for people: what is done to which work, and why. Equal steps of a group's work are one
+//! row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::limits;
-use crate::model::name::WorkKey;
+use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::plan::action::Action;
+use crate::plan::folder_removal::is_of_group;
 use crate::plan::foreign_objects::ForeignObject;
+use crate::plan::member_changes::{MemberChange, some_names};
 use crate::plan::reason::Reason;
 use crate::plan::step::{Plan, PlanStep};
 use crate::signature::verification::VerificationFailure;
 use crate::text::escape::escape_untrusted;
 use crate::text::style::{ColorMode, TextStyle, count};
 
-/// Steps printed; a plan may have hundreds of thousands.
-const STEPS_MAX: usize = 1_000;
+/// Rows printed; a plan may have hundreds of thousands of steps.
+const ROWS_MAX: usize = 1_000;
 /// Objects of other owners that are printed.
 const FOREIGN_OBJECTS_MAX: usize = 50;
 /// Room for the remark on omitted rows, in bytes.
@@ -23,8 +26,55 @@ fn printed(plan: &Plan) -> impl Iterator<Item = &PlanStep> {
     plan.steps.iter().filter(|step| step.action() != Action::Keep)
 }
 
-fn rest(plan: &Plan) -> Option<String> {
-    let left = printed(plan).count().saturating_sub(STEPS_MAX);
+/// Equal steps: of one work folder of a group, on several clusters.
+struct Row<'a> {
+    first: &'a PlanStep,
+    /// At least that of the first step.
+    clusters: Vec<&'a ClusterName>,
+}
+
+impl Row<'_> {
+    /// `edge-1/web`, or `web on 3 clusters`.
+    fn name(&self) -> String {
+        match self.clusters.len() {
+            1 => self.first.key.to_string(),
+            more => format!("{} on {more} clusters", self.first.key.work),
+        }
+    }
+
+    /// The clusters, if there are several.
+    fn names(&self) -> Option<String> {
+        (self.clusters.len() > 1).then(|| some_names(self.clusters.iter().copied()))
+    }
+}
+
+/// What makes steps equal.
+type RowKey<'a> = (&'a RepoPath, &'a WorkName, Action, String);
+
+/// The rows of a plan, in the order of their first steps. `is_single`: works with a row of their
+/// own.
+fn rows<'a>(plan: &'a Plan, is_single: impl Fn(&WorkKey) -> bool) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    let mut places: HashMap<RowKey<'a>, usize> = HashMap::new();
+    for step in printed(plan) {
+        let row = Row { first: step, clusters: vec![&step.key.cluster] };
+        let folder = step.path.as_ref().filter(|path| is_of_group(path) && !is_single(&step.key));
+        let Some(folder) = folder else {
+            rows.push(row);
+            continue;
+        };
+        let key = (folder, &step.key.work, step.action(), step.reason.to_string());
+        let place = *places.entry(key).or_insert(rows.len());
+        match rows.get_mut(place) {
+            Some(row) => row.clusters.push(&step.key.cluster),
+            None => rows.push(row),
+        }
+    }
+    rows
+}
+
+fn rest(rows: &[Row<'_>]) -> Option<String> {
+    let left: usize = rows.iter().skip(ROWS_MAX).map(|row| row.clusters.len()).sum();
     (left > 0).then(|| format!("... and {left} more"))
 }
 
@@ -66,6 +116,8 @@ pub struct Remarks<'a> {
     pub adoptions: BTreeMap<WorkKey, String>,
     /// Objects that Git newly has, and that works of other owners have on the hub.
     pub foreign_objects: Vec<ForeignObject>,
+    /// Clusters that join or leave groups.
+    pub member_changes: Vec<MemberChange>,
 }
 
 impl Remarks<'_> {
@@ -93,7 +145,9 @@ fn failure_text(failure: &VerificationFailure) -> String {
 /// One line for each step, the changes of adoptions, and the counts.
 pub fn text(plan: &Plan, remarks: &Remarks<'_>, style: ColorMode) -> String {
     let mut out = String::new();
-    for step in printed(plan).take(STEPS_MAX) {
+    let rows = rows(plan, |key| remarks.adoptions.contains_key(key));
+    for row in rows.iter().take(ROWS_MAX) {
+        let step = row.first;
         let action = step.action();
         let (sign, paint) = match action {
             Action::Create | Action::Adopt => ("+", TextStyle::Good),
@@ -102,12 +156,14 @@ pub fn text(plan: &Plan, remarks: &Remarks<'_>, style: ColorMode) -> String {
             Action::Release | Action::Wait | Action::Hold | Action::Keep => ("!", TextStyle::Note),
         };
         let what = style.styled(paint, format!("{sign} {action:<17}"));
-        let key = style.styled(TextStyle::Strong, &step.key);
+        let name = style.styled(TextStyle::Strong, row.name());
         let path = step.path.as_ref().map_or_else(String::new, |path| format!(" ({path})"));
-        out.push_str(&format!("{what} {key}  {}{}\n", step.reason, escape_untrusted(&path)));
+        out.push_str(&format!("{what} {name}  {}{}\n", step.reason, escape_untrusted(&path)));
+        out.extend(row.names().map(|names| indented(&names)));
         out.extend(remarks.adoptions.get(&step.key).map(|changes| indented(changes)));
     }
-    out.extend(rest(plan).map(|rest| rest + "\n"));
+    out.extend(rest(&rows).map(|rest| rest + "\n"));
+    out.extend(remarks.member_changes.iter().map(|change| format!("{change}\n")));
     out.extend(held(plan).into_iter().map(|held| style.styled(TextStyle::Note, held) + "\n"));
     for line in remarks.foreign_lines() {
         out.push_str(&(style.styled(TextStyle::Warning, escape_untrusted(&line)) + "\n"));
@@ -128,15 +184,17 @@ pub fn markdown(plan: &Plan, remarks: &Remarks<'_>) -> String {
         remarks.verification_failure.map(|failure| format!("\n{}\n", cell(&failure_text(failure)))),
     );
     out.extend(held(plan).into_iter().map(|held| format!("\n{held}\n")));
+    out.extend(remarks.member_changes.iter().map(|change| format!("\n{change}\n")));
     out.extend(remarks.foreign_lines().iter().map(|line| format!("\n{}\n", cell(line))));
     if printed(plan).next().is_none() {
         return out;
     }
     out.push_str("\n| work | action | reason |\n|---|---|---|\n");
     let mut left_out = 0;
-    for step in printed(plan) {
-        let reason = cell(&step.reason.to_string());
-        let row = format!("| {} | {} | {reason} |\n", step.key, step.action());
+    for row in rows(plan, |key| remarks.adoptions.contains_key(key)) {
+        let (step, reason) = (row.first, cell(&row.first.reason.to_string()));
+        let names = row.names().map_or_else(String::new, |names| format!(": {names}"));
+        let row = format!("| {}{names} | {} | {reason} |\n", row.name(), step.action());
         if left_out > 0 || out.len() + row.len() + REMARK_CHARS > limits::COMMENT_CHARS_MAX {
             left_out += 1;
         } else {
@@ -177,7 +235,7 @@ mod tests {
     use super::*;
     use crate::config::AdoptionPolicy;
     use crate::model::manifest::Identity;
-    use crate::model::name::{ClusterName, RepoPath, SourceId, WorkKey, WorkName};
+    use crate::model::name::{GroupName, SourceId};
     use crate::model::object_digest::ObjectDigest;
     use crate::plan::moves::{MoveProgress, ObjectMove};
 
@@ -305,6 +363,44 @@ mod tests {
         );
         let large = remarks(&"x".repeat(limits::COMMENT_CHARS_MAX));
         assert!(markdown(&plan, &large).len() < 2_000);
+    }
+
+    #[test]
+    fn equal_steps_of_a_groups_work_are_one_row() {
+        let step = |cluster: &str, folder: &str, reason| PlanStep {
+            key: WorkKey {
+                cluster: ClusterName::parse(cluster).unwrap(),
+                work: WorkName::parse("web").unwrap(),
+            },
+            path: RepoPath::parse(folder),
+            effect: None,
+            reason,
+        };
+        let of_group = |cluster, reason| step(cluster, "groups/stores/web", reason);
+        let mut steps: Vec<PlanStep> =
+            (1..8).map(|number| of_group(&format!("edge-{number}"), Reason::Suspended)).collect();
+        steps.push(of_group("edge-8", Reason::Frozen));
+        steps.push(step("edge-9", "clusters/edge-9/web", Reason::Suspended));
+        let plan = Plan { commit: None, steps: steps.into_iter().collect() };
+        let group = GroupName::parse("stores").unwrap();
+        let joins = vec![ClusterName::parse("edge-8").unwrap()];
+        let member_changes = vec![MemberChange { group, joins, leaves: Vec::new() }];
+        let remarks = Remarks { member_changes, ..Remarks::default() };
+        assert_eq!(
+            text(&plan, &remarks, ColorMode::Plain),
+            "! hold              web on 7 clusters  suspended in Git (groups/stores/web)\n    \
+             edge-1, edge-2, edge-3, edge-4, edge-5 and 2 more\n\
+             ! hold              edge-8/web  kept as it is: its files in Git could not be read \
+             (groups/stores/web)\n\
+             ! hold              edge-9/web  suspended in Git (clusters/edge-9/web)\n\
+             group stores: 1 cluster joins: edge-8\n\
+             9 hold\n"
+        );
+        let comment = markdown(&plan, &remarks);
+        assert!(comment.contains("\ngroup stores: 1 cluster joins: edge-8\n"), "{comment}");
+        let names = "edge-1, edge-2, edge-3, edge-4, edge-5 and 2 more";
+        let row = format!("| web on 7 clusters: {names} | hold | suspended in Git |\n");
+        assert!(comment.contains(&row), "{comment}");
     }
 
     #[test]

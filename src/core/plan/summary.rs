@@ -8,6 +8,7 @@ use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::plan::action::Action;
 use crate::plan::foreign_objects::ForeignObject;
 use crate::plan::held::Hold;
+use crate::plan::member_changes::MemberChange;
 use crate::plan::step::Plan;
 use crate::signature::verification::VerificationFailure;
 
@@ -149,6 +150,9 @@ pub struct PlanSummary {
     /// Objects that Git newly has, and that works of other owners have on the hub.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_objects: Vec<ForeignObject>,
+    /// Clusters that join or leave groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub member_changes: Vec<MemberChange>,
 }
 
 impl Plan {
@@ -177,7 +181,15 @@ impl Plan {
         });
         let holds = self.holds(source).into_iter().map(HoldSummary::of).collect();
         let (commit, counts, steps) = (self.commit, self.counts(), steps.collect());
-        let (verification_failure, foreign_objects) = (None, Vec::new());
-        PlanSummary { commit, counts, verification_failure, held, holds, steps, foreign_objects }
+        PlanSummary {
+            commit,
+            counts,
+            verification_failure: None,
+            held,
+            holds,
+            steps,
+            foreign_objects: Vec::new(),
+            member_changes: Vec::new(),
+        }
     }
 }

@@ -38,6 +38,7 @@ pub(super) struct Sums {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Whole<'a> {
     pub(super) version: u64,
     /// The names of the states, by number.
@@ -50,9 +51,14 @@ pub(super) struct Whole<'a> {
     /// For each cluster: pairs of column and state.
     pub(super) cells: Vec<Vec<usize>>,
     pub(super) lost: Vec<usize>,
+    /// The groups that clusters have all their works from, as `stores, tills`.
+    pub(super) groups: &'a [String],
+    /// For each cluster: the number of its groups in `groups`, or -1 if it has works of its own.
+    pub(super) groups_of: Vec<isize>,
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Difference<'a> {
     pub(super) version: u64,
     #[serde(flatten)]
@@ -68,4 +74,9 @@ pub(super) struct Difference<'a> {
     /// All lost clusters, if they changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lost: Option<Vec<usize>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) groups: &'a [String],
+    /// Clusters whose groups changed, with the new number.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) groups_of: &'a [(usize, isize)],
 }

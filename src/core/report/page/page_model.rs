@@ -10,9 +10,9 @@ use super::model_json::{Cell, Difference, SourceRow, Sums, Whole};
 use super::numbered::Numbered;
 use super::{PendingApproval, SourceInfo};
 use crate::limits;
-use crate::model::name::{ClusterName, WorkName};
+use crate::model::name::{ClusterName, GroupName, WorkName};
 use crate::report::status::source::{SourceStatus, WorkState};
-use crate::report::status::work_states::{ChangedWork, WorkStates};
+use crate::report::status::work_states::{ChangedWork, ClusterStates, WorkStates};
 use crate::report::status::{Clusters, RolloutVerdict, State};
 use crate::text::escape::escape_lines;
 
@@ -22,6 +22,10 @@ pub struct PageModel {
     sources: Vec<Source>,
     clusters: Numbered<ClusterName>,
     columns: Numbered<(usize, WorkName)>,
+    /// The groups that clusters have all their works from.
+    groups: Numbered<String>,
+    /// By cluster: the number of its groups, or -1 if it has works of its own.
+    groups_of: Vec<isize>,
     lost: BTreeSet<ClusterName>,
     version: u64,
 }
@@ -52,6 +56,24 @@ pub enum ModelChange {
 /// use.
 const UNUSED_MAX: usize = 1_000;
 
+/// The number of no groups: the cluster has works of its own, or none.
+const NO_GROUPS: isize = -1;
+
+/// How many numbers a browser knows.
+struct Known {
+    clusters: usize,
+    columns: usize,
+    groups: usize,
+}
+
+/// What changes beside a source's own row.
+#[derive(Default)]
+struct Changes {
+    cells: Vec<Cell>,
+    is_lost_new: bool,
+    groups_of: Vec<(usize, isize)>,
+}
+
 /// Clusters named in the summary line of several sources.
 const NAMES_SHOWN: usize = 3;
 
@@ -63,6 +85,8 @@ impl PageModel {
             sources: sources.into_iter().map(source).collect(),
             clusters: Numbered::new(),
             columns: Numbered::new(),
+            groups: Numbered::new(),
+            groups_of: Vec::new(),
             lost: BTreeSet::new(),
             version: 1,
         }
@@ -86,8 +110,8 @@ impl PageModel {
             Some(source) if source.source_error != error => source.source_error = error,
             _ => return ModelChange::Nothing,
         }
-        let (clusters, columns) = (self.clusters.len(), self.columns.len());
-        self.difference(number, (clusters, columns), &[], false)
+        let known = self.known();
+        self.difference(number, known, Changes::default())
     }
 
     /// Sets whether this daemon is the leader for the source with this number.
@@ -96,8 +120,13 @@ impl PageModel {
             Some(source) if source.leads != leads => source.leads = leads,
             _ => return ModelChange::Nothing,
         }
+        let known = self.known();
+        self.difference(number, known, Changes::default())
+    }
+
+    fn known(&self) -> Known {
         let (clusters, columns) = (self.clusters.len(), self.columns.len());
-        self.difference(number, (clusters, columns), &[], false)
+        Known { clusters, columns, groups: self.groups.len() }
     }
 
     /// Sets the newest state of the source with this number.
@@ -107,7 +136,7 @@ impl PageModel {
         if before.as_ref() == Some(status) {
             return ModelChange::Nothing;
         }
-        let known = (self.clusters.len(), self.columns.len());
+        let known = self.known();
         let cells = self.cells(number, before.as_deref(), status);
         let lost = self.lost_clusters();
         let is_lost_new = lost != self.lost;
@@ -116,7 +145,39 @@ impl PageModel {
             self.renumber();
             return ModelChange::Whole;
         }
-        self.difference(number, known, &cells, is_lost_new)
+        let groups_of = self.changed_groups(&cells);
+        self.difference(number, known, Changes { cells, is_lost_new, groups_of })
+    }
+
+    /// The changed clusters that have other groups than before.
+    fn changed_groups(&mut self, cells: &[Cell]) -> Vec<(usize, isize)> {
+        self.groups_of.resize(self.clusters.len(), NO_GROUPS);
+        let changed: BTreeSet<usize> = cells.iter().map(|(cluster, _, _)| *cluster).collect();
+        let mut changes = Vec::new();
+        for cluster in changed {
+            let groups = self.find_groups(cluster);
+            if let Some(before) = self.groups_of.get_mut(cluster)
+                && std::mem::replace(before, groups) != groups
+            {
+                changes.push((cluster, groups));
+            }
+        }
+        changes
+    }
+
+    /// The number of a cluster's groups, if it has no other works.
+    fn find_groups(&mut self, cluster: usize) -> isize {
+        let Some(name) = self.clusters.names().get(cluster) else { return NO_GROUPS };
+        let statuses = self.sources.iter().filter_map(|source| source.status.as_ref());
+        let works = statuses.filter_map(|status| status.works.of_cluster(name));
+        let groups: Option<Vec<BTreeSet<GroupName>>> = works.map(ClusterStates::groups).collect();
+        let Some(groups) = groups else { return NO_GROUPS };
+        let groups: BTreeSet<GroupName> = groups.into_iter().flatten().collect();
+        let names: Vec<&str> = groups.iter().map(GroupName::as_str).collect();
+        match names.is_empty() {
+            true => NO_GROUPS,
+            false => isize::try_from(self.groups.number(&names.join(", "))).unwrap_or(NO_GROUPS),
+        }
     }
 
     /// The cells of works that differ. If the state is the same, details differ.
@@ -150,10 +211,10 @@ impl PageModel {
     fn difference(
         &mut self,
         number: usize,
-        known: (usize, usize),
-        cells: &[Cell],
-        is_lost_new: bool,
+        known: Known,
+        changes: Changes,
     ) -> ModelChange {
+        let Changes { cells, is_lost_new, groups_of } = changes;
         self.version += 1;
         let difference = Difference {
             version: self.version,
@@ -164,11 +225,14 @@ impl PageModel {
                 .map(|source| (number, source.row()))
                 .into_iter()
                 .collect(),
-            clusters: self.clusters.added_since(known.0),
-            columns: self.columns.added_since(known.1),
-            cells,
+            clusters: self.clusters.added_since(known.clusters),
+            columns: self.columns.added_since(known.columns),
+            cells: &cells,
             // A new cluster may have been unreachable before it had works.
-            lost: (is_lost_new || self.clusters.len() > known.0).then(|| self.lost_numbers()),
+            lost: (is_lost_new || self.clusters.len() > known.clusters)
+                .then(|| self.lost_numbers()),
+            groups: self.groups.added_since(known.groups),
+            groups_of: &groups_of,
         };
         match serde_json::to_string(&difference) {
             Ok(text) => ModelChange::Text(text.into()),
@@ -191,12 +255,14 @@ impl PageModel {
     fn renumber(&mut self) {
         self.version += 1;
         (self.clusters, self.columns) = (Numbered::new(), Numbered::new());
+        (self.groups, self.groups_of) = (Numbered::new(), Vec::new());
         for (number, source) in self.sources.iter().enumerate() {
             for key in source.status.iter().flat_map(|status| status.works.keys()) {
                 self.clusters.number(&key.cluster);
                 self.columns.number(&(number, key.work.clone()));
             }
         }
+        self.groups_of = (0..self.clusters.len()).map(|at| self.find_groups(at)).collect();
     }
 
     fn sums(&self) -> Sums {
@@ -246,6 +312,8 @@ impl PageModel {
             columns: self.columns.names(),
             cells,
             lost: self.lost_numbers(),
+            groups: self.groups.names(),
+            groups_of: self.groups_of.clone(),
         };
         // Serialization of these types cannot fail.
         serde_json::to_string(&whole).unwrap_or_default()

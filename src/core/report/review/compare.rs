@@ -14,6 +14,7 @@ use crate::model::diagnostic::Diagnostic;
 use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::model::work::{ANNOTATION_MANAGED_KEYS, DeletionPolicy, DesiredWork};
+use crate::plan::MemberChange;
 use crate::render::desired::Desired;
 use crate::render::work_folder::wire_size;
 use crate::text::diagnostics;
@@ -35,6 +36,7 @@ impl Review {
             source_frozen: head.frozen.source,
             deletes_frozen: head.frozen.deletes,
             clusters: Vec::new(),
+            member_changes: Vec::new(),
             diagnostics: diagnostics::DiagnosticSummary::of(&head.diagnostics),
             new_diagnostics: new_diagnostics(base, head),
             signatures: None,
@@ -65,6 +67,7 @@ impl Review {
             review.clusters.push(ClusterReview { cluster: cluster.clone(), works });
         }
         note_other_clusters(&mut review.clusters);
+        review.member_changes = MemberChange::between(base, head, is_shown);
         review
     }
 }

@@ -9,6 +9,7 @@ use crate::limits;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::name::{ClusterName, CommitId, RepoPath, WorkKey, WorkName};
 use crate::model::work::DeletionPolicy;
+use crate::plan::MemberChange;
 use crate::text::diagnostics;
 use crate::text::diff::FieldDiff;
 use crate::text::escape::json_text;
@@ -30,6 +31,9 @@ pub struct Review {
     pub deletes_frozen: bool,
     /// The clusters with works that are not unchanged.
     pub clusters: Vec<ClusterReview>,
+    /// The clusters that join or leave groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub member_changes: Vec<MemberChange>,
     /// Counts of the head's diagnostics.
     pub diagnostics: diagnostics::DiagnosticSummary,
     /// Diagnostics of the head that the base does not have. A different line does not make one new.

@@ -23,6 +23,9 @@ pub fn markdown(review: &Review) -> String {
     if review.base.is_some() || review.head.is_some() {
         out.push_str(&format!("{} → {}\n\n", revision(review.base), revision(review.head)));
     }
+    for change in &review.member_changes {
+        out.push_str(&format!("- {change}\n"));
+    }
     for remark in remarks(review) {
         out.push_str(&format!("> ⚠️ {remark}\n"));
     }

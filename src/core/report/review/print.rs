@@ -69,6 +69,9 @@ pub fn text(review: &Review, style: ColorMode) -> String {
     if !review.clusters.is_empty() {
         out.push('\n');
     }
+    for change in &review.member_changes {
+        out.push_str(&format!("{change}\n"));
+    }
     for line in remarks(review).into_iter().chain(recreated(review)) {
         out.push_str(&format!("{}\n", style.styled(TextStyle::Warning, line)));
     }

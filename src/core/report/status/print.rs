@@ -7,6 +7,8 @@ use super::live::ViewTransition;
 use super::tree::{ObjectStatus, WorkTree};
 use super::view::Condition;
 use super::{State, WorkStatus};
+use crate::model::name::RepoPath;
+use crate::render::layout::group_of;
 use crate::text::escape::single_line;
 use crate::text::style::{ColorMode, TextStyle};
 use crate::text::table::{Cell, Table};
@@ -88,6 +90,9 @@ pub fn trees<'a>(works: impl Iterator<Item = &'a WorkTree>, layout: &Layout) -> 
         let work = &tree.work;
         let mut details = vec![format!("{}/{}", work.manifests_applied, work.manifests)];
         details.extend(work.commit.as_ref().map(|_| format!("commit {}", short_commit(work))));
+        let folder = work.path.as_deref().and_then(RepoPath::parse);
+        let group = folder.as_ref().and_then(group_of);
+        details.extend(group.map(|group| format!("group {group}")));
         if layout.wide {
             details.extend(work.source.iter().map(|source| format!("source {source}")));
             details.extend(work.path.iter().cloned());
@@ -183,7 +188,6 @@ mod tests {
 
     use super::*;
     use crate::model::diagnostic::Scope;
-    use crate::model::name::RepoPath;
     use gitwork_yaml::is_dangerous;
 
     use crate::report::status::live::{LiveWorks, ViewEvent};
@@ -274,6 +278,10 @@ edge-1/web               failed      12m   1/3, commit web
       Applied=False                  -     what was said of this Secret is not shown, \
                         as it may quote its data";
         assert_eq!(shown, expected);
+        let mut of_group = tree.clone();
+        of_group.work.path = Some("groups/stores/web".into());
+        let shown = trees([&of_group].into_iter(), &layout(false, None)).join("\n");
+        assert!(shown.contains("1/3, commit web, group stores"), "{shown}");
         let wide = trees([&tree].into_iter(), &layout(true, None)).join("\n");
         assert!(wide.contains("│     Available=True") && wide.contains("source web"), "{wide}");
     }

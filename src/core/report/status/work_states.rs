@@ -1,12 +1,13 @@
 //! The states of all works of a source. Two statuses share what is the same in both: the works of
 //! a cluster, and single works of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use super::State;
 use super::source_work::WorkState;
-use crate::model::name::{ClusterName, WorkKey};
+use crate::model::name::{ClusterName, GroupName, WorkKey};
+use crate::render::layout;
 
 /// The states of all works of a source, sorted by key. A copy costs as much as there are clusters.
 #[derive(Debug, Clone, Default)]
@@ -89,6 +90,12 @@ impl ClusterStates {
     pub fn worst(&self) -> State {
         let found = State::ALL.into_iter().find(|state| self.count(*state) > 0);
         found.unwrap_or(State::Complete)
+    }
+
+    /// The groups that all works are of; `None` if the cluster has a work of its own.
+    pub fn groups(&self) -> Option<BTreeSet<GroupName>> {
+        let paths = self.works.values().map(|work| work.path.as_ref());
+        paths.map(|path| path.and_then(layout::group_of)).collect()
     }
 
     fn counts(&self) -> &[usize; State::ALL.len()] {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use crate::model::name::{ClusterName, WorkKey, WorkName};
+use crate::model::name::{ClusterName, GroupName, WorkKey, WorkName};
 use crate::report::status::State;
 use crate::report::status::source::{SourceStatus, WorkState};
 use crate::text::escape::escape_untrusted;
@@ -63,12 +63,13 @@ pub fn readme(status: &SourceStatus) -> String {
         let worst = works.values().min().copied().unwrap_or(State::Complete);
         (worst.is_applied(), worst.min(State::Applied), (*cluster).clone())
     });
-    let left_out = rows.len().saturating_sub(ROWS_MAX);
+    let mut rows = fold(&rows, status);
+    let left_out: usize = rows.iter().skip(ROWS_MAX).map(|row| row.count).sum();
     rows.truncate(ROWS_MAX);
     if names.len() <= COLUMNS_MAX {
-        matrix(&mut out, &rows, &names, status);
+        matrix(&mut out, &rows, &names);
     } else {
-        list(&mut out, &rows, status);
+        list(&mut out, &rows);
     }
     if left_out > 0 {
         out.push_str(&format!("\n… and {}; see `summary.json`.\n", count(left_out, "cluster")));
@@ -76,33 +77,70 @@ pub fn readme(status: &SourceStatus) -> String {
     out
 }
 
-type Row<'a> = (&'a ClusterName, &'a BTreeMap<&'a WorkName, State>);
+type Works<'a> = &'a BTreeMap<&'a WorkName, State>;
 
-fn link(cluster: &ClusterName, status: &SourceStatus) -> String {
-    let lost = if status.unreachable.contains(cluster) { " (unreachable)" } else { "" };
-    format!("[{cluster}](clusters/{cluster}.md){lost}")
+/// One row of the table.
+struct Row<'a> {
+    name: String,
+    /// How many clusters it is for.
+    count: usize,
+    works: Works<'a>,
 }
 
-fn matrix(out: &mut String, rows: &[Row<'_>], names: &BTreeSet<&WorkName>, status: &SourceStatus) {
+/// Clusters share a row if more than so many have works of the same groups.
+const FOLDED_MIN: usize = 5;
+
+/// One row for each cluster, or for many whose works are all of the same groups and in the same
+/// states. It comes where the first of them does.
+fn fold<'a>(rows: &[(&ClusterName, Works<'a>)], status: &SourceStatus) -> Vec<Row<'a>> {
+    let mut alike: BTreeMap<(String, bool, Works<'a>), Vec<&ClusterName>> = BTreeMap::new();
+    let key = |cluster: &ClusterName, works| {
+        let groups = status.works.of_cluster(cluster)?.groups()?;
+        let names: Vec<&str> = groups.iter().map(GroupName::as_str).collect();
+        Some((names.join(", "), status.unreachable.contains(cluster), works))
+    };
+    for (cluster, works) in rows {
+        if let Some(key) = key(cluster, works) {
+            alike.entry(key).or_default().push(cluster);
+        }
+    }
+    let rows = rows.iter().filter_map(|(cluster, works)| {
+        let lost = if status.unreachable.contains(*cluster) { " (unreachable)" } else { "" };
+        let together = key(cluster, works).and_then(|key| {
+            let clusters = alike.get(&key).filter(|clusters| clusters.len() > FOLDED_MIN)?;
+            Some((key.0, clusters))
+        });
+        let Some((groups, clusters)) = together else {
+            let name = format!("[{cluster}](clusters/{cluster}.md){lost}");
+            return Some(Row { name, count: 1, works });
+        };
+        let count = clusters.len();
+        let name = format!("[{count} clusters](clusters) of {groups}{lost}");
+        (clusters.first() == Some(cluster)).then_some(Row { name, count, works })
+    });
+    rows.collect()
+}
+
+fn matrix(out: &mut String, rows: &[Row<'_>], names: &BTreeSet<&WorkName>) {
     out.push_str("| cluster |");
     names.iter().for_each(|name| out.push_str(&format!(" {name} |")));
     out.push_str("\n|---|");
     out.push_str(&"---|".repeat(names.len()));
     out.push('\n');
-    for (cluster, works) in rows {
-        out.push_str(&format!("| {} |", link(cluster, status)));
+    for row in rows {
+        out.push_str(&format!("| {} |", row.name));
         for name in names {
             out.push(' ');
-            out.push_str(works.get(name).map_or("", |state| cell(*state)));
+            out.push_str(row.works.get(name).map_or("", |state| cell(*state)));
             out.push_str(" |");
         }
         out.push('\n');
     }
 }
 
-fn list(out: &mut String, rows: &[Row<'_>], status: &SourceStatus) {
+fn list(out: &mut String, rows: &[Row<'_>]) {
     out.push_str("| cluster | applied | others |\n|---|---|---|\n");
-    for (cluster, works) in rows {
+    for Row { name, works, .. } in rows {
         let applied = works.values().filter(|state| state.is_applied()).count();
         let mut others: Vec<String> = works
             .iter()
@@ -115,8 +153,7 @@ fn list(out: &mut String, rows: &[Row<'_>], status: &SourceStatus) {
             others.push(format!("and {more} more"));
         }
         out.push_str(&format!(
-            "| {} | {applied}/{} | {} |\n",
-            link(cluster, status),
+            "| {name} | {applied}/{} | {} |\n",
             works.len(),
             others.join(", ")
         ));

@@ -223,3 +223,26 @@ fn hostile_texts_are_escaped_in_every_file() {
         }
     }
 }
+
+#[test]
+fn many_clusters_of_a_group_in_the_same_state_share_a_row() {
+    let of_group = |state| WorkState {
+        path: RepoPath::parse("groups/stores/web"),
+        ..work(state, None)
+    };
+    let mut now = status(&[("own", "web", State::Applied)]);
+    for number in 0..9 {
+        let state = if number == 7 { State::Failed } else { State::Applied };
+        now.works.insert(key(&format!("edge-{number}"), "web"), of_group(state));
+    }
+    let all = file_changes(None, &now);
+    let (_, table) = content(&all, "README.md").split_once("| cluster |").unwrap();
+    assert_eq!(
+        table,
+        " web |\n|---|---|\n\
+         | [edge-7](clusters/edge-7.md) | failed |\n\
+         | [8 clusters](clusters) of stores | ✓ |\n\
+         | [own](clusters/own.md) | ✓ |\n"
+    );
+    assert!(content(&all, "clusters/edge-3.md").contains("web"), "each one has its page");
+}

@@ -8,13 +8,14 @@ const WORDS = 124; // a column of so many pixels has room for every state's word
 const FLAT = 72; // and one of so many for a short name above it
 const WIDEST = 150;
 const NARROW = 40;
+const NAMED = 20; // clusters of a shared row that its title names
 const EDGE = 4; // rows and columns beyond what can be seen
 
 export class Grid {
   // `open` is called with the cluster and the column of the chosen cell.
   constructor(root, model, open) {
     Object.assign(this, { root, model, open });
-    this.view = { rows: [], columns: [], wanted: [] };
+    this.view = { rows: [], columns: [], wanted: [], folded: new Map() };
     this.active = { row: 0, column: 0 };
     this.drawn = new Map(); // rows in the document, by cluster
     this.canvas = element("div", "canvas");
@@ -130,8 +131,10 @@ export class Grid {
     row.style.top = `${this.size.head + at * ROW}px`;
     row.setAttribute("aria-rowindex", String(at + 2));
     row.classList.toggle("odd", at % 2 === 1);
-    if (row.classList.contains("lost") !== isLost || !row.firstChild.hasChildNodes()) {
+    const name = this.rowName(cluster);
+    if (row.classList.contains("lost") !== isLost || row.dataset.name !== name) {
       row.classList.toggle("lost", isLost);
+      row.dataset.name = name;
       this.drawName(row.firstChild, cluster, isLost);
     }
     for (const cell of row.children) {
@@ -162,9 +165,19 @@ export class Grid {
     return row;
   }
 
+  // The name of a cluster, or of several that share a row.
+  rowName(cluster) {
+    const all = this.view.folded.get(cluster);
+    if (!all) return this.model.clusters[cluster];
+    return `${all.length} of ${this.model.groups[this.model.groupsOf[cluster]]}`;
+  }
+
   drawName(cell, cluster, isLost) {
-    const name = this.model.clusters[cluster];
-    cell.title = isLost ? `${name}: the hub cannot reach it` : name;
+    const name = this.rowName(cluster);
+    const all = (this.view.folded.get(cluster) ?? [cluster]).map((one) => this.model.clusters[one]);
+    const more = all.length > NAMED ? ` and ${all.length - NAMED} more` : "";
+    const names = all.slice(0, NAMED).join(", ") + more;
+    cell.title = isLost ? `${names}: the hub cannot reach ${all.length > 1 ? "them" : "it"}` : names;
     cell.replaceChildren(
       element("span", "text", name),
       isLost ? element("span", "lost-mark", icon("lost"), element("span", "unseen", "unreachable")) : "",
@@ -175,14 +188,14 @@ export class Grid {
     const number = this.model.rows[cluster].get(column);
     const state = number === undefined ? "none" : this.model.states[number];
     const isDim = number !== undefined && !this.view.wanted[number];
-    const key = `${state} ${isDim} ${isLost} ${this.size.words}`;
+    const key = `${state} ${isDim} ${isLost} ${this.size.words} ${this.rowName(cluster)}`;
     if (cell.dataset.key === key) return;
     // Highlight a cell that changes while it is visible.
     const isNew = cell.dataset.state !== undefined && cell.dataset.state !== state;
     cell.dataset.key = key;
     cell.dataset.state = state;
     const { work } = this.model.columns[column];
-    const name = this.model.clusters[cluster];
+    const name = this.rowName(cluster);
     const word = state === "none" ? "no such work" : state;
     cell.setAttribute("aria-label", `${name}, ${work}: ${word}${isLost ? ", cluster unreachable" : ""}`);
     if (state === "none") {

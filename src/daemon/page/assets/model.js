@@ -13,6 +13,8 @@ export class PageModel {
     this.columns = [];
     this.rows = []; // by cluster: a Map from column to state
     this.lost = new Set();
+    this.groups = []; // names of groups, as "stores, tills"
+    this.groupsOf = []; // by cluster: a number of `groups`, or -1 if it has works of its own
     this.line = "";
     this.verdict = "pending";
   }
@@ -29,6 +31,8 @@ export class PageModel {
       return row;
     });
     this.lost = new Set(event.lost);
+    this.groups = event.groups;
+    this.groupsOf = event.groupsOf;
     this.line = event.line;
     this.verdict = event.verdict;
   }
@@ -43,7 +47,10 @@ export class PageModel {
     for (const cluster of event.clusters ?? []) {
       this.clusters.push(cluster);
       this.rows.push(new Map());
+      this.groupsOf.push(-1);
     }
+    this.groups.push(...(event.groups ?? []));
+    for (const [cluster, groups] of event.groupsOf ?? []) this.groupsOf[cluster] = groups;
     for (const [source, work] of event.columns ?? []) this.columns.push({ source, work });
     for (const [cluster, column, state] of event.cells ?? []) {
       if (state < 0) this.rows[cluster].delete(column);
@@ -93,7 +100,35 @@ export class PageModel {
     rows.sort(filter.order === "worst" ? (a, b) => a.worst - b.worst || byName(a, b) : byName);
     const ofColumn = (a, b) => this.columns[a].source - this.columns[b].source
       || compare(this.columns[a].work, this.columns[b].work);
-    return { rows: rows.map((row) => row.cluster), columns: [...columns].sort(ofColumn), counts, works, wanted };
+    const clusters = rows.length;
+    const { shown, folded } = this.fold(rows, [...columns], filter);
+    return { rows: shown, columns: [...columns].sort(ofColumn), counts, works, wanted, folded, clusters };
+  }
+
+  // Clusters with works of the same groups in the same states share a row: that of the first one.
+  // Returns the rows, and for each shared one its clusters.
+  fold(rows, columns, filter) {
+    const [shown, folded, firsts] = [[], new Map(), new Map()];
+    for (const { cluster } of rows) {
+      const groups = this.groupsOf[cluster];
+      // Somebody who names a cluster wants to see it.
+      if (groups < 0 || !filter.fold || filter.cluster.trim() !== "") {
+        shown.push(cluster);
+        continue;
+      }
+      const states = columns.map((column) => this.rows[cluster].get(column) ?? "");
+      const key = `${groups} ${this.lost.has(cluster)} ${states.join()}`;
+      const first = firsts.get(key);
+      if (first === undefined) {
+        firsts.set(key, cluster);
+        shown.push(cluster);
+      } else if (folded.has(first)) {
+        folded.get(first).push(cluster);
+      } else {
+        folded.set(first, [first, cluster]);
+      }
+    }
+    return { shown, folded };
   }
 }
 

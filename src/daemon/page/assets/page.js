@@ -11,7 +11,7 @@ const AGAIN = [1_000, 2_000, 5_000, 10_000]; // before each new try to connect
 
 const at = (id) => document.getElementById(id);
 const model = new PageModel();
-const filter = { cluster: "", work: "", source: null, states: new Set(), order: "name" };
+const filter = { cluster: "", work: "", source: null, states: new Set(), order: "name", fold: true };
 const live = { state: "connecting", heard: null, tries: 0, events: null };
 
 const panel = new Panel(at("panel"), () => {
@@ -117,7 +117,8 @@ function draw() {
   drawSourceChoice();
   drawChips(view);
   grid.show(view);
-  const clusters = view.rows.length;
+  const { clusters } = view;
+  at("fold-field").hidden = model.groups.length === 0;
   at("count").textContent = `${view.works} work${view.works === 1 ? "" : "s"} on ${clusters} cluster${clusters === 1 ? "" : "s"}`;
   drawEmpty(view);
 }
@@ -184,6 +185,7 @@ function onFilter() {
   filter.work = at("work").value;
   filter.source = at("source").value === "" ? null : Number(at("source").value);
   filter.order = at("order").value;
+  filter.fold = at("fold").checked;
   draw();
 }
 
@@ -195,7 +197,7 @@ function clearFilter() {
 }
 
 for (const id of ["cluster", "work"]) at(id).addEventListener("input", onFilter);
-for (const id of ["source", "order"]) at(id).addEventListener("change", onFilter);
+for (const id of ["source", "order", "fold"]) at(id).addEventListener("change", onFilter);
 at("empty-clear").addEventListener("click", clearFilter);
 at("filter").addEventListener("submit", (event) => event.preventDefault());
 

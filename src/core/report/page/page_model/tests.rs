@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::name::{CommitId, SourceId, WorkKey};
+use crate::model::name::{CommitId, RepoPath, SourceId, WorkKey};
 use crate::report::forge::WebPages;
 use crate::report::status::view::StatusView;
 
@@ -202,4 +202,32 @@ fn ten_thousand_works_are_few_bytes_and_one_of_them_is_very_few() {
         panic!("a change")
     };
     assert!(change.len() < 700, "one changed work has {} bytes: {change}", change.len());
+}
+
+#[test]
+fn clusters_with_works_of_groups_alone_have_these_groups() {
+    let of_group = |state, group: &str| WorkState {
+        path: RepoPath::parse(&format!("groups/{group}/web")),
+        ..work(state)
+    };
+    let (a, b) = (key("edge-1", "web"), key("edge-2", "web"));
+    let mut model = PageModel::new(vec![info()]);
+    let mut now = status(vec![
+        (a.clone(), of_group(State::Applied, "stores")),
+        (b.clone(), of_group(State::Applied, "stores")),
+        (key("edge-1", "dns"), of_group(State::Applied, "base")),
+    ]);
+    let reported = read(model.set_status(0, &Arc::new(now.clone())));
+    assert_eq!(reported["groups"], json!(["base, stores", "stores"]));
+    assert_eq!(reported["groupsOf"], json!([[0, 0], [1, 1]]));
+    // A state alone changes no groups.
+    now.works.insert(a.clone(), of_group(State::Failed, "stores"));
+    let reported = read(model.set_status(0, &Arc::new(now.clone())));
+    assert_eq!((reported.get("groups"), reported.get("groupsOf")), (None, None));
+    // A work of its own does.
+    now.works.insert(key("edge-2", "own"), work(State::Applied));
+    let reported = read(model.set_status(0, &Arc::new(now.clone())));
+    assert_eq!(reported["groupsOf"], json!([[1, -1]]));
+    assert_eq!(whole(&model)["groupsOf"], json!([0, -1]));
+    assert_eq!(whole(&model)["groups"], json!(["base, stores", "stores"]));
 }
