@@ -24,9 +24,7 @@ use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan;
-use gitwork_core::plan::{
-    Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks,
-};
+use gitwork_core::plan::{Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks};
 use gitwork_core::render::desired::Desired;
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
@@ -329,7 +327,8 @@ fn against_hub(args: &PlanArgs, filter: &Filter) -> Result<PrintedPlan, CommandE
     let planned = plan_against_hub(args.configured()?, &args.hub, args.time(), &cancel)?;
     let HubPlan { mut plan, desired, verification_failure, .. } = planned;
     let mut foreign_objects = planned.foreign_objects;
-    let on_hub = planned.state.facts().hub.observed().into_iter().flat_map(|all| all.works.values());
+    let on_hub =
+        planned.state.facts().hub.observed().into_iter().flat_map(|all| all.works.values());
     let member_changes = MemberChange::from_hub(on_hub, &desired, |key| filter.matches(key));
     foreign_objects.retain(|object| filter.matches(&object.key));
     let has_errors = args.strict.fails(&desired.diagnostics);

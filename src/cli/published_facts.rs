@@ -102,7 +102,9 @@ fn fetch(
 ) -> Result<Option<(Facts, String)>, PublishedFactsError> {
     let file = RepoPath::root().join(FACTS_FILE);
     let found = match source.snapshots().file(branch, &file, limits::FACTS_BYTES_MAX, cancel) {
-        Err(SourceReadError::Repository(RepositoryError::RevisionMissing { .. })) => return Ok(None),
+        Err(SourceReadError::Repository(RepositoryError::RevisionMissing { .. })) => {
+            return Ok(None);
+        }
         found => found?,
     };
     let Some((text, commit)) = found else { return Ok(None) };

@@ -45,15 +45,18 @@ fn members<'a>(
     (all, maybe_others)
 }
 
-fn works_of<'a>(
-    desired: &'a Desired,
+fn works_of(
+    desired: &Desired,
     is_shown: impl Fn(&WorkKey) -> bool,
-) -> impl Iterator<Item = (&'a WorkKey, RepoPath)> {
+) -> impl Iterator<Item = (&WorkKey, RepoPath)> {
     let shown = desired.works.iter().filter(move |(key, _)| is_shown(key));
     shown.map(|(key, work)| (key, work.path.clone()))
 }
 
-fn difference((before, maybe_after): (Members, Members), (after, maybe_before): (Members, Members)) -> Vec<MemberChange> {
+fn difference(
+    (before, maybe_after): (Members, Members),
+    (after, maybe_before): (Members, Members),
+) -> Vec<MemberChange> {
     let none = BTreeSet::new();
     let of = |members: &'_ Members, group: &GroupName| members.get(group).unwrap_or(&none).clone();
     let groups: BTreeSet<&GroupName> = before.keys().chain(after.keys()).collect();
@@ -72,7 +75,11 @@ fn difference((before, maybe_after): (Members, Members), (after, maybe_before): 
 
 impl MemberChange {
     /// The changes between two states of Git, of the works that `is_shown` selects.
-    pub fn between(base: &Desired, head: &Desired, is_shown: impl Fn(&WorkKey) -> bool) -> Vec<Self> {
+    pub fn between(
+        base: &Desired,
+        head: &Desired,
+        is_shown: impl Fn(&WorkKey) -> bool,
+    ) -> Vec<Self> {
         let before = members(works_of(base, &is_shown), Some(&head.frozen));
         difference(before, members(works_of(head, &is_shown), Some(&base.frozen)))
     }
@@ -85,9 +92,8 @@ impl MemberChange {
         is_shown: impl Fn(&WorkKey) -> bool,
     ) -> Vec<Self> {
         let works = works.filter(|work| work.is_ours(&head.source) && is_shown(&work.key));
-        let works = works.filter_map(|work| {
-            Some((&work.key, RepoPath::parse(work.path.as_deref()?)?))
-        });
+        let works =
+            works.filter_map(|work| Some((&work.key, RepoPath::parse(work.path.as_deref()?)?)));
         difference(members(works, Some(&head.frozen)), members(works_of(head, &is_shown), None))
     }
 }

@@ -376,7 +376,7 @@ mod tests {
             effect: None,
             reason,
         };
-        let of_group = |cluster, reason| step(cluster, "groups/stores/web", reason);
+        let of_group = |cluster: &str, reason| step(cluster, "groups/stores/web", reason);
         let mut steps: Vec<PlanStep> =
             (1..8).map(|number| of_group(&format!("edge-{number}"), Reason::Suspended)).collect();
         steps.push(of_group("edge-8", Reason::Frozen));

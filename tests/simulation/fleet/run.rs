@@ -96,8 +96,8 @@ impl World {
         let id = SourceId::parse(SOURCE).unwrap();
         let mut random = fastrand::Rng::with_seed(seed);
         let (git, hub) = (Git::new(&id), SimulatedHub::new(&CLUSTERS, seed));
-        let groups = seeds::has_groups(seed)
-            .then(|| Groups::new(&mut fastrand::Rng::with_seed(!seed), bug));
+        let groups =
+            seeds::has_groups(seed).then(|| Groups::new(&mut fastrand::Rng::with_seed(!seed), bug));
         let budgets = budgets(&mut random);
         let machine_clock = MachineClock::new(random.i64(0..24));
         let has_hours = groups.is_none() && random.u8(..4) == 0;

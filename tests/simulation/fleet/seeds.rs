@@ -8,7 +8,9 @@ const WITHOUT_GROUPS: usize = 65;
 
 /// Whether objects move between the works of this world.
 pub fn has_moves(seed: u64) -> bool {
-    !seed.is_multiple_of(3) && !has_groups(seed) && FOUND.iter().take(WITHOUT_MOVES).all(|(found, _)| *found != seed)
+    !seed.is_multiple_of(3)
+        && !has_groups(seed)
+        && FOUND.iter().take(WITHOUT_MOVES).all(|(found, _)| *found != seed)
 }
 
 /// Whether the source of this world has groups, and no other works. Seeds that failed before there

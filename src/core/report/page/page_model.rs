@@ -60,6 +60,7 @@ const UNUSED_MAX: usize = 1_000;
 const NO_GROUPS: isize = -1;
 
 /// How many numbers a browser knows.
+#[derive(Clone, Copy)]
 struct Known {
     clusters: usize,
     columns: usize,
@@ -208,12 +209,7 @@ impl PageModel {
         self.lost.iter().filter_map(|name| self.clusters.get(name)).collect()
     }
 
-    fn difference(
-        &mut self,
-        number: usize,
-        known: Known,
-        changes: Changes,
-    ) -> ModelChange {
+    fn difference(&mut self, number: usize, known: Known, changes: Changes) -> ModelChange {
         let Changes { cells, is_lost_new, groups_of } = changes;
         self.version += 1;
         let difference = Difference {

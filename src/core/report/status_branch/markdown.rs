@@ -94,18 +94,18 @@ const FOLDED_MIN: usize = 5;
 /// states. It comes where the first of them does.
 fn fold<'a>(rows: &[(&ClusterName, Works<'a>)], status: &SourceStatus) -> Vec<Row<'a>> {
     let mut alike: BTreeMap<(String, bool, Works<'a>), Vec<&ClusterName>> = BTreeMap::new();
-    let key = |cluster: &ClusterName, works| {
+    let key = |cluster: &ClusterName, works: Works<'a>| {
         let groups = status.works.of_cluster(cluster)?.groups()?;
         let names: Vec<&str> = groups.iter().map(GroupName::as_str).collect();
         Some((names.join(", "), status.unreachable.contains(cluster), works))
     };
-    for (cluster, works) in rows {
+    for &(cluster, works) in rows {
         if let Some(key) = key(cluster, works) {
             alike.entry(key).or_default().push(cluster);
         }
     }
-    let rows = rows.iter().filter_map(|(cluster, works)| {
-        let lost = if status.unreachable.contains(*cluster) { " (unreachable)" } else { "" };
+    let rows = rows.iter().filter_map(|&(cluster, works)| {
+        let lost = if status.unreachable.contains(cluster) { " (unreachable)" } else { "" };
         let together = key(cluster, works).and_then(|key| {
             let clusters = alike.get(&key).filter(|clusters| clusters.len() > FOLDED_MIN)?;
             Some((key.0, clusters))
@@ -116,7 +116,7 @@ fn fold<'a>(rows: &[(&ClusterName, Works<'a>)], status: &SourceStatus) -> Vec<Ro
         };
         let count = clusters.len();
         let name = format!("[{count} clusters](clusters) of {groups}{lost}");
-        (clusters.first() == Some(cluster)).then_some(Row { name, count, works })
+        (clusters.first() == Some(&cluster)).then_some(Row { name, count, works })
     });
     rows.collect()
 }
@@ -152,11 +152,7 @@ fn list(out: &mut String, rows: &[Row<'_>]) {
         if more > 0 {
             others.push(format!("and {more} more"));
         }
-        out.push_str(&format!(
-            "| {name} | {applied}/{} | {} |\n",
-            works.len(),
-            others.join(", ")
-        ));
+        out.push_str(&format!("| {name} | {applied}/{} | {} |\n", works.len(), others.join(", ")));
     }
 }
 

@@ -226,10 +226,8 @@ fn hostile_texts_are_escaped_in_every_file() {
 
 #[test]
 fn many_clusters_of_a_group_in_the_same_state_share_a_row() {
-    let of_group = |state| WorkState {
-        path: RepoPath::parse("groups/stores/web"),
-        ..work(state, None)
-    };
+    let of_group =
+        |state| WorkState { path: RepoPath::parse("groups/stores/web"), ..work(state, None) };
     let mut now = status(&[("own", "web", State::Applied)]);
     for number in 0..9 {
         let state = if number == 7 { State::Failed } else { State::Applied };

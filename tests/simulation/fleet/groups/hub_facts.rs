@@ -69,7 +69,9 @@ impl HubFacts {
 
     /// Whether the label of the cluster makes it a member of its group.
     pub fn is_labelled(&self, cluster: &ClusterName) -> bool {
-        self.clusters.get(cluster).is_some_and(|labels| labels.get(ROLE).is_some_and(|it| it == ROLE))
+        self.clusters
+            .get(cluster)
+            .is_some_and(|labels| labels.get(ROLE).is_some_and(|it| it == ROLE))
     }
 
     /// Whether the PlacementDecisions have the cluster.
@@ -86,7 +88,8 @@ impl HubFacts {
         match kind {
             Kind::Cluster => {
                 let all = self.clusters.iter();
-                let all = all.map(|(name, labels)| ObjectEvent::Listed(name.clone(), facts(labels)));
+                let all =
+                    all.map(|(name, labels)| ObjectEvent::Listed(name.clone(), facts(labels)));
                 all.map(FactsEvent::Cluster).collect()
             }
             Kind::Placement => {
