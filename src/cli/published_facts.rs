@@ -107,8 +107,8 @@ fn fetch(
         }
         found => found?,
     };
-    let Some((text, commit)) = found else { return Ok(None) };
-    Ok(Some((Facts::read(&text)?, commit.short())))
+    let Some(found) = found else { return Ok(None) };
+    Ok(Some((Facts::read(&found.text)?, found.commit.short())))
 }
 
 /// The facts of a reference, and its abbreviated commit; `None` without the reference or the file.

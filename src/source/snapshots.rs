@@ -13,6 +13,14 @@ use crate::error::SourceReadError;
 use crate::origin::Origin;
 use crate::reading::{Reading, SourceState};
 
+/// A file of a commit.
+pub struct FileAt {
+    /// Its content.
+    pub text: Arc<[u8]>,
+    /// The commit.
+    pub commit: CommitId,
+}
+
 /// The files of single revisions of one source. All calls block.
 pub struct SourceSnapshots<'a> {
     /// The source's path in its repository.
@@ -65,13 +73,13 @@ impl<'a> SourceSnapshots<'a> {
         path: &RepoPath,
         bytes_max: usize,
         cancel: &Arc<AtomicBool>,
-    ) -> Result<Option<(Arc<[u8]>, CommitId)>, SourceReadError> {
+    ) -> Result<Option<FileAt>, SourceReadError> {
         let commit = self.resolve(revision, cancel)?;
         self.origin.with_repository(self.path, |repository, _| {
             let Some(blob) = repository.entry(commit, path)? else { return Ok(None) };
             let snapshot = repository.snapshot(commit, &RepoPath::root())?;
             let text = snapshot.snapshot().objects.blob(blob, bytes_max)?;
-            Ok(Some((text, commit)))
+            Ok(Some(FileAt { text, commit }))
         })
     }
 

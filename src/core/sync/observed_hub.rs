@@ -65,7 +65,7 @@ impl ObservedHub {
     }
 
     /// The known works; `None` before the first list.
-    pub(crate) fn observed(&self) -> Option<&Observed> {
+    pub fn observed(&self) -> Option<&Observed> {
         self.observed.as_ref()
     }
 

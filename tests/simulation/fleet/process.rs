@@ -8,7 +8,6 @@ use std::time::Duration;
 use gitwork_core::config::Budgets;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::limits;
-use gitwork_core::model::name::SourceId;
 use gitwork_core::plan::PlanPolicy;
 use gitwork_core::sync::guards::GuardOptions;
 use gitwork_daemon::engine::{Engine, EngineError, EngineOptions};
@@ -54,7 +53,6 @@ const POLLS_MAX: u32 = 100;
 
 /// The parameters of a process.
 pub struct ProcessOptions<'a> {
-    pub id: &'a SourceId,
     pub hub: &'a SimulatedHub,
     pub checker: &'a Checker,
     pub budgets: &'a Budgets,

@@ -191,7 +191,6 @@ impl World {
         self.started += 1;
         let seed = self.seed.wrapping_mul(31).wrapping_add(self.started);
         let setting = ProcessOptions {
-            id: &self.id,
             hub: &self.hub,
             checker: &self.checker,
             budgets: &self.budgets,

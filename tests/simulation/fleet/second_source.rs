@@ -64,7 +64,6 @@ impl World {
     pub(super) fn start_second_source(&mut self) {
         let Some(second_source) = &mut self.second_source else { return };
         let setting = ProcessOptions {
-            id: &second_source.id,
             hub: &self.hub,
             checker: &second_source.checker,
             budgets: &Budgets::default(),

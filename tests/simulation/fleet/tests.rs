@@ -28,7 +28,7 @@ fn seeds_that_failed_once_succeed() {
 
 #[test]
 fn one_seed_always_has_the_same_trace() {
-    for seed in [1, 2, 3, 6] {
+    for seed in [1, 2, 3, 5, 6] {
         let traces: Vec<Vec<String>> = (0..2).map(|_| super::trace(seed)).collect();
         assert!(traces[0].len() > 20, "seed {seed}: {:?}", traces[0]);
         assert_eq!(traces[0], traces[1], "seed {seed}");
