@@ -1,5 +1,5 @@
-//! The facts that the daemon publishes as `facts.json` on the status branch: of a clone that has the
-//! branch, or of the remote.
+//! The facts that the daemon publishes as `facts.json` on the status branch: of a clone that has
+//! the branch, or of the remote.
 
 use std::path::Path;
 use std::sync::Arc;

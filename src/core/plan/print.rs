@@ -31,6 +31,7 @@ struct Row<'a> {
     first: &'a PlanStep,
     /// At least that of the first step.
     clusters: Vec<&'a ClusterName>,
+    reason: String,
 }
 
 impl Row<'_> {
@@ -57,17 +58,23 @@ fn rows<'a>(plan: &'a Plan, is_single: impl Fn(&WorkKey) -> bool) -> Vec<Row<'a>
     let mut rows: Vec<Row<'a>> = Vec::new();
     let mut places: HashMap<RowKey<'a>, usize> = HashMap::new();
     for step in printed(plan) {
-        let row = Row { first: step, clusters: vec![&step.key.cluster] };
+        let (cluster, reason) = (&step.key.cluster, step.reason.to_string());
+        let row = |reason| Row { first: step, clusters: vec![cluster], reason };
         let folder = step.path.as_ref().filter(|path| is_of_group(path) && !is_single(&step.key));
         let Some(folder) = folder else {
-            rows.push(row);
+            rows.push(row(reason));
             continue;
         };
-        let key = (folder, &step.key.work, step.action(), step.reason.to_string());
+        // Works of the same cluster are the same thing on each.
+        let common = reason.replace(&format!(" {cluster}/"), " ");
+        let key = (folder, &step.key.work, step.action(), common.clone());
         let place = *places.entry(key).or_insert(rows.len());
         match rows.get_mut(place) {
-            Some(row) => row.clusters.push(&step.key.cluster),
-            None => rows.push(row),
+            Some(row) => {
+                row.clusters.push(cluster);
+                row.reason = common;
+            }
+            None => rows.push(row(reason)),
         }
     }
     rows
@@ -158,7 +165,7 @@ pub fn text(plan: &Plan, remarks: &Remarks<'_>, style: ColorMode) -> String {
         let what = style.styled(paint, format!("{sign} {action:<17}"));
         let name = style.styled(TextStyle::Strong, row.name());
         let path = step.path.as_ref().map_or_else(String::new, |path| format!(" ({path})"));
-        out.push_str(&format!("{what} {name}  {}{}\n", step.reason, escape_untrusted(&path)));
+        out.push_str(&format!("{what} {name}  {}{}\n", row.reason, escape_untrusted(&path)));
         out.extend(row.names().map(|names| indented(&names)));
         out.extend(remarks.adoptions.get(&step.key).map(|changes| indented(changes)));
     }
@@ -192,7 +199,7 @@ pub fn markdown(plan: &Plan, remarks: &Remarks<'_>) -> String {
     out.push_str("\n| work | action | reason |\n|---|---|---|\n");
     let mut left_out = 0;
     for row in rows(plan, |key| remarks.adoptions.contains_key(key)) {
-        let (step, reason) = (row.first, cell(&row.first.reason.to_string()));
+        let (step, reason) = (row.first, cell(&row.reason));
         let names = row.names().map_or_else(String::new, |names| format!(": {names}"));
         let row = format!("| {}{names} | {} | {reason} |\n", row.name(), step.action());
         if left_out > 0 || out.len() + row.len() + REMARK_CHARS > limits::COMMENT_CHARS_MAX {

@@ -98,8 +98,8 @@ impl<K: Ord, V> Objects<K, V> {
 struct Selection {
     /// Whether the PlacementDecisions have ever agreed for long enough.
     is_known: bool,
-    /// The clusters that they had then, and all that they had since: a cluster in PlacementDecisions
-    /// that disagree gets works, too.
+    /// The clusters that they had then, and all that they had since: a cluster in
+    /// PlacementDecisions that disagree gets works, too.
     seen: BTreeSet<ClusterName>,
     /// The present ones, and since when they have agreed.
     pending: Option<(BTreeSet<ClusterName>, Instant)>,

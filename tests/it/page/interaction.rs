@@ -1,6 +1,8 @@
 //! Somebody works with the page: keyboard, mouse, filter, and a daemon that goes away.
 
+use gitwork_core::model::name::RepoPath;
 use gitwork_core::report::status::State;
+use gitwork_core::report::status::source::WorkState;
 
 use super::{assert_clean, cell};
 use crate::browser::fleet::{Stage, cluster_name, fleet, hold, key, work};
@@ -271,4 +273,52 @@ async fn page_shows_lost_connection_and_reconnects() {
     tab.until("document.getElementById('live').innerText === 'Live'").await;
     tab.until(&format!("{} === 'failed'", cell("edge-berlin-001", "dns"))).await;
     assert_eq!(tab.eval("document.getElementById('old').hidden"), true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_of_a_group_share_a_row_until_they_differ() {
+    let stage = Stage::start(&["fleet"], 0).await;
+    let mut status = fleet(0);
+    let of_group = |cluster: &str, state| {
+        let one = key(cluster, "till");
+        let path = RepoPath::parse("groups/stores/till");
+        (one.clone(), WorkState { path, ..work(&one, state, 0) })
+    };
+    let names: Vec<String> = (1..=20).map(|number| format!("store-{number}")).collect();
+    status.works = names.iter().map(|name| of_group(name, State::Applied)).collect();
+    stage.publish(&status);
+    let browser = Browser::start();
+    let tab = browser.tab(1280, 760);
+    tab.open(&stage.url());
+    let rows =
+        "[...document.querySelectorAll('[role=rowheader]')].map((one) => one.innerText).sort()";
+    let are = |names: &str| format!("JSON.stringify({rows}) === '{names}'");
+    tab.until(&are(r#"["20 of stores"]"#)).await;
+    let count = "document.getElementById('count').innerText";
+    assert_eq!(tab.eval(count), "20 works on 20 clusters");
+    let title = "document.querySelector('[role=rowheader]').title";
+    assert!(tab.eval(title).as_str().unwrap().starts_with("store-1, store-2, store-3"));
+
+    // One of them fails, and is seen.
+    let (failed, state) = of_group("store-7", State::Failed);
+    status.works.insert(failed, state);
+    stage.publish(&status);
+    tab.until(&are(r#"["19 of stores","store-7"]"#)).await;
+    assert_eq!(tab.eval(&cell("store-7", "till")), "failed");
+    assert_eq!(tab.eval(&cell("19 of stores", "till")), "applied");
+
+    // Each one can be seen.
+    let type_cluster = |text: &str| {
+        format!(
+            "(() => {{ const field = document.getElementById('cluster'); field.value = '{text}'; \
+             field.dispatchEvent(new Event('input')); }})()"
+        )
+    };
+    tab.eval(&type_cluster("store-1*"));
+    tab.until(&format!("{rows}.length === 11")).await;
+    tab.eval(&type_cluster(""));
+    tab.until(&are(r#"["19 of stores","store-7"]"#)).await;
+    tab.eval("document.getElementById('fold').click()");
+    tab.until(&format!("{rows}.length > 15")).await;
+    assert_clean(&tab, &stage);
 }

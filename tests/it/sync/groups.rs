@@ -14,15 +14,15 @@ use super::fixture::{Sync, config_map, value_of};
 use super::program::{Running, gitwork, rights};
 
 /// A source with a group, whose clusters are on the hub.
-struct Fleet {
-    sync: Sync,
+pub struct Fleet {
+    pub sync: Sync,
     /// The namespace of Placements.
     namespace: String,
 }
 
 impl Fleet {
     /// Clusters without labels.
-    async fn new(clusters: usize) -> Self {
+    pub async fn new(clusters: usize) -> Self {
         let sync = Sync::new(clusters).await;
         let namespace = sync.hub.namespace("placements").await;
         let fleet = Self { sync, namespace };
@@ -44,8 +44,14 @@ impl Fleet {
         self.clusters().patch(name, &params, &Patch::Merge(patch)).await.unwrap();
     }
 
+    /// Changes the status of a cluster.
+    pub async fn patch_cluster_status(&self, cluster: usize, status: Value) {
+        let (params, name) = (PatchParams::default(), &self.sync.clusters[cluster]);
+        self.clusters().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+    }
+
     /// Commits files of the group `edge`, with this condition.
-    fn commit(&self, condition: &str, files: &[(&str, &str)]) {
+    pub fn commit(&self, condition: &str, files: &[(&str, &str)]) {
         let group = format!("{condition}\ndefaults: {{substitute: true}}\n");
         let mut all = vec![("groups/edge/group.yaml".to_owned(), group)];
         all.extend(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())));
@@ -55,7 +61,7 @@ impl Fleet {
     }
 
     /// Starts the daemon, and waits until it has planned the commit that it starts with.
-    async fn start(&self, marker: &str) -> Running {
+    pub async fn start(&self, marker: &str) -> Running {
         let path = self.sync.path(0, "marker/cm.yaml");
         let text = config_map("marker", marker);
         self.sync.repo.commit("main", &[(path.as_str(), Some(text.as_str()))]);
@@ -125,7 +131,7 @@ impl Fleet {
         self.patch_status::<Placement>("batch", status).await;
     }
 
-    async fn is_there(&self, cluster: usize, work: &str) -> bool {
+    pub async fn is_there(&self, cluster: usize, work: &str) -> bool {
         self.sync.works(cluster).get_opt(work).await.unwrap().is_some()
     }
 }
@@ -205,8 +211,7 @@ async fn facts_of_the_hub_are_printed_and_used_by_a_single_sync() {
         "conditions": [],
     }});
     let name = &fleet.sync.clusters[1];
-    let params = PatchParams::default();
-    fleet.clusters().patch_status(name, &params, &Patch::Merge(status)).await.unwrap();
+    fleet.patch_cluster_status(1, status).await;
     let manifest = config_map("web", "${cluster.labels['city']} ${cluster.claims['region']}");
     fleet.commit(&BY_LABEL.replace("NAME", tier), &[("groups/edge/web/cm.yaml", &manifest)]);
     let kubeconfig = rights(&fleet.sync).await;

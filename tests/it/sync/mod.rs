@@ -12,6 +12,7 @@ pub mod fixture;
 mod groups;
 mod guards;
 mod held_changes;
+mod large_groups;
 mod malformed_root;
 mod order;
 pub mod program;

@@ -1,6 +1,6 @@
-//! Worlds whose source has groups: one by labels with a work that depends on another one, and one by
-//! a Placement. The hub's facts lag, flap and are inconsistent for a while. Hub, network, agents,
-//! processes and election are those of every world.
+//! Worlds whose source has groups: one by labels with a work that depends on another one, and one
+//! by a Placement. The hub's facts lag, flap and are inconsistent for a while. Hub, network,
+//! agents, processes and election are those of every world.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -21,8 +21,8 @@ use crate::simulation::moves::manifests;
 /// The largest age of a process's picture of the hub, its writes in flight included: the longest
 /// cut, and slow requests, events and reads.
 const STALENESS: Duration = Duration::from_secs(300);
-/// A cluster has left a Placement if its decisions have agreed on that for so long: the grace period
-/// of two minutes without the lags of two watches.
+/// A cluster has left a Placement if its decisions have agreed on that for so long: the grace
+/// period of two minutes without the lags of two watches.
 const GRACE: Duration = Duration::from_secs(75);
 /// A shorter disagreement may pass unseen, as watches lag.
 const UNSEEN: Duration = Duration::from_secs(45);
