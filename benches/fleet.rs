@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
+use gitwork_api::cluster::ManagedCluster;
 use gitwork_core::model::name::{ClusterName, WorkKey, WorkName};
 use gitwork_core::report::status::State;
 use gitwork_core::report::status::source::SourceStatus;
@@ -41,7 +42,7 @@ const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The parts of the benchmark. Without names on the command line all of them run. `steady` includes
 /// `plan`, which reads the same repository.
-const PARTS: [&str; 3] = ["first-sync", "steady", "status-branch"];
+const PARTS: [&str; 4] = ["first-sync", "steady", "group", "status-branch"];
 
 fn main() {
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -51,7 +52,7 @@ fn main() {
     let wants = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     let folder = tempfile::tempdir().unwrap();
     println!("| what | measured |\n|---|---|");
-    if wants("first-sync") || wants("steady") {
+    if wants("first-sync") || wants("steady") || wants("group") {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let plane = ControlPlane::boot().await.unwrap();
@@ -62,6 +63,9 @@ fn main() {
             if wants("steady") {
                 steady(&hub, folder.path()).await;
                 plan_without_hub(folder.path());
+            }
+            if wants("group") {
+                group(&hub, folder.path()).await;
             }
         });
     }
@@ -347,6 +351,70 @@ async fn steady(hub: &Cluster, folder: &Path) {
     change_one_work(hub, &gitwork, &repo).await;
     let (now, most) = gitwork.memory();
     println!("| memory with {MANY} works after that | {now} MiB RSS, {most} MiB at most |");
+}
+
+const MEMBERS: usize = 1_000;
+const GROUP_SOURCE: &str = "group";
+
+/// Creates ManagedClusters with a label of a dozen values.
+async fn managed_clusters(hub: &Cluster) {
+    let clusters: Api<ManagedCluster> = Api::all(hub.client());
+    stream::iter(0..MEMBERS)
+        .map(|number| {
+            let clusters = clusters.clone();
+            async move {
+                let name = format!("member-{number:04}");
+                hub.create_namespace(&name).await;
+                let mut cluster = ManagedCluster::new(&name, Default::default());
+                let labels = [("tier", "store".to_owned()), ("city", format!("c{}", number % 12))];
+                let labels = labels.map(|(name, value)| (name.to_owned(), value));
+                cluster.metadata.labels = Some(labels.into());
+                clusters.create(&PostParams::default(), &cluster).await.unwrap();
+            }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .for_each(|()| async {})
+        .await;
+}
+
+/// Measures the memory of a daemon with a group of 1,000 clusters and 10 works.
+async fn group(hub: &Cluster, folder: &Path) {
+    managed_clusters(hub).await;
+    let server = GitServer::http(folder).start();
+    let repo = repository(folder, "group.git", 0);
+    let group = "selector: {labelSelector: {matchLabels: {tier: store}}}\n\
+                 defaults: {substitute: true}\n";
+    let mut files = vec![("groups/stores/group.yaml".to_owned(), group.to_owned())];
+    for work in 0..10 {
+        let text = format!(
+            "{}---\n{}\n",
+            file(work, "first"),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": format!("place-{work}"), "namespace": "default" },
+                "data": { "place": "${cluster.name} in ${cluster.labels['city']}" },
+            })
+        );
+        files.push((format!("groups/stores/work-{work}/manifests.yaml"), text));
+    }
+    let files: Vec<(&str, Option<&str>)> =
+        files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
+    repo.commit("main", &files);
+    let start = Instant::now();
+    let first = command(hub, &server, &repo, GROUP_SOURCE).arg("--once").status().unwrap();
+    assert!(first.success());
+    println!("| first sync of {MEMBERS} clusters x 10 works | {:.0?} |", start.elapsed());
+    let child = command(hub, &server, &repo, GROUP_SOURCE)
+        .args(["--interval", "86400", "--listen", "127.0.0.1:0"])
+        .spawn()
+        .unwrap();
+    let gitwork = Gitwork(child);
+    idle(&gitwork).await;
+    let (now, most) = gitwork.memory();
+    println!(
+        "| memory with a group of {MEMBERS} clusters x 10 works after a restart | {now} MiB RSS, \
+         {most} MiB at most |"
+    );
 }
 
 /// Measures commits that each change one of many works.
