@@ -35,6 +35,28 @@ fn equal_states_have_no_changes() {
 }
 
 #[test]
+fn change_of_dependencies_is_shown_once_for_all_members() {
+    let group = ("groups/stores/group.yaml", "clusters: [a, b]");
+    let base = ("groups/stores/base/x.yaml", &*map("base", "{x: y}"));
+    let web = ("groups/stores/web/x.yaml", &*map("web", "{x: y}"));
+    let before = render(&tree(&[group, base, web]));
+    let order = ("groups/stores/web/work.yaml", "dependsOn: [base]");
+    let after = render(&tree(&[group, base, web, order]));
+    let shown = |base, head| text(&Review::new(base, head), ColorMode::Plain);
+    let added = shown(&before, &after);
+    assert!(
+        added.starts_with(
+            "~ a/web: changes what it depends on (157 B, 1% of the hub's limit)\n    ~ depends on \
+             base\n    the same on b\n"
+        ),
+        "{added}"
+    );
+    let removed = shown(&after, &before);
+    assert!(removed.contains("\n    ~ depends on nothing\n    the same on b\n"), "{removed}");
+    assert_eq!(shown(&after, &after.clone()), "no changes; 4 unchanged\n");
+}
+
+#[test]
 fn repository_text_is_escaped_in_comments() {
     let value = "\"````\\n</details><script>@octocat #1 | x\\n```\\n# head\\e[2J\"";
     let base = render(&tree(&[("clusters/a/web/x.yaml", &map("a", "{x: plain}"))]));

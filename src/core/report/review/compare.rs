@@ -104,7 +104,10 @@ impl States<'_> {
         };
         match (before, after) {
             (Some(before), Some(after)) => {
-                if before.body.digest == after.body.digest && before.suspend == after.suspend {
+                let is_same = before.body.digest == after.body.digest
+                    && before.suspend == after.suspend
+                    && before.depends_on == after.depends_on;
+                if is_same {
                     return None;
                 }
                 let (old, new) = (Content::of(before), Content::of(after));
@@ -250,6 +253,16 @@ impl Content {
     }
 }
 
+/// The names of the works that a work depends on. Those of its own cluster go without the cluster,
+/// so that equal changes on several clusters are equal.
+fn dependencies(work: &DesiredWork) -> Vec<String> {
+    let name = |key: &WorkKey| match key.cluster == work.key.cluster {
+        true => key.work.to_string(),
+        false => key.to_string(),
+    };
+    work.depends_on.iter().map(name).collect()
+}
+
 /// What differs between two contents of one work, but for its objects.
 fn settings(before: &DesiredWork, old: &Content, after: &DesiredWork, new: &Content) -> WorkDiff {
     let kept_old = old.order.iter().filter(|name| new.manifests.contains_key(name));
@@ -266,6 +279,7 @@ fn settings(before: &DesiredWork, old: &Content, after: &DesiredWork, new: &Cont
         spec: diff::diff(&old.rest, &new.rest),
         metadata: diff::diff(&metadata(before), &metadata(after)),
         suspend: (before.suspend != after.suspend).then_some(after.suspend),
+        depends_on: (before.depends_on != after.depends_on).then(|| dependencies(after)),
     }
 }
 

@@ -178,6 +178,10 @@ pub struct WorkDiff {
     /// `true` if this change suspends the work, `false` if it resumes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
+    /// The works that it depends on, if these change: names of works of its cluster, or
+    /// `<cluster>/<work>`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depends_on: Option<Vec<String>>,
 }
 
 impl WorkDiff {
@@ -187,6 +191,7 @@ impl WorkDiff {
             && !self.reordered
             && self.spec.is_empty()
             && self.suspend.is_none()
+            && self.depends_on.is_none()
             && !self.metadata.is_empty()
     }
 }

@@ -125,6 +125,11 @@ pub(super) fn details(out: &mut String, work: &WorkReview, style: ColorMode) {
                     }
                 }
             }
+            if let Some(names) = &diff.depends_on {
+                let sign = style.styled(TextStyle::Warning, '~');
+                let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+                out.push_str(&format!("    {sign} depends on {names}\n"));
+            }
             for (what, fields) in [("settings", &diff.spec), ("metadata", &diff.metadata)] {
                 if !fields.is_empty() {
                     out.push_str(&format!(

@@ -122,6 +122,9 @@ fn changed_words(diff: &WorkDiff, write: WriteName) -> String {
     if diff.reordered {
         words.push("the order of its objects".into());
     }
+    if diff.depends_on.is_some() {
+        words.push("what it depends on".into());
+    }
     let changes = (!words.is_empty()).then(|| format!("changes {}", words.join(", ")));
     let changes: Vec<String> = changes
         .into_iter()
