@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey};
 use crate::plan::observed::ObservedWork;
-use crate::render::desired::{Desired, Frozen};
+use crate::render::desired::Desired;
 use crate::render::layout;
 use crate::text::style::count;
 
@@ -25,24 +25,21 @@ pub struct MemberChange {
     pub leaves: Vec<ClusterName>,
 }
 
-/// Clusters by group.
-type Members = BTreeMap<GroupName, BTreeSet<ClusterName>>;
+/// The clusters with works of each group, and whether one of these works is, or may be, in the
+/// other state, too: from another folder, or in a part that could not be read.
+type Members = BTreeMap<GroupName, BTreeMap<ClusterName, bool>>;
 
-/// The members of groups by works and their folders; with those that may also be members in a part
-/// of the other state that could not be read.
 fn members<'a>(
     works: impl Iterator<Item = (&'a WorkKey, RepoPath)>,
-    other: Option<&Frozen>,
-) -> (Members, Members) {
-    let (mut all, mut maybe_others) = (Members::new(), Members::new());
+    is_elsewhere: impl Fn(&WorkKey, &RepoPath) -> bool,
+) -> Members {
+    let mut all = Members::new();
     for (key, folder) in works {
         let Some(group) = layout::group_of(&folder) else { continue };
-        if other.is_some_and(|frozen| frozen.may_contain(key, Some(folder.as_str()))) {
-            maybe_others.entry(group.clone()).or_default().insert(key.cluster.clone());
-        }
-        all.entry(group).or_default().insert(key.cluster.clone());
+        let members = all.entry(group).or_default();
+        *members.entry(key.cluster.clone()).or_default() |= is_elsewhere(key, &folder);
     }
-    (all, maybe_others)
+    all
 }
 
 fn works_of(
@@ -53,35 +50,37 @@ fn works_of(
     shown.map(|(key, work)| (key, work.path.clone()))
 }
 
-fn difference(
-    (before, maybe_after): (Members, Members),
-    (after, maybe_before): (Members, Members),
-) -> Vec<MemberChange> {
-    let none = BTreeSet::new();
-    let of = |members: &'_ Members, group: &GroupName| members.get(group).unwrap_or(&none).clone();
+/// The clusters of a group that it has on one side only.
+fn only_in(one: &Members, other: &Members, group: &GroupName) -> Vec<ClusterName> {
+    let there = other.get(group);
+    let all = one.get(group).into_iter().flatten().filter(|(_, is_elsewhere)| !**is_elsewhere);
+    let all = all.map(|(cluster, _)| cluster);
+    all.filter(|cluster| there.is_none_or(|there| !there.contains_key(*cluster))).cloned().collect()
+}
+
+fn difference(before: &Members, after: &Members) -> Vec<MemberChange> {
     let groups: BTreeSet<&GroupName> = before.keys().chain(after.keys()).collect();
-    let changes = groups.into_iter().map(|group| {
-        let (was, is) = (of(&before, group), of(&after, group));
-        let joins = is.difference(&was).filter(|one| !of(&maybe_before, group).contains(*one));
-        let leaves = was.difference(&is).filter(|one| !of(&maybe_after, group).contains(*one));
-        MemberChange {
-            group: group.clone(),
-            joins: joins.cloned().collect(),
-            leaves: leaves.cloned().collect(),
-        }
+    let changes = groups.into_iter().map(|group| MemberChange {
+        group: group.clone(),
+        joins: only_in(after, before, group),
+        leaves: only_in(before, after, group),
     });
     changes.filter(|change| !change.joins.is_empty() || !change.leaves.is_empty()).collect()
 }
 
 impl MemberChange {
-    /// The changes between two states of Git, of the works that `is_shown` selects.
+    /// The changes between two states of Git, of the works that `is_shown` selects. A cluster does
+    /// not leave if one of its works of the group stays, as when a group gets another name.
     pub fn between(
         base: &Desired,
         head: &Desired,
         is_shown: impl Fn(&WorkKey) -> bool,
     ) -> Vec<Self> {
-        let before = members(works_of(base, &is_shown), Some(&head.frozen));
-        difference(before, members(works_of(head, &is_shown), Some(&base.frozen)))
+        let before = members(works_of(base, &is_shown), |key, folder| stays(head, key, folder));
+        let after = members(works_of(head, &is_shown), |key, folder| {
+            base.frozen.may_contain(key, Some(folder.as_str()))
+        });
+        difference(&before, &after)
     }
 
     /// The changes from the works of the source on the hub to those in Git. The hub says from which
@@ -94,8 +93,14 @@ impl MemberChange {
         let works = works.filter(|work| work.is_ours(&head.source) && is_shown(&work.key));
         let works =
             works.filter_map(|work| Some((&work.key, RepoPath::parse(work.path.as_deref()?)?)));
-        difference(members(works, Some(&head.frozen)), members(works_of(head, &is_shown), None))
+        let before = members(works, |key, folder| stays(head, key, folder));
+        difference(&before, &members(works_of(head, &is_shown), |_, _| false))
     }
+}
+
+/// Whether Git has, or may have, a work of this name.
+fn stays(head: &Desired, key: &WorkKey, folder: &RepoPath) -> bool {
+    head.works.contains_key(key) || head.frozen.may_contain(key, Some(folder.as_str()))
 }
 
 /// `edge-1, edge-2 and 3 more`.
@@ -139,37 +144,39 @@ mod tests {
         GroupName::parse(name).unwrap()
     }
 
+    /// Clusters by group; `*` behind one: a work of it is in the other state, too.
     fn all(pairs: &[(&str, &str)]) -> Members {
         let mut members = Members::new();
         for (name, member) in pairs {
-            members.entry(group(name)).or_default().insert(cluster(member));
+            let is_elsewhere = member.ends_with('*');
+            let cluster = cluster(member.trim_end_matches('*'));
+            members.entry(group(name)).or_default().insert(cluster, is_elsewhere);
         }
         members
     }
 
-    fn lines(before: &[(&str, &str)], after: &[(&str, &str)], maybe: &[(&str, &str)]) -> String {
-        let changes = difference((all(before), all(maybe)), (all(after), Members::new()));
+    fn lines(before: &[(&str, &str)], after: &[(&str, &str)]) -> String {
+        let changes = difference(&all(before), &all(after));
         changes.iter().map(|change| format!("{change}\n")).collect()
     }
 
     #[test]
     fn clusters_that_join_and_leave_are_named() {
-        assert_eq!(lines(&[("s", "a")], &[("s", "a")], &[]), "");
+        assert_eq!(lines(&[("s", "a")], &[("s", "a")]), "");
         assert_eq!(
-            lines(&[("s", "a"), ("t", "x")], &[("s", "b"), ("s", "c"), ("t", "x")], &[]),
+            lines(&[("s", "a"), ("t", "x")], &[("s", "b"), ("s", "c"), ("t", "x")]),
             "group s: 2 clusters join: b, c; 1 cluster leaves: a\n"
         );
         let many: Vec<String> = (0..9).map(|number| format!("c{number}")).collect();
         let many: Vec<(&str, &str)> = many.iter().map(|name| ("s", name.as_str())).collect();
-        assert_eq!(
-            lines(&[], &many, &[]),
-            "group s: 9 clusters join: c0, c1, c2, c3, c4 and 4 more\n"
-        );
+        assert_eq!(lines(&[], &many), "group s: 9 clusters join: c0, c1, c2, c3, c4 and 4 more\n");
     }
 
     #[test]
-    fn clusters_whose_works_may_stay_do_not_leave() {
-        let before = [("s", "a"), ("s", "b")];
-        assert_eq!(lines(&before, &[], &[("s", "a")]), "group s: 1 cluster leaves: b\n");
+    fn clusters_whose_works_stay_or_may_do_so_do_not_leave() {
+        assert_eq!(lines(&[("s", "a*"), ("s", "b")], &[]), "group s: 1 cluster leaves: b\n");
+        // The group has another name.
+        let renamed = lines(&[("s", "a*"), ("s", "b*")], &[("t", "a"), ("t", "b")]);
+        assert_eq!(renamed, "group t: 2 clusters join: a, b\n");
     }
 }

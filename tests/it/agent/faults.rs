@@ -151,12 +151,14 @@ async fn failing_api_servers_do_not_change_the_end_state() {
     let expected = undisturbed().await;
     let with_seed = async |seed| {
         let fixture = Fixture::start().await;
-        // With many more, the agent fails so often in a row that it waits for minutes.
-        fixture.faults.seed(seed, 5, &FAULTS);
+        // Many more, and the agent's patience with servers that fail outlasts that of the test.
+        fixture.faults.seed(seed, 10, &FAULTS);
         assert_eq!(scenario(&fixture).await, expected, "seed {seed}");
-        assert!(fixture.faults.count(|seen| seen.fault.is_some()) > 0, "seed {seed}");
+        fixture.faults.count(|seen| seen.fault.is_some())
     };
-    futures::future::join_all((0..8).map(with_seed)).await;
+    let faults = futures::future::join_all((0..8).map(with_seed)).await;
+    // How many requests a run needs depends on the time: a run with few of them may meet no fault.
+    assert!(faults.iter().sum::<usize>() > 8, "{faults:?}");
 }
 
 /// An aggregated API server hangs: works with other kinds do not wait for it.
