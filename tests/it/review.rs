@@ -46,14 +46,14 @@ fn change_of_dependencies_is_shown_once_for_all_members() {
     let added = shown(&before, &after);
     assert!(
         added.starts_with(
-            "~ a/web: changes what it depends on (157 B, 1% of the hub's limit)\n    ~ depends on \
+            "~ a/web: changes what it depends on (103 B, 1% of the hub's limit)\n    ~ depends on \
              base\n    the same on b\n"
         ),
         "{added}"
     );
     let removed = shown(&after, &before);
     assert!(removed.contains("\n    ~ depends on nothing\n    the same on b\n"), "{removed}");
-    assert_eq!(shown(&after, &after.clone()), "no changes; 4 unchanged\n");
+    assert!(shown(&after, &after.clone()).ends_with("\nno changes; 4 unchanged\n"));
 }
 
 #[test]
