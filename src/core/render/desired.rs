@@ -98,8 +98,11 @@ pub struct Frozen {
     /// Groups that may have other members. A work on the hub that came from a folder of such a
     /// group stays on these clusters.
     pub groups: BTreeMap<GroupName, UncertainMembers>,
-    /// The objects that frozen works may have in Git. An object that another work drops may have
-    /// moved to one of these.
+    /// The clusters that were compared with the groups, if a group may have further members: any
+    /// other cluster may have any work of that group.
+    pub compared_clusters: Option<Arc<BTreeSet<ClusterName>>>,
+    /// The objects that frozen works, and works that a cluster may have by its groups, may have in
+    /// Git. An object that another work drops may have moved to one of these.
     pub objects: BTreeMap<WorkKey, FrozenObjects>,
 }
 
@@ -187,6 +190,7 @@ impl Frozen {
             || self.may_be_unnamed(&key.cluster)
             || self.has_folder(key, path)
             || self.may_be_of_group(&key.cluster, path)
+            || self.may_have_by_group(key)
     }
 
     /// Whether the folder of a cluster may have a name that no cluster can have.
@@ -199,6 +203,14 @@ impl Frozen {
     pub fn has_folder(&self, key: &WorkKey, path: Option<&str>) -> bool {
         let path = path.and_then(RepoPath::parse);
         path.is_some_and(|path| self.folders.contains(&(key.cluster.clone(), path)))
+    }
+
+    /// Whether a group whose members are uncertain may have a work of this name for the cluster,
+    /// from whatever folder the hub has the work.
+    pub fn may_have_by_group(&self, key: &WorkKey) -> bool {
+        let is_uncompared = |compared: &Arc<BTreeSet<_>>| !compared.contains(&key.cluster);
+        self.compared_clusters.as_ref().is_some_and(is_uncompared)
+            || (self.objects.contains_key(key) && !self.contains(key))
     }
 
     /// Whether a folder is one of a group whose members are uncertain, and the cluster may be one.

@@ -14,7 +14,7 @@ mod order;
 mod pass;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::desired::{Desired, Suspended, UncertainMembers};
@@ -47,6 +47,7 @@ struct Fleet {
     kinds: KindIndex,
     groups: Vec<Arc<GroupInputs>>,
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    compared_clusters: Option<Arc<BTreeSet<ClusterName>>>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
 }
@@ -63,6 +64,8 @@ pub struct Renderer {
     groups: Vec<Arc<GroupInputs>>,
     /// The groups that may have other members, with what is wrong with conditions.
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// The clusters that were compared with the groups, if a group may have others, too.
+    compared_clusters: Option<Arc<BTreeSet<ClusterName>>>,
     group_diagnostics: Vec<Diagnostic>,
     facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
@@ -84,6 +87,7 @@ impl Renderer {
             suspended: false,
             groups: Vec::new(),
             uncertain: BTreeMap::new(),
+            compared_clusters: None,
             group_diagnostics: Vec::new(),
             facts: None,
             tenancy: Tenancy::default(),
@@ -150,6 +154,7 @@ impl Renderer {
         self.kinds = fleet.kinds;
         self.groups = fleet.groups;
         self.uncertain = fleet.uncertain;
+        self.compared_clusters = fleet.compared_clusters;
         self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, diagnostics))
@@ -184,6 +189,7 @@ impl Renderer {
         let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
         fleet.uncertain = found.uncertain;
+        fleet.compared_clusters = found.compared_clusters;
         fleet.groups = groups;
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());

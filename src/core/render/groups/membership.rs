@@ -44,6 +44,8 @@ pub struct Memberships {
     pub by_cluster: BTreeMap<ClusterName, Vec<Membership>>,
     /// The groups that may have more members.
     pub uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// The clusters that were compared with the groups, if a group may have others, too.
+    pub compared_clusters: Option<Arc<BTreeSet<ClusterName>>>,
     /// What is wrong with conditions, and which members are unknown.
     pub diagnostics: Vec<Diagnostic>,
     /// The number of memberships.
@@ -154,6 +156,7 @@ impl<'a> Fleet<'a> {
                 return to.exceed(group);
             }
             to.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+            self.admit_others(to);
             for cluster in &self.known {
                 to.add(cluster, group, None);
             }
@@ -197,11 +200,20 @@ impl<'a> Fleet<'a> {
             return;
         }
         to.diagnostics.push(report_doubt(group, doubt.as_ref(), &possible));
+        if self.doubt().is_some() && matcher.names().is_none() {
+            self.admit_others(to);
+        }
         let uncertain = match doubt {
             Some(_) => UncertainMembers::Everyone,
             None => UncertainMembers::Clusters(possible),
         };
         to.uncertain.insert(group.name.clone(), uncertain);
+    }
+
+    /// Records that a group may have members that are not known.
+    fn admit_others(&self, to: &mut Memberships) {
+        let known = || Arc::new(self.known.iter().map(|name| (*name).clone()).collect());
+        to.compared_clusters.get_or_insert_with(known);
     }
 
     /// Why there may be clusters that are not known.
@@ -247,6 +259,7 @@ impl Memberships {
     /// Reports a group whose members are too many to be found. They are unknown.
     fn exceed(&mut self, group: &GroupInputs) {
         self.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+        self.compared_clusters = Some(Arc::default());
         let message = "the groups have too many conditions or members for the number of clusters";
         let found = Diagnostic::new(Code::TooManyFiles, group.location(), group.scope(), message);
         let hint = "name labels in place of patterns, or split the source";
