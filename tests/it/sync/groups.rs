@@ -199,6 +199,28 @@ async fn clusters_leave_a_placement_only_after_its_decisions_have_agreed() {
     assert!(fleet.is_there(0, "web").await && fleet.is_there(1, "web").await);
 }
 
+/// OCM deletes the works of a ManagedCluster that is being deleted, and waits until all are gone. A
+/// work that is created again would keep the cluster on the hub.
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_that_is_being_deleted_loses_its_works_and_gets_no_new_ones() {
+    let fleet = Fleet::new(2).await;
+    let patch = |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let (name, params) = (&fleet.sync.clusters[1], PatchParams::default());
+    fleet.clusters().patch(name, &params, &patch(json!(["example.com/wait"]))).await.unwrap();
+    let manifest = config_map("web", "one");
+    let condition = format!("clusters: {}", json!(fleet.sync.clusters));
+    fleet.commit(&condition, &[("groups/edge/web/cm.yaml", &manifest)]);
+    let running = fleet.start("started").await;
+    fleet.sync.until_value(1, "web", "one").await;
+    fleet.clusters().delete(name, &DeleteParams::default()).await.unwrap();
+    fleet.sync.until_gone(1, "web").await;
+    fleet.commit(&condition, &[("groups/edge/more/cm.yaml", &config_map("more", "one"))]);
+    fleet.until_planned(&running, "another work").await;
+    fleet.sync.until_value(0, "more", "one").await;
+    assert!(!fleet.is_there(1, "web").await && !fleet.is_there(1, "more").await);
+    fleet.clusters().patch(name, &params, &patch(Value::Null)).await.unwrap();
+}
+
 /// `gitwork facts` prints what `run --once` and `plan --facts` find.
 #[tokio::test(flavor = "multi_thread")]
 async fn facts_of_the_hub_are_printed_and_used_by_a_single_sync() {
