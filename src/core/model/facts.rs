@@ -474,6 +474,7 @@ mod tests {
             claims: [("city".to_owned(), "Bonn".to_owned())].into(),
             version: Some("v1.31.2".into()),
             is_stale: true,
+            is_deleting: true,
         };
         let key = PlacementKey { namespace: "fleet".into(), name: "batch".into() };
         let facts = Facts {

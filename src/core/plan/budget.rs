@@ -312,7 +312,7 @@ mod tests {
     }
 
     /// The clusters whose deletions are held, each with the bound.
-    fn over(
+    fn clusters_over(
         budget: Budget,
         further: &Budgets,
         clusters: BTreeMap<ClusterName, DeletionCount>,
@@ -329,7 +329,7 @@ mod tests {
     /// The first excess, and the clusters whose deletions are held.
     fn judged(budget: Budget, counts: &[DeletionCount]) -> (Option<Excess>, Vec<ClusterName>) {
         let counts = counts.iter().enumerate().map(|(i, count)| (name(i), *count)).collect();
-        let found = over(budget, &Budgets::default(), counts);
+        let found = clusters_over(budget, &Budgets::default(), counts);
         (found.values().next().cloned(), found.into_keys().collect())
     }
 
@@ -433,7 +433,7 @@ mod tests {
             (vec![("prod-1", count(0, 0, 9)), ("test-1", count(3, 0, 9))], None),
         ] {
             let clusters = counts(&clusters);
-            let found = over(Budget::default(), &of_clusters(&[&prod]), clusters.clone());
+            let found = clusters_over(Budget::default(), &of_clusters(&[&prod]), clusters.clone());
             assert_eq!(found.into_values().next(), expected, "{clusters:?}");
         }
     }
@@ -450,7 +450,7 @@ mod tests {
         let budgets = of_clusters(&[&prod, &east, &tight]);
         let held = |counts: &[(&str, usize)], budget| {
             let counts = counts.iter().map(|(name, n)| (cluster(name), count(*n, 0, 9)));
-            let found = over(budget, &budgets, counts.collect());
+            let found = clusters_over(budget, &budgets, counts.collect());
             let found = found.into_iter().map(|(name, excess)| (name.to_string(), excess));
             found.collect::<Vec<_>>()
         };

@@ -101,8 +101,8 @@ impl Hazards {
         // Frozen groups whose works Git still has hold no deletion that could come later.
         let has_frozen_groups = !frozen.groups.is_empty() || frozen.groups_beside_unnamed.is_some();
         let is_uncertain = |(key, work): (&WorkKey, &ObservedWork)| {
-            frozen.may_be_of_group(&key.cluster, work.path.as_deref())
-                || frozen.may_have_by_group(key)
+            let path = work.path.as_deref();
+            frozen.may_be_of_group(&key.cluster, path) || frozen.may_have_by_group(key, path)
         };
         let may_be_of_group = has_frozen_groups && inputs.removed_works().any(is_uncertain);
         self.deletions_held = frozen.deletes

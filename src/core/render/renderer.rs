@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::desired::{Desired, Suspended, UncertainMembers};
+use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
 use super::groups::{GroupInputs, Membership, Memberships};
 use super::layout;
 use crate::config::file_names::{CLUSTERS, GROUPS};
@@ -29,7 +29,9 @@ use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::cut_fairly;
 use crate::model::facts::{FactNeeds, Facts};
 use crate::model::kinds::KindIndex;
-use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
+use crate::model::name::{
+    ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey, WorkName,
+};
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use crate::render::values::Variable;
@@ -47,9 +49,37 @@ struct Fleet {
     kinds: KindIndex,
     groups: Vec<Arc<GroupInputs>>,
     uncertain: BTreeMap<GroupName, UncertainMembers>,
-    compared_clusters: Option<Arc<BTreeSet<ClusterName>>>,
+    open_groups: Option<Arc<OpenGroups>>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
+}
+
+impl Fleet {
+    /// What groups that may have unknown members may have for these. `compared`: the clusters that
+    /// were compared with them.
+    fn open_groups(
+        &self,
+        open: &BTreeSet<GroupName>,
+        compared: BTreeSet<ClusterName>,
+    ) -> OpenGroups {
+        let mut found = OpenGroups { compared, ..OpenGroups::default() };
+        for group in &self.groups {
+            let path = layout::group_path(&group.name);
+            let names = group.folder.works.keys().chain(group.folder.blocked.keys());
+            found.folders.extend(names.clone().map(|name| path.join(name)));
+            if open.contains(&group.name) {
+                found.works.extend(names.filter_map(|name| WorkName::parse(name).ok()));
+            }
+        }
+        // A work.yaml may give another name.
+        let folders = self.clusters.values().flat_map(|cluster| &cluster.works);
+        let of_open = folders.filter(|(path, _)| {
+            layout::group_of(path).is_some_and(|group| open.contains(&group))
+        });
+        let keys = of_open.filter_map(|(_, folder)| folder.rendered.key.as_ref());
+        found.works.extend(keys.map(|key| key.work.clone()));
+        found
+    }
 }
 
 /// Renders one source, commit after commit, and remembers what did not change.
@@ -64,8 +94,7 @@ pub struct Renderer {
     groups: Vec<Arc<GroupInputs>>,
     /// The groups that may have other members, with what is wrong with conditions.
     uncertain: BTreeMap<GroupName, UncertainMembers>,
-    /// The clusters that were compared with the groups, if a group may have others, too.
-    compared_clusters: Option<Arc<BTreeSet<ClusterName>>>,
+    open_groups: Option<Arc<OpenGroups>>,
     group_diagnostics: Vec<Diagnostic>,
     facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
@@ -87,7 +116,7 @@ impl Renderer {
             suspended: false,
             groups: Vec::new(),
             uncertain: BTreeMap::new(),
-            compared_clusters: None,
+            open_groups: None,
             group_diagnostics: Vec::new(),
             facts: None,
             tenancy: Tenancy::default(),
@@ -154,7 +183,7 @@ impl Renderer {
         self.kinds = fleet.kinds;
         self.groups = fleet.groups;
         self.uncertain = fleet.uncertain;
-        self.compared_clusters = fleet.compared_clusters;
+        self.open_groups = fleet.open_groups;
         self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, diagnostics))
@@ -189,13 +218,16 @@ impl Renderer {
         let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
         fleet.uncertain = found.uncertain;
-        fleet.compared_clusters = found.compared_clusters;
         fleet.groups = groups;
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
         }
         let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
         (fleet.clusters, fleet.kinds) = rendered;
+        if !found.open.is_empty() {
+            let open = fleet.open_groups(&found.open, found.compared);
+            fleet.open_groups = Some(Arc::new(open));
+        }
         Ok(fleet)
     }
 

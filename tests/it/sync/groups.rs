@@ -23,9 +23,7 @@ pub struct Fleet {
 impl Fleet {
     /// Clusters without labels.
     pub async fn new(clusters: usize) -> Self {
-        let sync = Sync::new(clusters).await;
-        let namespace = sync.hub.namespace("placements").await;
-        let fleet = Self { sync, namespace };
+        let fleet = Self::without_clusters(clusters).await;
         for name in &fleet.sync.clusters {
             let cluster = ManagedCluster::new(name, Default::default());
             fleet.clusters().create(&PostParams::default(), &cluster).await.unwrap();
@@ -33,12 +31,19 @@ impl Fleet {
         fleet
     }
 
+    /// Namespaces without ManagedClusters.
+    pub async fn without_clusters(namespaces: usize) -> Self {
+        let sync = Sync::new(namespaces).await;
+        let namespace = sync.hub.namespace("placements").await;
+        Self { sync, namespace }
+    }
+
     fn clusters(&self) -> Api<ManagedCluster> {
         Api::all(self.sync.hub.client())
     }
 
     /// Changes labels of a cluster; null removes one.
-    async fn label(&self, cluster: usize, labels: Value) {
+    pub async fn label(&self, cluster: usize, labels: Value) {
         let patch = json!({"metadata": {"labels": labels}});
         let (params, name) = (PatchParams::default(), &self.sync.clusters[cluster]);
         self.clusters().patch(name, &params, &Patch::Merge(patch)).await.unwrap();

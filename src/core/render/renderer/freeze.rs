@@ -102,7 +102,7 @@ impl Renderer {
     ) -> Frozen {
         let mut frozen = Frozen {
             groups: self.uncertain.clone(),
-            compared_clusters: self.compared_clusters.clone(),
+            open_groups: self.open_groups.clone(),
             ..Frozen::default()
         };
         for (cluster, rendered) in self.folders().filter(|(_, one)| one.work.is_none()) {

@@ -304,7 +304,7 @@ fn line_names_the_groups_of_many_clusters_and_the_reason_of_a_hold() {
     let mut add = |cluster: &str, path: &str, state| {
         let path = RepoPath::parse(path).unwrap();
         let frozen = Frozen { works: [key(cluster, path.name())].into(), ..Frozen::default() };
-        let desired = super::tests::desired(frozen, Vec::new());
+        let desired = tests::desired(frozen, Vec::new());
         let mut one = without_hub(&desired, now(0), None).works;
         let work = one.remove(&key(cluster, path.name())).unwrap();
         let work = WorkState { state, path: Some(path.clone()), ..work };
@@ -328,8 +328,9 @@ fn line_names_the_groups_of_many_clusters_and_the_reason_of_a_hold() {
     let short = "0/5 clusters applied, 4 held (group stores), 1 failed; 4 deletions held: it is \
                  too much";
     assert_eq!(status.line(100), short);
-    let shorter = "0/5 clusters applied, 4 held (group stores), 1 failed";
+    let shorter = "0/5 clusters applied, 4 held: store-0 and 3 more (group stores), 1 failed: dc-1";
     assert_eq!(status.line(80), shorter);
+    assert_eq!(status.line(70), "0/5 clusters applied, 4 held (group stores), 1 failed");
     // Three are named, and a work of no group says nothing of groups.
     let all = SourceStatus { held: Vec::new(), ..status.clone() };
     for (path, expected) in [
