@@ -84,7 +84,9 @@ impl Rule {
             })?;
             Ok(glob.compile_matcher())
         };
-        let compiled = |patterns: &[String]| patterns.iter().map(matcher).collect();
+        let compiled = |patterns: &[String]| -> Result<Vec<GlobMatcher>, ContextsError> {
+            patterns.iter().map(matcher).collect()
+        };
         match (&clusters[..], &groups[..]) {
             ([], []) | ([_, ..], [_, ..]) => Err(ContextsError::Selection { index }),
             ([], groups) if name.is_none() => Ok(Self::Groups { patterns: compiled(groups)? }),
@@ -98,9 +100,8 @@ impl Rule {
     /// Adds the contexts of the rule. Of several with one name, the first counts, but clusters with
     /// one name are counted together.
     fn add_to<'a>(&self, status: &'a SourceStatus, parts: &mut BTreeMap<Part, Counted<'a>>) {
-        let is_in = |patterns: &[GlobMatcher], name: &str| {
-            patterns.iter().any(|glob| glob.is_match(name))
-        };
+        let is_in =
+            |patterns: &[GlobMatcher], name: &str| patterns.iter().any(|glob| glob.is_match(name));
         match self {
             Self::Clusters { patterns, name } => {
                 let names = status.works.clusters().map(|(name, _)| name);

@@ -9,9 +9,7 @@ use gitwork_core::plan::drift_backoff::Contentions;
 use gitwork_core::plan::observed::{Observed, ObservedWork};
 use gitwork_core::plan::{Action, LastKnownStates, Plan, PlanPolicy, Reason, plan};
 use gitwork_core::render::desired::Desired;
-use gitwork_core::report::review::{
-    RemovalOutcome, RemovedObject, Review, WorkChange, would_hold,
-};
+use gitwork_core::report::review::{RemovalOutcome, RemovedObject, Review, WorkChange, would_hold};
 use gitwork_core::report::status::source::{SourceStatus, StatusInputs};
 use serde_json::{Map, Value, json};
 

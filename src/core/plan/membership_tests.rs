@@ -20,7 +20,8 @@ use crate::render::test_repository::{TestFile, TestFiles, TestRepository, files}
 const CLUSTERS: usize = 4;
 
 fn config_map(name: &str) -> TestFile {
-    let manifest = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: x, name: {name}}}");
+    let manifest =
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: x, name: {name}}}");
     TestFile::Text(manifest)
 }
 
@@ -108,7 +109,8 @@ fn render(files: &TestFiles, facts: Option<&Facts>) -> Desired {
 fn on_hub(desired: &Desired) -> BTreeMap<WorkKey, Value> {
     let work = |(key, work): (&WorkKey, &DesiredWork)| {
         let mut object = work.body.to_manifest_work(key, None);
-        let condition = |kind: &str| json!({"type": kind, "status": "True", "observedGeneration": 1});
+        let condition =
+            |kind: &str| json!({"type": kind, "status": "True", "observedGeneration": 1});
         let conditions = json!([condition("Applied"), condition("Available")]);
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.insert("uid".into(), key.to_string().into());

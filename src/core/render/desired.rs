@@ -10,9 +10,7 @@ use crate::config::tenancy::TenantFolder;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::Diagnostic;
 use crate::model::facts::{FactNeeds, Facts};
-use crate::model::name::{
-    ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey, WorkName,
-};
+use crate::model::name::{ClusterName, CommitId, GroupName, RepoPath, SourceId, WorkKey, WorkName};
 use crate::model::object_digest::ObjectDigest;
 use crate::model::work::{DesiredWork, NamedObject};
 use crate::render::layout;

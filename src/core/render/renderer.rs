@@ -73,9 +73,8 @@ impl Fleet {
         }
         // A work.yaml may give another name.
         let folders = self.clusters.values().flat_map(|cluster| &cluster.works);
-        let of_open = folders.filter(|(path, _)| {
-            layout::group_of(path).is_some_and(|group| open.contains(&group))
-        });
+        let of_open = folders
+            .filter(|(path, _)| layout::group_of(path).is_some_and(|group| open.contains(&group)));
         let keys = of_open.filter_map(|(_, folder)| folder.rendered.key.as_ref());
         found.works.extend(keys.map(|key| key.work.clone()));
         found

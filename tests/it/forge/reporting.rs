@@ -178,12 +178,14 @@ fn groups_have_contexts_that_count_their_works_on_their_clusters() {
     ];
     let mut status = fixture::source_status("fleet", works.map(work));
     status.unreachable.insert(ClusterName::parse("edge-4").unwrap());
-    let contexts = Contexts::new(&serde_json::from_value::<Vec<_>>(json!([
-        { "groups": ["st*", "stores"] },
-        { "clusters": ["edge-3"], "name": "everywhere" },
-        { "groups": ["*"] },
-    ]))
-    .unwrap());
+    let contexts = Contexts::new(
+        &serde_json::from_value::<Vec<_>>(json!([
+            { "groups": ["st*", "stores"] },
+            { "clusters": ["edge-3"], "name": "everywhere" },
+            { "groups": ["*"] },
+        ]))
+        .unwrap(),
+    );
     let (parts, _) = contexts.unwrap().of(&status, 140);
     let parts: Vec<(&str, &str)> =
         parts.iter().map(|(part, (_, line))| (part.as_str(), line.as_str())).collect();
@@ -201,7 +203,8 @@ fn contexts_are_limited_and_names_fit_the_forge() {
     let names: Vec<String> = (0..60).map(|n| format!("edge-{n:02}-{}", "x".repeat(40))).collect();
     let clusters: Vec<(&str, State)> =
         names.iter().map(|name| (name.as_str(), State::Applied)).collect();
-    let all = Contexts::new(&[ContextConfig { clusters: vec!["*".into()], ..Default::default() }]).unwrap();
+    let all = Contexts::new(&[ContextConfig { clusters: vec!["*".into()], ..Default::default() }])
+        .unwrap();
     let (parts, left_out) = all.of(&source_status(1, &clusters), 140);
     assert_eq!((parts.len(), left_out), (50, 10));
     let settings = TargetSettings { context: "gitwork", ..TargetSettings::default() };

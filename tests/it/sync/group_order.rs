@@ -22,7 +22,8 @@ const SILENT: usize = 2;
 async fn fleet(agents: [&Fixture<'_>; 2]) -> Fleet {
     let mut fleet = Fleet::without_clusters(NAMESPACES).await;
     let names = agents.map(|agent| agent.cluster_name.clone());
-    fleet.sync.clusters.splice(0..0, names);
+    let others = std::mem::take(&mut fleet.sync.clusters);
+    fleet.sync.clusters = names.into_iter().chain(others).collect();
     let tier = fleet.sync.id.to_string();
     let clusters: Api<ManagedCluster> = Api::all(fleet.sync.hub.client());
     for name in &fleet.sync.clusters {
@@ -49,9 +50,8 @@ fn commit(fleet: &Fleet, text: &str, namespaces: [&str; 2]) {
     let of_cluster = namespaces.map(|namespace| format!("values: {{NAMESPACE: {namespace}}}\n"));
     let far = format!("dependsOn: [{{cluster: {}, work: app}}]\n", clusters[0]);
     let paths = [0, 1].map(|cluster| fleet.sync.path(cluster, "cluster.yaml"));
-    let works = ["base", "app", "far"].map(|work| {
-        (format!("groups/edge/{work}/cm.yaml"), manifest(work, text))
-    });
+    let works = ["base", "app", "far"]
+        .map(|work| (format!("groups/edge/{work}/cm.yaml"), manifest(work, text)));
     let mut files: Vec<(&str, Option<&str>)> = vec![
         ("gitwork.yaml", Some("budgets: {cluster: 3}\n")),
         ("groups/edge/group.yaml", Some(&group)),

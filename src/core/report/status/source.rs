@@ -187,9 +187,8 @@ impl SourceStatus {
     /// names; `None` if a work of no group is among them, or if there are many groups.
     fn groups_in(&self, state: State) -> Option<String> {
         let all = self.works.clusters();
-        let all = all.filter(|(name, works)| {
-            works.worst() == state && !self.unreachable.contains(*name)
-        });
+        let all =
+            all.filter(|(name, works)| works.worst() == state && !self.unreachable.contains(*name));
         let (mut clusters, mut groups) = (0, BTreeSet::new());
         for (_, works) in all {
             clusters += 1;
