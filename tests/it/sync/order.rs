@@ -182,3 +182,35 @@ async fn failing_dependency_of_a_real_agent_holds_new_works_until_it_is_fixed() 
     .unwrap();
     running.stop().await;
 }
+
+/// An agent applies nothing of a Complete work any more. So nobody waits for its later content.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_work_does_not_wait_for_a_change_of_a_complete_dependency() {
+    let agent = Fixture::start().await;
+    let mut sync = Sync::new(1).await;
+    sync.clusters = vec![agent.cluster_name.clone()];
+    let map = |name: &str, text: &str| {
+        let namespace = format!("namespace: {}", agent.namespace);
+        config_map(name, text).replace("namespace: default", &namespace) + "  done: \"yes\"\n"
+    };
+    let rule = "conditionRules:\n- condition: Complete\n  type: CEL\n  celExpressions: \
+                [object.data.done == 'yes']\n";
+    sync.commit(&[
+        (0, "marker/cm.yaml", Some(&map("marker", "marker"))),
+        (0, "base/cm.yaml", Some(&map("base", "one"))),
+        (0, "base/cm.config.yaml", Some(rule)),
+    ]);
+    let running = sync.start();
+    sync.until_there(0, "base").await;
+    agent.condition("base", "Complete", "True").await;
+    sync.commit(&[
+        (0, "base/cm.yaml", Some(&map("base", "two"))),
+        (0, "app/cm.yaml", Some(&map("app", "one"))),
+        (0, "app/work.yaml", Some(ON_BASE)),
+    ]);
+    running.hint();
+    sync.until_there(0, "app").await;
+    let found = conditions(&sync, "base").await;
+    assert_eq!((&found["Complete"], &found["Applied"]), (&json!("True"), &Value::Null));
+    running.stop().await;
+}
