@@ -7,6 +7,7 @@ use gitwork_api::cluster::ManagedCluster;
 use gitwork_api::placement::{LABEL_PLACEMENT, Placement, PlacementDecision};
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::ClusterName;
+use gitwork_core::model::work::LABEL_SOURCE;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -202,6 +203,30 @@ async fn clusters_leave_a_placement_only_after_its_decisions_have_agreed() {
     placements.delete("batch", &DeleteParams::default()).await.unwrap();
     fleet.until_planned(&running, "deleted").await;
     assert!(fleet.is_there(0, "web").await && fleet.is_there(1, "web").await);
+}
+
+/// The commit that gives a group's work another name says what becomes of the one that there was.
+#[tokio::test(flavor = "multi_thread")]
+async fn work_of_a_group_that_gets_another_name_has_its_present_options() {
+    let fleet = Fleet::new(2).await;
+    let condition = format!("clusters: {}", json!(fleet.sync.clusters));
+    let manifest = "groups/edge/web/cm.yaml";
+    fleet.commit(&condition, &[(manifest, &config_map("web", "one"))]);
+    let running = fleet.start("started").await;
+    fleet.sync.until_value(1, "web", "one").await;
+    let work_file = ("groups/edge/web/work.yaml", "name: site\nprune: false\n");
+    fleet.commit(&condition, &[(manifest, &config_map("other", "two")), work_file]);
+    running.signal("HUP");
+    fleet.sync.until_value(1, "site", "two").await;
+    for cluster in 0..2 {
+        fleet
+            .sync
+            .until(cluster, "web", |work| {
+                let labels = work.ok_or("it is gone")?.metadata.labels.unwrap_or_default();
+                if labels.contains_key(LABEL_SOURCE) { Err("not released".into()) } else { Ok(()) }
+            })
+            .await;
+    }
 }
 
 /// OCM deletes the works of a ManagedCluster that is being deleted, and waits until all are gone. A
