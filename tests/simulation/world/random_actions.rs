@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gitwork_core::config::{Budgets, ClusterBudget};
 use gitwork_core::config::window::Closed;
+use gitwork_core::config::{Budgets, ClusterBudget};
 use gitwork_core::model::approval::{Approval, Rewind};
 use gitwork_core::model::name::{ObjectId, WorkKey};
 use gitwork_core::model::work::DeletionPolicy;
@@ -158,6 +158,7 @@ impl World {
                     percent: any(random, 60),
                     cluster: any(random, 3),
                     clusters: cluster_budgets(random),
+                    ..Budgets::default()
                 };
             }
             16 => {
