@@ -10,11 +10,12 @@ mod freeze;
 #[cfg(test)]
 mod group_tests;
 mod inputs;
+mod open_groups;
 mod order;
 mod pass;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
@@ -29,9 +30,7 @@ use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::diagnostic_sink::cut_fairly;
 use crate::model::facts::{FactNeeds, Facts};
 use crate::model::kinds::KindIndex;
-use crate::model::name::{
-    ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey, WorkName,
-};
+use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use crate::render::values::Variable;
@@ -52,33 +51,6 @@ struct Fleet {
     open_groups: Option<Arc<OpenGroups>>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
-}
-
-impl Fleet {
-    /// What groups that may have unknown members may have for these. `compared`: the clusters that
-    /// were compared with them.
-    fn open_groups(
-        &self,
-        open: &BTreeSet<GroupName>,
-        compared: BTreeSet<ClusterName>,
-    ) -> OpenGroups {
-        let mut found = OpenGroups { compared, ..OpenGroups::default() };
-        for group in &self.groups {
-            let path = layout::group_path(&group.name);
-            let names = group.folder.works.keys().chain(group.folder.blocked.keys());
-            found.folders.extend(names.clone().map(|name| path.join(name)));
-            if open.contains(&group.name) {
-                found.works.extend(names.filter_map(|name| WorkName::parse(name).ok()));
-            }
-        }
-        // A work.yaml may give another name.
-        let folders = self.clusters.values().flat_map(|cluster| &cluster.works);
-        let of_open = folders
-            .filter(|(path, _)| layout::group_of(path).is_some_and(|group| open.contains(&group)));
-        let keys = of_open.filter_map(|(_, folder)| folder.rendered.key.as_ref());
-        found.works.extend(keys.map(|key| key.work.clone()));
-        found
-    }
 }
 
 /// Renders one source, commit after commit, and remembers what did not change.
