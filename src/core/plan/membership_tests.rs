@@ -26,11 +26,12 @@ fn config_map(name: &str) -> TestFile {
 }
 
 /// A repository in as many versions as there are bits: works in folders of clusters, in groups, and
-/// in groups under other names; some group.yaml cannot be read.
-fn repository(bits: u16) -> TestFiles {
+/// in groups under other names. Some group.yaml cannot be read, unless `is_readable`.
+fn repository(bits: u16, is_readable: bool) -> TestFiles {
     let bit = |at: u16| bits & (1 << at) != 0;
     let mut all = files(&[]);
     let conditions = match (bit(0), bit(1)) {
+        (true, true) if is_readable => "clusters: [c0, c1, c2]",
         (true, true) => "clusters: [c0, c1, c2",
         (true, false) => "clusters: ['c*']",
         (false, true) => "clusters: [c0, c3]",
@@ -149,10 +150,10 @@ proptest! {
         has_facts in any::<bool>(),
     ) {
         let full = facts(labelled, clusters);
-        let had = render(&repository(before), Some(&full));
+        let had = render(&repository(before, true), Some(&full));
         let known = has_facts.then(|| reduced(&full, missing, stale));
-        let desired = render(&repository(after), known.as_ref());
-        let later = render(&repository(after), Some(&full));
+        let desired = render(&repository(after, false), known.as_ref());
+        let later = render(&repository(after, true), Some(&full));
         let hub = on_hub(&had);
         let mut observed = Observed::default();
         for (key, work) in &hub {
