@@ -301,7 +301,7 @@ pub(super) async fn plan_of(
     let contents = gitwork_hub::read_contents(&on_hub.hub, keys).await;
     for (key, result) in &contents {
         if let Err(why) = result {
-            output::note(&format!("cannot read {key}, from which objects move: {why}"));
+            output::note_failure(&format!("cannot read {key}, from which objects move"), why);
         }
     }
     state.facts_mut().set_contents(contents, now);

@@ -40,10 +40,7 @@ pub enum ClientError {
         problem: String,
     },
     /// There is neither a kubeconfig nor the service account of a pod.
-    #[error(
-        "no hub is configured: {kubeconfig}, and this is not a pod ({in_cluster}); give \
-            --kubeconfig or set KUBECONFIG"
-    )]
+    #[error("no hub is configured: {kubeconfig}, and this is not a pod ({in_cluster})")]
     NoHub {
         /// Why the default kubeconfig cannot be used.
         kubeconfig: String,

@@ -34,12 +34,14 @@ struct Object<S> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
     #[serde(default)]
     namespace: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    deletion_timestamp: Option<String>,
 }
 
 /// The facts at `time` of the day, from one list of each kind. It does not show whether clusters
@@ -126,6 +128,7 @@ fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
         serde_json::from_value(status.unwrap_or_else(|| Value::Object(Map::new()))).ok();
     let mut facts = ClusterFacts { labels: metadata.labels, ..ClusterFacts::default() };
     facts.is_stale = read.is_none();
+    facts.is_deleting = metadata.deletion_timestamp.is_some();
     let status = read.unwrap_or_default();
     let version = status.version.map(|version| version.kubernetes);
     facts.version = version.filter(|version| !version.is_empty());
@@ -134,7 +137,8 @@ fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
         all.iter().map(|(key, value)| key.len() + value.len()).sum()
     };
     if bytes(&facts.labels) + bytes(&facts.claims) > CLUSTER_FACTS_BYTES_MAX {
-        facts = ClusterFacts { is_stale: true, ..ClusterFacts::default() };
+        let is_deleting = facts.is_deleting;
+        facts = ClusterFacts { is_stale: true, is_deleting, ..ClusterFacts::default() };
     }
     Some((name, Arc::new(facts)))
 }

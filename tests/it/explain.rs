@@ -143,6 +143,75 @@ fn each_setting_is_explained_with_its_source_and_matches_rendering() {
     assert_eq!(configs[0]["feedbackRules"], setting(&object, "feedbackRules")["value"]);
 }
 
+/// The group's values and settings, its overrides for the cluster, and what the hub says of it.
+#[test]
+fn values_and_settings_of_a_group_are_explained_by_file_or_fact() {
+    let folder = tempfile::tempdir().unwrap();
+    let values = "${COLOUR} ${SIZE} ${TAG} ${cluster.labels['city']} ${cluster.claims['region']}";
+    for (path, text) in [
+        ("gitwork.yaml", "defaults:\n  labels:\n    of: source\n    team: source\n"),
+        (
+            "groups/edge/group.yaml",
+            "clusters: [edge-1]\nvalues:\n  COLOUR: blue\n  SIZE: 1\n  TAG: one\noverrides:\n- \
+             clusters: ['edge-*']\n  values:\n    TAG: two\ndefaults:\n  substitute: true\n  \
+             labels:\n    of: group\n",
+        ),
+        ("groups/edge/web/cm.yaml", &config_map("web", values)),
+        ("clusters/edge-1/cluster.yaml", "values:\n  SIZE: 2\nlabels:\n  city: Ulm\n"),
+    ] {
+        write(folder.path(), path, text);
+    }
+    let facts = json!({"managedClusters": {"edge-1": {
+        "labels": {"city": "Bonn"}, "claims": {"region": "eu"},
+    }}});
+    write(folder.path(), "facts.json", &facts.to_string());
+    let output = explain(folder.path(), &["edge-1/web", "--facts", "facts.json", "-o", "json"]);
+    assert_eq!(code(&output), Some(0), "{}", err(&output));
+    let work: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let group = "groups/edge/group.yaml";
+    for (name, value, set_by, fact, over) in [
+        ("values.COLOUR", json!("blue"), format!("{group}:3"), json!(null), vec![]),
+        (
+            "values.SIZE",
+            json!(2),
+            "clusters/edge-1/cluster.yaml:2".into(),
+            json!(null),
+            vec![format!("{group}:4")],
+        ),
+        ("values.TAG", json!("two"), format!("{group}:9"), json!(null), vec![format!("{group}:5")]),
+        (
+            "values.cluster.labels[\"city\"]",
+            json!("Ulm"),
+            "clusters/edge-1/cluster.yaml:4".into(),
+            json!(null),
+            vec![],
+        ),
+        (
+            "values.cluster.claims[\"region\"]",
+            json!("eu"),
+            "-:null".into(),
+            json!("ManagedCluster edge-1"),
+            vec![],
+        ),
+        (
+            "labels.of",
+            json!("group"),
+            format!("{group}:13"),
+            json!(null),
+            vec!["gitwork.yaml:3".to_owned()],
+        ),
+        ("labels.team", json!("source"), "gitwork.yaml:4".into(), json!(null), vec![]),
+    ] {
+        let found = setting(&work, name);
+        assert_eq!(found["value"], value, "{name}");
+        assert_eq!(place(&found["setBy"]), set_by, "{name}");
+        assert_eq!(found["fact"], fact, "{name}");
+        let overrides: Vec<String> =
+            found["overrides"].as_array().into_iter().flatten().map(place).collect();
+        assert_eq!(overrides, over, "{name}");
+    }
+}
+
 #[test]
 fn object_is_traced_to_file_line_and_commit() {
     let clone = clone();

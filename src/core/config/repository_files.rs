@@ -54,6 +54,28 @@ pub struct Budgets {
     #[schemars(length(max = 100))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<ClusterBudget>,
+    /// Further budgets, each for the works of some groups together.
+    #[schemars(length(max = 100))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupBudget>,
+}
+
+/// A budget for the works of some groups together.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GroupBudget {
+    /// The groups. In patterns, `*` matches any sequence of characters.
+    #[schemars(length(min = 1, max = 100))]
+    pub groups: Vec<String>,
+    /// Number of their works that a plan may always delete. Default: 0.
+    #[serde(default)]
+    pub works: u32,
+    /// Percentage of their works that a plan may delete, if that is more than `works`. Default: 0.
+    #[schemars(range(max = 100))]
+    #[serde(default)]
+    pub percent: u32,
 }
 
 /// A budget for the works of some clusters together.

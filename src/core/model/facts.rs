@@ -73,6 +73,9 @@ pub struct ClusterFacts {
     /// here is unknown then, not absent.
     #[serde(rename = "stale", skip_serializing_if = "is_false")]
     pub is_stale: bool,
+    /// Whether the ManagedCluster is being deleted: the hub deletes all works of the cluster.
+    #[serde(rename = "deleting", skip_serializing_if = "is_false")]
+    pub is_deleting: bool,
 }
 
 /// What is known of a cluster on the hub.
@@ -106,6 +109,11 @@ impl KnownFacts {
     /// A claim of the ManagedCluster.
     pub fn claim(&self, name: &str) -> KnownFact<'_> {
         self.fact(|facts| facts.claims.get(name))
+    }
+
+    /// Whether the ManagedCluster is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        matches!(self, Self::Known(facts) if facts.is_deleting)
     }
 
     fn fact(&self, find: impl Fn(&ClusterFacts) -> Option<&String>) -> KnownFact<'_> {
@@ -345,6 +353,7 @@ impl Facts {
                 claims: kept(&facts.claims, &needs.claims),
                 version: None,
                 is_stale: facts.is_stale,
+                is_deleting: facts.is_deleting,
             })
         };
         let clusters = self.managed_clusters.iter();
@@ -465,6 +474,7 @@ mod tests {
             claims: [("city".to_owned(), "Bonn".to_owned())].into(),
             version: Some("v1.31.2".into()),
             is_stale: true,
+            is_deleting: true,
         };
         let key = PlacementKey { namespace: "fleet".into(), name: "batch".into() };
         let facts = Facts {

@@ -16,7 +16,7 @@ use crate::plan::directives::Suspensions;
 use crate::plan::drift_backoff::Contention;
 use crate::plan::effect::Effect;
 use crate::plan::inputs::PlanInputs;
-use crate::plan::observed::Observed;
+use crate::plan::observed::{Observed, ObservedWork};
 use crate::plan::reason::Reason;
 use crate::render::desired::Desired;
 
@@ -100,10 +100,11 @@ impl Hazards {
             && ours.any(|work| frozen.may_be_unnamed(&work.key.cluster));
         // Frozen groups whose works Git still has hold no deletion that could come later.
         let has_frozen_groups = !frozen.groups.is_empty() || frozen.groups_beside_unnamed.is_some();
-        let may_be_of_group = has_frozen_groups
-            && inputs
-                .removed_works()
-                .any(|(key, work)| frozen.may_be_of_group(&key.cluster, work.path.as_deref()));
+        let is_uncertain = |(key, work): (&WorkKey, &ObservedWork)| {
+            let path = work.path.as_deref();
+            frozen.may_be_of_group(&key.cluster, path) || frozen.may_have_by_group(key, path)
+        };
+        let may_be_of_group = has_frozen_groups && inputs.removed_works().any(is_uncertain);
         self.deletions_held = frozen.deletes
             || may_be_unnamed
             || may_be_of_group

@@ -10,6 +10,7 @@ mod freeze;
 #[cfg(test)]
 mod group_tests;
 mod inputs;
+mod open_groups;
 mod order;
 mod pass;
 
@@ -17,7 +18,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desired::{Desired, Suspended, UncertainMembers};
+use super::desired::{Desired, OpenGroups, Suspended, UncertainMembers};
 use super::groups::{GroupInputs, Membership, Memberships};
 use super::layout;
 use crate::config::file_names::{CLUSTERS, GROUPS};
@@ -47,6 +48,7 @@ struct Fleet {
     kinds: KindIndex,
     groups: Vec<Arc<GroupInputs>>,
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    open_groups: Option<Arc<OpenGroups>>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
 }
@@ -63,6 +65,7 @@ pub struct Renderer {
     groups: Vec<Arc<GroupInputs>>,
     /// The groups that may have other members, with what is wrong with conditions.
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    open_groups: Option<Arc<OpenGroups>>,
     group_diagnostics: Vec<Diagnostic>,
     facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
@@ -84,6 +87,7 @@ impl Renderer {
             suspended: false,
             groups: Vec::new(),
             uncertain: BTreeMap::new(),
+            open_groups: None,
             group_diagnostics: Vec::new(),
             facts: None,
             tenancy: Tenancy::default(),
@@ -150,6 +154,7 @@ impl Renderer {
         self.kinds = fleet.kinds;
         self.groups = fleet.groups;
         self.uncertain = fleet.uncertain;
+        self.open_groups = fleet.open_groups;
         self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, diagnostics))
@@ -190,6 +195,10 @@ impl Renderer {
         }
         let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
         (fleet.clusters, fleet.kinds) = rendered;
+        if !found.open.is_empty() {
+            let open = fleet.open_groups(&found.open, found.compared);
+            fleet.open_groups = Some(Arc::new(open));
+        }
         Ok(fleet)
     }
 

@@ -62,7 +62,7 @@ pub struct Substitution<'a> {
 
 /// What may be inserted below a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FieldProtection {
     /// Any value.
     Open,
     /// Only values that no managed cluster can set.
@@ -71,7 +71,7 @@ enum Place {
     NamespaceMetadata,
 }
 
-impl Place {
+impl FieldProtection {
     /// The place of a field of an object.
     fn of_field(self, name: &str, object: &Map<String, Value>) -> Self {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -100,7 +100,7 @@ impl<'a> Substitution<'a> {
     pub fn apply(&mut self, object: &mut Value) -> Vec<SchemaProblem> {
         let mut problems = SchemaProblems::default();
         let is_secret = may_be_secret(object);
-        self.walk(object, Place::Open, &mut String::new(), &mut problems);
+        self.walk(object, FieldProtection::Open, &mut String::new(), &mut problems);
         let mut problems = problems.into_all();
         if is_secret || may_be_secret(object) {
             problems.iter_mut().for_each(hide_names);
@@ -111,7 +111,7 @@ impl<'a> Substitution<'a> {
     fn walk(
         &mut self,
         value: &mut Value,
-        place: Place,
+        place: FieldProtection,
         at: &mut String,
         problems: &mut SchemaProblems,
     ) {
@@ -126,13 +126,13 @@ impl<'a> Substitution<'a> {
                 for (index, item) in items.iter_mut().enumerate() {
                     let length = at.len();
                     at.push_str(&format!("/{index}"));
-                    self.walk(item, Place::Open, at, problems);
+                    self.walk(item, FieldProtection::Open, at, problems);
                     at.truncate(length);
                 }
             }
             Value::Object(fields) => {
                 let names = fields.keys().map(|name| place.of_field(name, fields));
-                let places: Vec<Place> = names.collect();
+                let places: Vec<FieldProtection> = names.collect();
                 for ((name, field), place) in fields.iter_mut().zip(places) {
                     let length = at.len();
                     at.push('/');
@@ -145,7 +145,11 @@ impl<'a> Substitution<'a> {
         }
     }
 
-    fn replaced<'t>(&mut self, text: &'t str, place: Place) -> Result<Value, InvalidVariable<'t>> {
+    fn replaced<'t>(
+        &mut self,
+        text: &'t str,
+        place: FieldProtection,
+    ) -> Result<Value, InvalidVariable<'t>> {
         if let Some(inside) = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'))
             && !inside.contains('}')
             && let Some(placeholder) = Placeholder::parse(inside)
@@ -183,7 +187,7 @@ impl<'a> Substitution<'a> {
     fn insert<'t>(
         &mut self,
         placeholder: &Placeholder<'t>,
-        place: Place,
+        place: FieldProtection,
     ) -> Result<Cow<'a, Value>, InvalidVariable<'t>> {
         let variable = &placeholder.variable;
         if !self.used.contains(variable) {
@@ -192,7 +196,7 @@ impl<'a> Substitution<'a> {
         let default = || placeholder.default_value().map(Cow::Owned);
         let (value, is_reported) = match self.values.resolve(variable) {
             // Whatever the value is.
-            Resolved::Unknown if place == Place::Protected => (None, true),
+            Resolved::Unknown if place == FieldProtection::Protected => (None, true),
             Resolved::Unknown => return Err(InvalidVariable::Unknown(variable.clone())),
             Resolved::Unset { is_reported } => (default(), is_reported),
             Resolved::Set { value, is_reported } => {
@@ -201,7 +205,7 @@ impl<'a> Substitution<'a> {
                 (Some(default.unwrap_or(value)), is_reported)
             }
         };
-        if is_reported && place == Place::Protected {
+        if is_reported && place == FieldProtection::Protected {
             return Err(InvalidVariable::Reported(variable.clone()));
         }
         let value = value.ok_or_else(|| InvalidVariable::Unset(variable.clone()))?;

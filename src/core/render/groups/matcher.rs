@@ -111,7 +111,8 @@ impl ClusterMatcher {
         placement: &PlacementView<'_>,
     ) -> Option<Certainty> {
         let is_named = self.clusters.as_ref().is_none_or(|patterns| patterns.matches(cluster));
-        if !is_named || self.exclude.matches(cluster) {
+        // The hub deletes the works of a cluster that leaves it. New ones would keep it there.
+        if !is_named || self.exclude.matches(cluster) || facts.is_deleting() {
             return None;
         }
         let is_selected = match &self.placement {
@@ -236,7 +237,8 @@ mod tests {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
         let (labels, claims) = (map(labels), map(claims));
-        KnownFacts::Known(Arc::new(ClusterFacts { labels, claims, version: None, is_stale }))
+        let facts = ClusterFacts { labels, claims, is_stale, ..ClusterFacts::default() };
+        KnownFacts::Known(Arc::new(facts))
     }
 
     #[test]
@@ -307,6 +309,20 @@ mod tests {
         assert_eq!(of(&[], &known(&[("k", "x")], &[], true)), "maybe");
         assert_eq!(of(&[], &known(&[("k", "x")], &[], false)), "out");
         assert_eq!(of(&[], &known(&[("k", "x"), ("l", "y")], &[], true)), "in");
+    }
+
+    #[test]
+    fn cluster_that_is_being_deleted_is_in_no_group() {
+        let all = ["{clusters: [a]}", "{clusters: ['*']}", "{placement: {name: p, namespace: x}}"];
+        let name = ClusterName::parse("a").unwrap();
+        let placement = PlacementView { selected: [&name].into(), is_uncertain: true };
+        for (is_deleting, expected) in [(false, "in"), (true, "out")] {
+            let facts = ClusterFacts { is_deleting, ..ClusterFacts::default() };
+            let facts = KnownFacts::Known(Arc::new(facts));
+            for group in all {
+                assert_eq!(judge_with(group, "a", &[], &facts, &placement), expected, "{group}");
+            }
+        }
     }
 
     #[test]

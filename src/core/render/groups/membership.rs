@@ -44,10 +44,16 @@ pub struct Memberships {
     pub by_cluster: BTreeMap<ClusterName, Vec<Membership>>,
     /// The groups that may have more members.
     pub uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// The groups that may have members that are not known.
+    pub open: BTreeSet<GroupName>,
+    /// The clusters that were compared with these groups.
+    pub compared: BTreeSet<ClusterName>,
     /// What is wrong with conditions, and which members are unknown.
     pub diagnostics: Vec<Diagnostic>,
     /// The number of memberships.
     count: usize,
+    /// Whether there is a group that no cluster was compared with.
+    is_incomplete: bool,
 }
 
 /// Why any cluster may be in a group.
@@ -116,6 +122,9 @@ impl Memberships {
         for group in groups {
             fleet.add_group(group, &mut left, &mut found);
         }
+        if !found.open.is_empty() && !found.is_incomplete {
+            found.compared = fleet.known.into_iter().cloned().collect();
+        }
         found
     }
 }
@@ -154,6 +163,7 @@ impl<'a> Fleet<'a> {
                 return to.exceed(group);
             }
             to.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+            to.open.insert(group.name.clone());
             for cluster in &self.known {
                 to.add(cluster, group, None);
             }
@@ -197,6 +207,9 @@ impl<'a> Fleet<'a> {
             return;
         }
         to.diagnostics.push(report_doubt(group, doubt.as_ref(), &possible));
+        if self.doubt().is_some() && matcher.names().is_none() {
+            to.open.insert(group.name.clone());
+        }
         let uncertain = match doubt {
             Some(_) => UncertainMembers::Everyone,
             None => UncertainMembers::Clusters(possible),
@@ -247,6 +260,8 @@ impl Memberships {
     /// Reports a group whose members are too many to be found. They are unknown.
     fn exceed(&mut self, group: &GroupInputs) {
         self.uncertain.insert(group.name.clone(), UncertainMembers::Everyone);
+        self.open.insert(group.name.clone());
+        self.is_incomplete = true;
         let message = "the groups have too many conditions or members for the number of clusters";
         let found = Diagnostic::new(Code::TooManyFiles, group.location(), group.scope(), message);
         let hint = "name labels in place of patterns, or split the source";

@@ -100,7 +100,11 @@ impl Renderer {
         works: &BTreeMap<WorkKey, DesiredWork>,
         claims: &mut Claims,
     ) -> Frozen {
-        let mut frozen = Frozen { groups: self.uncertain.clone(), ..Frozen::default() };
+        let mut frozen = Frozen {
+            groups: self.uncertain.clone(),
+            open_groups: self.open_groups.clone(),
+            ..Frozen::default()
+        };
         for (cluster, rendered) in self.folders().filter(|(_, one)| one.work.is_none()) {
             frozen.folders.insert((cluster.clone(), rendered.path.clone()));
             let Some(mut key) = rendered.key.clone() else { continue };
