@@ -22,7 +22,7 @@ use super::machine_clock::{DailyHours, MachineClock};
 use crate::simulation::agents::Agents;
 use crate::simulation::git_work::folder;
 use crate::simulation::hub::{SimulatedHub, is_deleting};
-use crate::simulation::moves::{describe, is_complete, listed};
+use crate::simulation::moves::{describe, is_complete, listed, may_own};
 
 mod budget;
 mod content;
@@ -59,6 +59,8 @@ struct WorkState {
     prune: bool,
     /// The objects that it lists.
     objects: BTreeSet<Identity>,
+    /// The objects that its agent may own, listed or not.
+    may_own: BTreeSet<Identity>,
 }
 
 struct State {
@@ -237,6 +239,7 @@ impl Checker {
             deleting: is_deleting(&work),
             prune: prune(&work),
             objects: listed(&work),
+            may_own: may_own(&work),
         });
         if let Some((current, source)) =
             current.as_ref().and_then(|current| Some((current, current.source.clone()?)))
@@ -248,7 +251,7 @@ impl Checker {
             let same = current.as_ref().is_some_and(|current| {
                 (&current.uid, &current.source, current.deleting, current.prune)
                     == (&last.uid, &last.source, last.deleting, last.prune)
-                    && current.objects == last.objects
+                    && (&current.objects, &current.may_own) == (&last.objects, &last.may_own)
             });
             if same {
                 return;
@@ -364,7 +367,10 @@ impl Checker {
             state.history.iter().filter(|(other, _)| other.cluster == key.cluster && *other != key);
         for (other, history) in of_cluster {
             let recent = history.iter().filter(|state| state.until.is_none_or(|it| it >= since));
-            let recent: Vec<&WorkState> = recent.filter(|state| self.is_ours(state)).collect();
+            let recent: Vec<&WorkState> = recent.collect();
+            others.reported.extend(recent.iter().flat_map(|state| state.may_own.iter().cloned()));
+            let recent: Vec<&WorkState> =
+                recent.into_iter().filter(|state| self.is_ours(state)).collect();
             others.possible.extend(recent.iter().flat_map(|state| state.objects.iter().cloned()));
             // No object moves to a work that is Complete.
             let is_complete = || self.hub.object(other).is_some_and(|work| is_complete(&work));
