@@ -67,14 +67,13 @@ impl<'a> LeavingObjects<'a> {
         owners.into_iter().flatten().any(|other| *other != work)
     }
 
-    /// The objects that the work owns, as its agent reports, and that other works' agents may still
-    /// own, each with one of those works.
+    /// The objects that the work should own and other works' agents may still own, each with one of
+    /// those works.
     pub(super) fn shared_by(&self, work: &ObservedWork) -> BTreeMap<ObjectDigest, &'a WorkKey> {
         if self.owners.is_empty() {
             return BTreeMap::new();
         }
-        let shared = self.owners_beside(work);
-        let owned = shared.filter(|(one, _)| one.reported && one.should_be_owned());
+        let owned = self.owners_beside(work).filter(|(one, _)| one.should_be_owned());
         owned.map(|(one, other)| (one.digest, other)).collect()
     }
 

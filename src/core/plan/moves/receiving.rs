@@ -54,6 +54,7 @@ impl<'a> Receiving<'a> {
             for digest in beside.keys().copied().filter(|digest| spec.may_disown(*digest)) {
                 let resource = wanted.object(digest).map(|object| &object.resource);
                 let object = resource.and_then(|resource| spec.identity(digest, resource));
+                let object = object.filter(|object| is_owned(there, digest, object, &spec));
                 owned.extend(object.map(|object| (digest, object)));
             }
         } else {
@@ -77,6 +78,19 @@ impl<'a> Receiving<'a> {
     pub(super) fn shared_with(&self) -> Option<&'a WorkKey> {
         self.owned.keys().find_map(|object| self.beside.get(object)).copied()
     }
+}
+
+/// Whether the work owns an object on the hub that it should own, as far as that is known. Before
+/// the agent has reported the object, its update strategy on the hub is not. `spec`: in Git.
+fn is_owned(
+    there: Option<&ObservedWork>,
+    digest: ObjectDigest,
+    object: &Identity,
+    spec: &WorkSpec,
+) -> bool {
+    let Some(there) = there else { return false };
+    let is_known = || !there.delete_option.orphans(object) && !spec.is_read_only(object);
+    there.object(digest).is_some_and(|listed| listed.reported) || is_known()
 }
 
 /// Whether the receiving work must not list the object yet.
