@@ -56,15 +56,10 @@ impl World {
     /// A guard lets nothing through except corrections of drift and, in a closed window, approved
     /// changes.
     pub(super) fn check_guards(&self, desired: &Desired, plan: &Plan) {
-        let approves = |PlanStep { key, reason, .. }: &PlanStep, effect: &Effect| {
-            let wanted = desired.works.get(key).map(|work| work.body.digest);
+        let approves = |key: &WorkKey| {
+            let wanted = desired.works.get(key).map(|work| work.body.digest.to_string());
             // An approval of a change or a removal covers what a move needs on the way there.
-            let digest = match reason {
-                Reason::MovesObjects { .. } => wanted,
-                _ => effect.body().map(|body| body.digest),
-            };
-            let uid = || self.observed.works[key].uid.clone();
-            let uid = digest.map_or_else(uid, |digest| digest.to_string());
+            let uid = wanted.unwrap_or_else(|| self.observed.works[key].uid.clone());
             let target = Target { key: key.clone(), uid };
             let all = [&self.approved, &self.policy.approved];
             all.iter().any(|all| all.changes.contains(&target) || all.deletions.contains(&target))
@@ -74,7 +69,7 @@ impl World {
             let there = self.observed.works.get(&step.key);
             let puts_back = matches!(effect, Effect::Update { body, .. }
                 if there.is_some_and(|there| there.written == Some(body.digest)));
-            let closed = self.policy.closed.is_some() && !approves(step, effect);
+            let closed = self.policy.closed.is_some() && !approves(&step.key);
             assert!(puts_back || !(closed || self.policy.held_rewind.is_some()), "{step}");
             assert!(effect.writes_content() || self.policy.restored.is_none(), "{step}");
         }
