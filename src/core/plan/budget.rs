@@ -102,7 +102,7 @@ pub enum Excess {
         /// [`Budget::percent`] of that budget.
         percent: usize,
     },
-    /// More works of some clusters than the budget for them allows.
+    /// More works of these clusters together than the budget for them allows.
     Clusters(ClusterBudget),
 }
 
@@ -141,23 +141,41 @@ impl fmt::Display for Excess {
     }
 }
 
-/// The clusters whose unapproved deletions a plan may not make, each with the bound. A bound for
-/// the source or for several clusters holds all deletions of the plan. A cluster that would lose
-/// all its works holds its own: what its agent makes of these works must not hold other clusters.
-/// What is approved does not count as deleted, but does not stay either.
+/// The clusters whose unapproved deletions a plan may not make, each with the bound. The budget of
+/// the source holds all deletions of the plan. One for some clusters holds those on these clusters,
+/// and a cluster that would lose all its works holds its own: a mistake on one cluster, or what its
+/// agent makes of its works, must not hold others. Approved deletions do not count as deleted, but
+/// these works do not stay either.
 pub(crate) fn over_budget(
     budget: Budget,
     of_clusters: &BTreeSet<&ClusterBudget>,
     clusters: &BTreeMap<ClusterName, DeletionCount>,
 ) -> BTreeMap<ClusterName, Excess> {
-    let of_source = source_excess(budget, of_clusters, clusters);
+    let of_source = source_excess(budget, clusters);
+    let over = of_clusters.iter().copied().filter(|budget| is_exceeded(budget, clusters));
+    let over: Vec<&ClusterBudget> = over.collect();
     let held = clusters.iter().filter(|(_, count)| count.unapproved > 0);
     let held = held.filter_map(|(cluster, count)| {
+        let of_pattern = || {
+            let budget = over.iter().find(|budget| is_for(budget, cluster))?;
+            Some(Excess::Clusters((*budget).clone()))
+        };
         let is_emptied = count.kept == 0 && count.deleted() > budget.cluster;
         let of_cluster = || is_emptied.then(|| Excess::Cluster(cluster.clone()));
-        Some((cluster.clone(), of_source.clone().or_else(of_cluster)?))
+        Some((cluster.clone(), of_source.clone().or_else(of_pattern).or_else(of_cluster)?))
     });
     held.collect()
+}
+
+/// Whether the works of a cluster count in a budget.
+fn is_for(budget: &ClusterBudget, cluster: &ClusterName) -> bool {
+    budget.clusters.iter().any(|pattern| wildcard(pattern, cluster.as_str()))
+}
+
+/// Whether the deletions on the clusters of a budget exceed it.
+fn is_exceeded(budget: &ClusterBudget, clusters: &BTreeMap<ClusterName, DeletionCount>) -> bool {
+    let of = clusters.iter().filter(|(cluster, _)| is_for(budget, cluster));
+    sum(of.map(|(_, count)| count)).is_over(number(budget.works), number(budget.percent))
 }
 
 /// The groups whose unapproved deletions a plan may not make, each with the bound: the budget of
@@ -173,28 +191,13 @@ pub(crate) fn groups_over_budget(
 }
 
 /// The bound that all deletions together exceed.
-fn source_excess(
-    budget: Budget,
-    of_clusters: &BTreeSet<&ClusterBudget>,
-    clusters: &BTreeMap<ClusterName, DeletionCount>,
-) -> Option<Excess> {
+fn source_excess(budget: Budget, clusters: &BTreeMap<ClusterName, DeletionCount>) -> Option<Excess> {
     let all = sum(clusters.values());
     if all.unapproved > 0 && all.kept == 0 {
         return Some(Excess::Everything);
     }
     let Budget { works, percent, .. } = budget;
-    if all.is_over(works, percent) {
-        return Some(Excess::Works { works, percent });
-    }
-    let is_over = |budget: &&&ClusterBudget| {
-        let is_in = |name: &ClusterName| {
-            budget.clusters.iter().any(|pattern| wildcard(pattern, name.as_str()))
-        };
-        let of = sum(clusters.iter().filter(|(name, _)| is_in(name)).map(|(_, count)| count));
-        of.is_over(number(budget.works), number(budget.percent))
-    };
-    let over = of_clusters.iter().find(is_over)?;
-    Some(Excess::Clusters((**over).clone()))
+    all.is_over(works, percent).then_some(Excess::Works { works, percent })
 }
 
 fn sum<'a>(counts: impl Iterator<Item = &'a DeletionCount>) -> DeletionCount {
@@ -301,6 +304,45 @@ mod tests {
             let found = over_budget(Budget::default(), &[&prod].into(), &clusters);
             assert_eq!(found.into_values().next(), expected, "{clusters:?}");
         }
+    }
+
+    #[test]
+    fn exceeded_budget_of_clusters_holds_their_deletions_only() {
+        let cluster = |name: &str| ClusterName::parse(name).unwrap();
+        let of = |clusters: &[&str], works| ClusterBudget {
+            clusters: clusters.iter().map(|&name| name.to_owned()).collect(),
+            works,
+            percent: 0,
+        };
+        let (prod, east, tight) = (of(&["prod-*"], 1), of(&["*-east"], 3), of(&["*-west"], 0));
+        let budgets = [&prod, &east, &tight].into();
+        let held = |counts: &[(&str, usize)], budget| {
+            let counts = counts.iter().map(|(name, n)| (cluster(name), count(*n, 0, 9)));
+            let found = over_budget(budget, &budgets, &counts.collect());
+            let found = found.into_iter().map(|(name, excess)| (name.to_string(), excess));
+            found.collect::<Vec<_>>()
+        };
+        let default = Budget::default();
+        let by = |budget: &ClusterBudget| Excess::Clusters(budget.clone());
+        // Two on production are too many. Those in the east and on test clusters go.
+        let counts = [("prod-1", 1), ("prod-2", 1), ("test-1", 4), ("test-east", 3)];
+        let expected = [("prod-1".to_owned(), by(&prod)), ("prod-2".to_owned(), by(&prod))];
+        assert_eq!(held(&counts, default), expected);
+        // A cluster of two budgets counts in both, and is held by either.
+        let counts = [("prod-1", 1), ("prod-east", 1), ("test-east", 2)];
+        let expected = [("prod-1".to_owned(), by(&prod)), ("prod-east".to_owned(), by(&prod))];
+        assert_eq!(held(&counts, default), expected);
+        let counts = [("prod-1", 0), ("prod-east", 1), ("test-east", 3)];
+        let expected = [("prod-east".to_owned(), by(&east)), ("test-east".to_owned(), by(&east))];
+        assert_eq!(held(&counts, default), expected);
+        let counts = [("prod-2", 2), ("test-1", 1), ("test-west", 1)];
+        let expected = [("prod-2".to_owned(), by(&prod)), ("test-west".to_owned(), by(&tight))];
+        assert_eq!(held(&counts, default), expected);
+        // What is held still counts towards the budget of the source.
+        let counts = [("prod-1", 2), ("test-1", 1)];
+        let all = held(&counts, Budget { works: 2, percent: 0, cluster: 1 });
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["prod-1", "test-1"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitwork_core::config::Budgets;
+use gitwork_core::config::{Budgets, ClusterBudget};
 use gitwork_core::model::name::{SourceId, WorkKey};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
@@ -91,6 +91,15 @@ fn budgets(random: &mut fastrand::Rng) -> Budgets {
     }
 }
 
+/// Two works of the first cluster may go, and one of both others.
+fn cluster_budgets() -> Vec<ClusterBudget> {
+    let of = |clusters: &[&str], works| {
+        let clusters = clusters.iter().map(|&name| name.to_owned()).collect();
+        ClusterBudget { clusters, works, percent: 0 }
+    };
+    vec![of(&CLUSTERS[..1], 2), of(&CLUSTERS[1..], 1)]
+}
+
 impl World {
     pub fn new(seed: u64, bug: Option<Bug>, traced: bool) -> Self {
         let id = SourceId::parse(SOURCE).unwrap();
@@ -98,7 +107,10 @@ impl World {
         let (git, hub) = (Git::new(&id), SimulatedHub::new(&CLUSTERS, seed));
         let groups =
             seeds::has_groups(seed).then(|| Groups::new(&mut fastrand::Rng::with_seed(!seed), bug));
-        let budgets = budgets(&mut random);
+        let mut budgets = budgets(&mut random);
+        if seeds::has_cluster_budgets(seed) {
+            budgets.clusters = cluster_budgets();
+        }
         let machine_clock = MachineClock::new(random.i64(0..24));
         let has_hours = groups.is_none() && random.u8(..4) == 0;
         let hours = if has_hours { DailyHours::any(&mut random) } else { DailyHours::default() };

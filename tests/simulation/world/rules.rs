@@ -7,13 +7,14 @@ use gitwork_core::model::approval::Target;
 use gitwork_core::model::manifest::Identity;
 use gitwork_core::model::name::WorkKey;
 use gitwork_core::model::work::DeletionPolicy;
+use gitwork_core::plan::budget::Excess;
 use gitwork_core::plan::{Action, Effect, Plan, PlanStep, Reason};
 use gitwork_core::render::desired::Desired;
 use serde_json::Value;
 
 use super::{SOURCE, World, lines};
 use crate::simulation::agents::Object;
-use crate::simulation::budget_rule::BudgetRule;
+use crate::simulation::budget_rule::{BudgetRule, ClusterRule};
 use crate::simulation::cluster::ObjectEvent;
 use crate::simulation::git_work::{config_map, orphans, works_with};
 use crate::simulation::hub::is_deleting;
@@ -79,10 +80,20 @@ impl World {
         }
     }
 
-    /// Without an approval, no plan deletes more works than its budget, all works of the source, or
-    /// all works of a cluster that has more than the budget allows. The last rule holds the
-    /// deletions of that cluster, the others hold all.
+    /// Without an approval, no plan deletes more works than its budget, all works of the source,
+    /// more works of some clusters than the budget for these, or all works of a cluster that has
+    /// more than the budget allows. The last two rules hold deletions of those clusters, the others
+    /// hold all.
     pub(super) fn check_budget(&self, desired: &Desired, plan: &Plan) {
+        for PlanStep { key, reason, .. } in plan.steps.iter() {
+            let Reason::HeldByBudget { excess, .. } = reason else { continue };
+            let is_of_bound = match excess {
+                Excess::Cluster(cluster) => *cluster == key.cluster,
+                Excess::Clusters(set) => ClusterRule::new(set).counts(&key.cluster),
+                _ => true,
+            };
+            assert!(is_of_bound, "{key} is held by a bound for other clusters: {excess}");
+        }
         let target = |key: &WorkKey| {
             let uid = self.observed.works[key].uid.clone();
             Target { key: key.clone(), uid }
@@ -132,9 +143,14 @@ impl World {
         let had = all.len() + held.len() + kept.len();
         let count = free.len() + held.len();
         assert!(rule.allows_deletions(count, had), "{count} of {had}, {rule:?}:\n{steps}");
-        for key in free {
+        for key in &free {
             let of = |keys: &[&WorkKey]| keys.iter().filter(|k| k.cluster == key.cluster).count();
             assert!(rule.allows_on_cluster(of(&all), of(&kept)), "{rule:?}:\n{steps}");
+            for rule in rule.of_cluster(&key.cluster) {
+                let of = |keys: &[&WorkKey]| keys.iter().filter(|k| rule.counts(&k.cluster)).count();
+                let had = of(&all) + of(&held) + of(&kept);
+                assert!(rule.allows_deletions(of(&free) + of(&held), had), "{rule:?}:\n{steps}");
+            }
         }
     }
 
