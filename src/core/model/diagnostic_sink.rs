@@ -97,9 +97,8 @@ impl<'a> ScopedDiagnostic<'a> {
     fn order(self, other: Self) -> Ordering {
         let (one, two) = (self.diagnostic, other.diagnostic);
         let place = |one: &'a Diagnostic| (&one.location, one.code, one.severity);
-        let texts = |one: &'a Diagnostic| {
-            (&one.field, &one.message, &one.hint, &one.related, &one.snippet)
-        };
+        let texts =
+            |one: &'a Diagnostic| (&one.field, &one.message, &one.hint, &one.related, &one.snippet);
         let by_place = place(one).cmp(&place(two));
         by_place.then_with(|| self.scope.cmp(other.scope)).then_with(|| texts(one).cmp(&texts(two)))
     }

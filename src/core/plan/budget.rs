@@ -191,7 +191,10 @@ pub(crate) fn groups_over_budget(
 }
 
 /// The bound that all deletions together exceed.
-fn source_excess(budget: Budget, clusters: &BTreeMap<ClusterName, DeletionCount>) -> Option<Excess> {
+fn source_excess(
+    budget: Budget,
+    clusters: &BTreeMap<ClusterName, DeletionCount>,
+) -> Option<Excess> {
     let all = sum(clusters.values());
     if all.unapproved > 0 && all.kept == 0 {
         return Some(Excess::Everything);

@@ -8,6 +8,8 @@ mod cluster;
 mod content;
 mod freeze;
 #[cfg(test)]
+mod group_cost_tests;
+#[cfg(test)]
 mod group_tests;
 mod inputs;
 mod order;
@@ -302,8 +304,7 @@ impl Renderer {
             all.extend(cluster.certain_works().flat_map(|work| work.rendered.problems()));
         }
         let mut frozen = self.freeze(&mut works, &all);
-        let of_order =
-            if self.is_partial { Vec::new() } else { self.check_order(&works, &frozen) };
+        let of_order = if self.is_partial { Vec::new() } else { self.check_order(&works, &frozen) };
         if !of_order.is_empty() {
             all.extend(of_order.iter().map(ScopedDiagnostic::new));
             frozen = self.freeze(&mut works, &all);

@@ -91,7 +91,7 @@ pub struct Rendered {
     /// Whether a folder with the same files, inherited settings and values gives the same
     /// elsewhere.
     pub reuse: Reuse,
-    /// The bytes of its files.
+    /// The bytes of its files, with those that variables have added.
     pub input_bytes: usize,
     /// If it was not rendered because its group has too many members: their number.
     pub too_many_members: Option<usize>,
@@ -140,6 +140,7 @@ pub fn render(
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
     let rules = manifests::Rules { kinds, secrets: inherited.secrets, scope: &scope };
     let mut manifests = files.manifests(&found.manifests, &rules, values.as_mut())?;
+    let substituted = values.as_ref().map_or(0, Substitution::added_bytes);
     let variables: Arc<[Variable]> = values.map(Substitution::into_used).unwrap_or_default().into();
     let mut sidecars = files.sidecars(&found.sidecars)?;
     let FolderFiles { texts, bytes: input_bytes, mut diagnostics, .. } = files;
@@ -158,7 +159,7 @@ pub fn render(
     add_snippets(&mut diagnostics, &texts);
     let failed = diagnostics.iter().any(Diagnostic::freezes_work);
     let mut rendered = Rendered::without_work(path, scope.clone(), None, diagnostics);
-    rendered.input_bytes = input_bytes;
+    rendered.input_bytes = input_bytes + substituted;
     rendered.replaces_group = replaces_group;
     rendered.depends_on = depends_on;
     rendered.variables = variables;
@@ -178,6 +179,8 @@ pub fn render(
     let is_plain = rendered.diagnostics.is_empty() && ignore.is_empty();
     rendered.reuse = if is_plain { folder.reuse() } else { Reuse::SameFolder };
     let key = key.filter(|_| !failed);
+    // They may be large, and the work is put together from what is left.
+    drop((sidecars, texts));
     rendered.work = key.map(|key| parts.into_work(key, path, inherited.source));
     Ok(rendered)
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gitwork_core::config::{Budgets, ClusterBudget};
 use gitwork_core::config::window::Closed;
+use gitwork_core::config::{Budgets, ClusterBudget};
 use gitwork_core::model::approval::{Approval, Rewind};
 use gitwork_core::model::name::{ObjectId, WorkKey};
 use gitwork_core::model::work::DeletionPolicy;

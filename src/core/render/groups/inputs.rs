@@ -20,6 +20,7 @@ use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::layout::{self, OwnerFolder};
+use crate::render::values::FileValues;
 use crate::render::work_folder::ConfigIndex;
 use crate::text::truncate::truncate_chars;
 
@@ -52,7 +53,7 @@ pub struct GroupConfig {
     /// Of `file.defaults`, as written.
     pub defaults_digest: Digest,
     /// The values of `${NAME}`.
-    pub values: BTreeMap<String, Value>,
+    pub values: FileValues,
     /// Other values for some members, in the order of group.yaml.
     pub overrides: Vec<GroupOverride>,
     /// The conditions.
@@ -75,7 +76,7 @@ pub struct GroupOverride {
     /// Which members.
     pub matcher: ClusterMatcher,
     /// The values of `${NAME}`.
-    pub values: BTreeMap<String, Value>,
+    pub values: FileValues,
 }
 
 impl GroupOverride {
@@ -109,8 +110,9 @@ impl GroupOverride {
     }
 }
 
-fn json_values(values: &BTreeMap<String, SubstitutionValue>) -> BTreeMap<String, Value> {
-    values.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect()
+fn json_values(values: &BTreeMap<String, SubstitutionValue>) -> FileValues {
+    let values = values.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+    values.collect::<BTreeMap<_, _>>().into()
 }
 
 /// The digest of `defaults` in a configuration file: equal ones give equal works.

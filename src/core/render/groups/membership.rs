@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::inputs::{GroupInputs, GroupOverride};
 use super::matcher::{Certainty, ClusterMatcher, PlacementView};
 use crate::limits;
@@ -16,6 +14,7 @@ use crate::model::facts::{
 };
 use crate::model::name::{ClusterName, GroupName};
 use crate::render::desired::UncertainMembers;
+use crate::render::values::FileValues;
 
 /// The clusters that have a folder in Git, with the labels of their cluster.yaml.
 pub type ClusterLabels<'a> = BTreeMap<&'a ClusterName, &'a BTreeMap<String, String>>;
@@ -35,7 +34,7 @@ pub struct Membership {
 
 impl Membership {
     /// The values of the group for the cluster, highest precedence first.
-    pub fn values(&self) -> impl Iterator<Item = &BTreeMap<String, Value>> {
+    pub fn values(&self) -> impl Iterator<Item = &FileValues> {
         let all = self.overrides.iter().rev();
         let overrides = all.filter_map(|index| self.group.config.overrides.get(*index));
         overrides.map(|one| &one.values).chain([&self.group.config.values])
@@ -343,7 +342,11 @@ fn report_doubt(
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
                 "the facts do not say whether these clusters are in the group {name}{}: {}{more}",
-                if group.config.overrides.is_empty() { "" } else { ", and in which of its overrides" },
+                if group.config.overrides.is_empty() {
+                    ""
+                } else {
+                    ", and in which of its overrides"
+                },
                 named.join(", ")
             )
         }
@@ -360,11 +363,11 @@ mod tests {
     use std::iter;
 
     use super::*;
-    use crate::render::groups::GroupConfigs;
     use crate::config::path_patterns::PathPatterns;
     use crate::model::facts::{ClusterFacts, DecisionGroupFacts, PlacementFacts};
     use crate::model::name::ObjectId;
     use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
+    use crate::render::groups::GroupConfigs;
 
     /// A group's folder with this group.yaml.
     struct OneFile<'a>(&'a str);

@@ -82,7 +82,8 @@ impl RenderedCluster {
             work.rendered.too_many_members.is_some_and(|count| {
                 let group = layout::group_of(path);
                 let mut groups = groups.iter();
-                groups.any(|one| group == Some(one.group.name.clone()) && one.group_members != count)
+                groups
+                    .any(|one| group == Some(one.group.name.clone()) && one.group_members != count)
             })
         })
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::inputs::ClusterConfig;
 use crate::config::WorkSettings;
+use crate::limits;
 use crate::model::approval::{Approvals, Target};
 use crate::model::diagnostic::Diagnostic;
 use crate::model::digest::{CanonicalJson, Digest};
@@ -151,10 +152,6 @@ fn share<T: ?Sized + Eq + Hash>(known: &mut HashSet<Arc<T>>, one: &mut Arc<T>) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
-/// Bytes of files that one pass may read for each byte that the works may hold. One work folder of
-/// a group may cost half of it: its files are read for each member with values of its own.
-const INPUT_FACTOR: usize = 4;
-
 /// The bytes that the rendered works may still hold. Each content counts once.
 #[derive(Debug)]
 pub(super) struct ContentBudget {
@@ -172,11 +169,10 @@ pub(super) struct ContentBudget {
 impl ContentBudget {
     /// Nothing is counted yet.
     pub(super) fn new(max: usize) -> Self {
-        let input = max.saturating_mul(INPUT_FACTOR);
         Self {
             left: max,
-            input_left: input,
-            input_of_folder: input / 2,
+            input_left: max.saturating_mul(limits::INPUT_FACTOR),
+            input_of_folder: max,
             inputs: HashMap::new(),
             counted: HashSet::new(),
         }
@@ -301,7 +297,11 @@ fn work_bytes(work: &DesiredWork) -> usize {
     };
     let depends_on = size_of_val(&*work.depends_on);
     // The desired state has a copy of the rules.
-    work.body.metadata_bytes() + size_of_val(&*work.body) + 2 * ALLOCATION + 2 * orphans + depends_on
+    work.body.metadata_bytes()
+        + size_of_val(&*work.body)
+        + 2 * ALLOCATION
+        + 2 * orphans
+        + depends_on
 }
 
 fn diagnostic_bytes(one: &Diagnostic) -> usize {
@@ -320,7 +320,8 @@ fn config_bytes(config: &ClusterConfig) -> usize {
     let maps = [&file.labels, labels, annotations];
     let maps = maps.into_iter().flatten().map(|(name, value)| name.len() + value.len() + 64);
     // The file has the values, too, and the index of the rules has their names.
-    let values = 2 * values.iter().map(|(name, value)| entry_bytes(name, value)).sum::<usize>();
+    let values =
+        2 * values.all().iter().map(|(name, value)| entry_bytes(name, value)).sum::<usize>();
     let rules = 2 * manifest_configs.iter().map(value_bytes).sum::<usize>();
     let others = delete_option.iter().chain(executor).map(value_bytes);
     size_of::<ClusterConfig>() + maps.sum::<usize>() + values + rules + others.sum::<usize>()

@@ -314,9 +314,10 @@ impl RenderPass<'_> {
             member.values().map(move |values| ValueLevel { file: file.clone(), values })
         });
         let group = group.map(|member| &member.group);
-        let group_level = group
-            .map(|group| &*group.config)
-            .map(|GroupConfig { file, rules, .. }| SettingsLevel { settings: &file.defaults, rules });
+        let group_level =
+            group.map(|group| &*group.config).map(|GroupConfig { file, rules, .. }| {
+                SettingsLevel { settings: &file.defaults, rules }
+            });
         let source_level = SettingsLevel { settings: &source.file.defaults, rules: &source.rules };
         let cluster_level = SettingsLevel { settings: &config.file.defaults, rules: &config.rules };
         let file = layout::cluster_path(name).join(CLUSTER_FILE);
