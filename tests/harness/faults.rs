@@ -204,7 +204,7 @@ impl Service<Request<Body>> for Faulty {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
         let seen = self.faults.choose(&request);
         let under_way = self.faults.count_request(&seen);
         let response = self.respond(request, &seen);
