@@ -17,7 +17,6 @@ use tokio::time::timeout;
 use crate::fleet_error::FleetError;
 use crate::fleet_resource::Resource;
 use crate::limits;
-use gitwork_core::limits::CLUSTER_FACTS_BYTES_MAX;
 use gitwork_core::model::facts::{
     ClusterFacts, DecisionGroupFacts, Facts, PlacementFacts, PlacementKey,
 };
@@ -133,10 +132,7 @@ fn cluster(object: Value) -> Option<(ClusterName, Arc<ClusterFacts>)> {
     let version = status.version.map(|version| version.kubernetes);
     facts.version = version.filter(|version| !version.is_empty());
     facts.claims = status.cluster_claims.into_iter().map(|one| (one.name, one.value)).collect();
-    let bytes = |all: &BTreeMap<String, String>| -> usize {
-        all.iter().map(|(key, value)| key.len() + value.len()).sum()
-    };
-    if bytes(&facts.labels) + bytes(&facts.claims) > CLUSTER_FACTS_BYTES_MAX {
+    if facts.is_too_large() {
         let is_deleting = facts.is_deleting;
         facts = ClusterFacts { is_stale: true, is_deleting, ..ClusterFacts::default() };
     }

@@ -68,7 +68,7 @@ fn check(name: &str, sentences: &[String]) {
 }
 
 /// The table of docs/layout.md: what is limited, and the limit of the code.
-fn rows_of_limits() -> [(&'static str, String); 14] {
+fn rows_of_limits() -> [(&'static str, String); 18] {
     let count = grouped;
     [
         ("one ManifestWork, as the hub's webhook counts it", size(core::WORK_BYTES_MAX)),
@@ -100,7 +100,7 @@ fn rows_of_limits() -> [(&'static str, String); 14] {
             "rules with wildcards, multiplied by the objects that they are compared with",
             count(core::RULE_STEPS_MAX),
         ),
-        ("clusters of one source", count(core::CLUSTERS_MAX)),
+        ("clusters of one source, with those that groups name", count(core::CLUSTERS_MAX)),
         ("groups of one source", count(core::GROUPS_MAX)),
         (
             "conditions of groups, multiplied by the clusters that they are compared with",
@@ -114,6 +114,23 @@ fn rows_of_limits() -> [(&'static str, String); 14] {
                 "{}, or [`maxContentMib`](daemon-config.md#repository)",
                 size(core::CONTENT_BYTES_MAX)
             ),
+        ),
+        (
+            "files of one folder of a group, which are read for each member with values of its own",
+            format!("{}, or `maxContentMib`", size(core::CONTENT_BYTES_MAX)),
+        ),
+        (
+            "files of all works of one source that are read for one commit",
+            format!("{} times as much", word(core::INPUT_FACTOR as u64)),
+        ),
+        (
+            "labels and claims of one ManagedCluster, 64 bytes more for each. Of a larger one, they \
+             are unknown",
+            size(core::CLUSTER_FACTS_BYTES_MAX),
+        ),
+        (
+            "`facts.json`",
+            format!("{} and {} values", size(core::FACTS_BYTES_MAX), count(core::FACTS_VALUES_MAX)),
         ),
         (
             "approvals in `approvals/`",

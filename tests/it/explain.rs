@@ -77,7 +77,11 @@ fn explain(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn explained(folder: &Path, what: &str) -> Value {
-    let output = explain(folder, &[what, "-o", "json"]);
+    explained_with(folder, what, &[])
+}
+
+fn explained_with(folder: &Path, what: &str, arguments: &[&str]) -> Value {
+    let output = explain(folder, &[&[what, "-o", "json"], arguments].concat());
     assert_eq!(code(&output), Some(0), "{}", err(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -359,6 +363,30 @@ fn value_that_a_secret_uses_is_not_shown() {
     assert_eq!(setting(&explanation, "values.REGION")["value"], "north");
     for name in ["values.TOKEN", "values.OTHER"] {
         assert!(setting(&explanation, name)["value"].as_str().unwrap().contains("hidden"));
+    }
+    assert!(!explanation.to_string().contains("c4n4ry"), "{explanation}");
+}
+
+/// Also if a group, one of its overrides or the hub sets it.
+#[test]
+fn value_of_a_group_that_a_secret_uses_is_not_shown() {
+    let folder = clone();
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: key, namespace: shop}\n\
+                  stringData: {a: \"x${TOKEN}\", b: \"${CHANGED}\", \
+                  c: \"${cluster.claims['password']}\"}\n";
+    let group = "clusters: [edge-1]\nvalues: {TOKEN: c4n4ry, OTHER: c4n4ry, CHANGED: any}\n\
+                 overrides:\n- clusters: [edge-1]\n  values: {CHANGED: c4n4ry}\n\
+                 defaults: {substitute: true}\n";
+    write(folder.path(), "groups/secrets/group.yaml", group);
+    write(folder.path(), "groups/secrets/keys/key.yaml", secret);
+    let facts = r#"{"managedClusters": {"edge-1": {"claims": {"password": "c4n4ry"}}}}"#;
+    write(folder.path(), "facts.json", facts);
+    let path = folder.path().join("facts.json");
+    let of_file = ["--facts", path.to_str().unwrap()];
+    let explanation = explained_with(folder.path(), "edge-1/keys", &of_file);
+    for name in ["TOKEN", "OTHER", "CHANGED", "cluster.claims[\"password\"]"] {
+        let value = &setting(&explanation, &format!("values.{name}"))["value"];
+        assert!(value.as_str().unwrap().contains("hidden"), "{name}: {value}");
     }
     assert!(!explanation.to_string().contains("c4n4ry"), "{explanation}");
 }

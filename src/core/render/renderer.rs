@@ -8,6 +8,8 @@ mod cluster;
 mod content;
 mod freeze;
 #[cfg(test)]
+mod group_cost_tests;
+#[cfg(test)]
 mod group_tests;
 mod inputs;
 mod open_groups;
@@ -27,7 +29,7 @@ use crate::config::tenancy::Tenancy;
 use crate::limits;
 use crate::model::approval::Approvals;
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
-use crate::model::diagnostic_sink::cut_fairly;
+use crate::model::diagnostic_sink::{ScopedDiagnostic, cut_fairly};
 use crate::model::facts::{FactNeeds, Facts};
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
@@ -157,7 +159,7 @@ impl Renderer {
         self.open_groups = fleet.open_groups;
         self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
-        Ok(self.assemble(snapshot.commit, diagnostics))
+        Ok(self.assemble(snapshot.commit, &diagnostics))
     }
 
     /// Drops contents that only earlier commits had, as soon as nobody holds their works.
@@ -187,11 +189,20 @@ impl Renderer {
         let labels = configs.iter().map(|(name, config)| (name, &config.file.labels)).collect();
         let found = Memberships::find(&groups, &labels, self.facts.as_deref());
         let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
+        let counted = pass.budget.borrow_mut().spend_diagnostics(&found.diagnostics);
+        let counted = counted.map_err(PassError::from);
+        if self.within_bounds(counted, &at, diagnostics)?.is_none() {
+            return Ok(fleet);
+        }
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
         fleet.uncertain = found.uncertain;
         fleet.groups = groups;
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
+        }
+        if opened.len() > limits::CLUSTERS_MAX {
+            diagnostics.push(too_many_clusters(opened.len()));
+            return Ok(fleet);
         }
         let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
         (fleet.clusters, fleet.kinds) = rendered;
@@ -227,7 +238,11 @@ impl Renderer {
         }
         // A CRD anywhere in the repository tells the plural of its kind everywhere: what was
         // rendered with another answer is rendered again. A frozen work tells nothing.
-        let (kinds, frozen) = pass.kinds(&clusters)?;
+        let kinds = pass.kinds(&clusters);
+        let at = RepoPath::root().join(CLUSTERS);
+        let Some((kinds, frozen)) = self.within_bounds(kinds, &at, diagnostics)? else {
+            return Ok((clusters, KindIndex::default()));
+        };
         for (name, cluster) in &mut clusters {
             let corrected = pass
                 .correct_kinds(name, cluster, &kinds, frozen.get(name))
@@ -277,36 +292,33 @@ impl Renderer {
                 _ => {}
             }
         }
-        let matchers = self.groups.iter().filter_map(|group| group.matcher.as_ref());
-        let overrides = self.groups.iter().flat_map(|group| &group.overrides);
+        let matchers = self.groups.iter().filter_map(|group| group.matcher());
+        let overrides = self.groups.iter().flat_map(|group| &group.config.overrides);
         let matchers = matchers.chain(overrides.map(|one| &one.matcher));
         matchers.for_each(|matcher| matcher.add_needs(&mut needs));
         (!self.groups.is_empty() || needs != FactNeeds::default()).then_some(needs)
     }
 
     /// Puts the clusters together: the works that Git wants, and those that an error freezes.
-    fn assemble(&self, commit: Option<CommitId>, mut diagnostics: Vec<Diagnostic>) -> Desired {
+    fn assemble(&self, commit: Option<CommitId>, diagnostics: &[Diagnostic]) -> Desired {
         let folders = self.clusters.values().flat_map(|cluster| cluster.certain_works());
         let works = folders.filter_map(|folder| folder.rendered.work.as_ref());
         let mut works: BTreeMap<WorkKey, DesiredWork> =
             works.map(|work| (work.key.clone(), work.clone())).collect();
-        diagnostics.extend(self.group_diagnostics.iter().cloned());
+        let above = diagnostics.iter().chain(&self.group_diagnostics);
+        let mut all: Vec<ScopedDiagnostic<'_>> = above.map(ScopedDiagnostic::new).collect();
         for cluster in self.clusters.values() {
             let of_cluster = cluster.diagnostics.iter().chain(cluster.clashes.iter().flatten());
-            let of_works = cluster.certain_works().flat_map(|work| &work.rendered.diagnostics);
-            diagnostics.extend(of_cluster.chain(of_works).cloned());
+            all.extend(of_cluster.map(ScopedDiagnostic::new));
+            all.extend(cluster.certain_works().flat_map(|work| work.rendered.problems()));
         }
-        let mut frozen = self.freeze(&mut works, &diagnostics);
-        if !self.is_partial {
-            let of_order = self.check_order(&works, &frozen);
-            if !of_order.is_empty() {
-                diagnostics.extend(of_order);
-                frozen = self.freeze(&mut works, &diagnostics);
-            }
+        let mut frozen = self.freeze(&mut works, &all);
+        let of_order = if self.is_partial { Vec::new() } else { self.check_order(&works, &frozen) };
+        if !of_order.is_empty() {
+            all.extend(of_order.iter().map(ScopedDiagnostic::new));
+            frozen = self.freeze(&mut works, &all);
         }
-        diagnostics.sort();
-        diagnostics.dedup();
-        cut_fairly(&mut diagnostics);
+        let diagnostics = cut_fairly(all);
         let suspends = |cluster: &&Arc<RenderedCluster>| cluster.inherited.config.file.suspend;
         let clusters = self.clusters.iter().filter(|(_, cluster)| suspends(cluster));
         let clusters = clusters.map(|(name, _)| name.clone()).collect();
@@ -331,13 +343,22 @@ impl Renderer {
 fn too_large(source: &SourceId, at: &RepoPath, mebibytes: usize) -> Diagnostic {
     let message = format!(
         "the rendered works of the source {source} take more than {mebibytes} MiB of memory, of \
-         which equal contents count once; nothing of it is changed or deleted until it has fewer \
-         works or a larger `maxContentMib`"
+         which equal contents count once, or their files have more than four times as much; \
+         nothing of it is changed or deleted until it has fewer works or a larger `maxContentMib`"
     );
     let at = Location::file(at);
     let hint = "raise `maxContentMib` of this source in the daemon's file, if the process has the \
                 memory; otherwise split the source into several, each with its own path";
     Diagnostic::new(Code::TooManyFiles, at, Scope::Source, message).with_hint(hint)
+}
+
+/// Groups may name clusters that have no folder.
+fn too_many_clusters(found: usize) -> Diagnostic {
+    let most = limits::CLUSTERS_MAX;
+    let message = format!("{found} clusters, with those of groups; a source has at most {most}");
+    let folder = Location::file(&RepoPath::root().join(GROUPS));
+    Diagnostic::new(Code::TooManyFiles, folder, Scope::Source, message)
+        .with_hint("split it into several sources, each with its own path")
 }
 
 fn too_many_works() -> Diagnostic {

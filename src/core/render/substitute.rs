@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 use crate::config::schema::{SchemaProblem, SchemaProblems, closest};
 use crate::limits;
 use crate::model::diagnostic::Code;
-use crate::render::values::{CLUSTER_NAME, ClusterValues, Placeholder, Resolved, Variable};
+use crate::render::values::{
+    CLUSTER_NAME, ClusterValues, Placeholder, Resolved, Variable, inserted_bytes,
+};
 use crate::text::truncate::truncate_chars;
 
 /// Leaves out what stands between the braces: it may be a part of the Secret.
@@ -88,6 +90,11 @@ impl<'a> Substitution<'a> {
     /// Nothing is replaced yet.
     pub fn new(values: &'a ClusterValues<'a>) -> Self {
         Self { values, bytes_left: limits::SUBSTITUTED_BYTES_MAX, used: BTreeSet::new() }
+    }
+
+    /// The bytes that variables have added.
+    pub fn added_bytes(&self) -> usize {
+        limits::SUBSTITUTED_BYTES_MAX - self.bytes_left
     }
 
     /// All variables that were asked for. Manifests without a problem have the same ones for every
@@ -216,18 +223,6 @@ impl<'a> Substitution<'a> {
     }
 }
 
-/// The bytes that a value adds. Values are nested up to the depth of a YAML file.
-fn inserted_bytes(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(|item| 8 + inserted_bytes(item)).sum(),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, field)| 8 + name.len() + inserted_bytes(field)).sum()
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    }
-}
-
 /// Why a text cannot be replaced.
 #[derive(Clone)]
 enum InvalidVariable<'t> {
@@ -311,7 +306,7 @@ mod tests {
     use super::*;
     use crate::model::facts::{ClusterFacts, KnownFacts};
     use crate::model::name::{ClusterName, RepoPath};
-    use crate::render::values::ValueLevel;
+    use crate::render::values::{FileValues, ValueLevel};
 
     fn values() -> BTreeMap<String, Value> {
         [
@@ -347,7 +342,8 @@ mod tests {
         let cluster = ClusterName::parse("a").unwrap();
         let file = RepoPath::parse("clusters/a/cluster.yaml").unwrap();
         let labels = [("x".to_owned(), "git".to_owned())].into();
-        let levels = vec![ValueLevel { file, values }];
+        let own = FileValues::from(values.clone());
+        let levels = vec![ValueLevel { file, values: &own }];
         let values = ClusterValues { cluster: &cluster, levels, labels: &labels, facts };
         Substitution::new(&values).apply(object)
     }
@@ -485,6 +481,7 @@ mod tests {
         }
         // The bytes count over all documents of a work.
         let cluster = ClusterName::parse("a").unwrap();
+        let large = FileValues::from(large);
         let levels = vec![ValueLevel { file: RepoPath::root(), values: &large }];
         let (labels, facts) = (BTreeMap::new(), KnownFacts::Absent);
         let values = ClusterValues { cluster: &cluster, levels, labels: &labels, facts: &facts };

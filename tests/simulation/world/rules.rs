@@ -142,7 +142,8 @@ impl World {
             let of = |keys: &[&WorkKey]| keys.iter().filter(|k| k.cluster == key.cluster).count();
             assert!(rule.allows_on_cluster(of(&all), of(&kept)), "{rule:?}:\n{steps}");
             for rule in rule.of_cluster(&key.cluster) {
-                let of = |keys: &[&WorkKey]| keys.iter().filter(|k| rule.counts(&k.cluster)).count();
+                let of =
+                    |keys: &[&WorkKey]| keys.iter().filter(|k| rule.counts(&k.cluster)).count();
                 let had = of(&all) + of(&held) + of(&kept);
                 assert!(rule.allows_deletions(of(&free) + of(&held), had), "{rule:?}:\n{steps}");
             }

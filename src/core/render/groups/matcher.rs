@@ -33,7 +33,7 @@ pub struct ClusterMatcher {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlacementView<'a> {
     /// The clusters in its PlacementDecisions.
-    pub selected: BTreeSet<&'a ClusterName>,
+    pub selected: Option<&'a BTreeSet<&'a ClusterName>>,
     /// Whether it may select other clusters, too.
     pub is_uncertain: bool,
 }
@@ -117,7 +117,7 @@ impl ClusterMatcher {
         }
         let is_selected = match &self.placement {
             None => Some(true),
-            Some(_) if placement.selected.contains(cluster) => Some(true),
+            Some(_) if placement.selected.is_some_and(|all| all.contains(cluster)) => Some(true),
             Some(_) => (!placement.is_uncertain).then_some(false),
         };
         let label = |key: &str| match labels.and_then(|labels| labels.get(key)) {
@@ -331,7 +331,7 @@ mod tests {
         let names = ["a", "c"].map(|name| ClusterName::parse(name).unwrap());
         for (is_uncertain, other) in [(false, "out"), (true, "maybe")] {
             let selected = names.iter().collect();
-            let view = PlacementView { selected, is_uncertain };
+            let view = PlacementView { selected: Some(&selected), is_uncertain };
             let of = |name| judge_with(group, name, &[], &KnownFacts::Absent, &view);
             assert_eq!([of("a"), of("b"), of("c")], ["in", other, "out"]);
         }

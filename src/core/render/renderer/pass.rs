@@ -13,14 +13,14 @@ use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE};
 use crate::config::tenancy::Tenancy;
 use crate::config::values::bad_names;
 use crate::config::{ClusterFile, FileKind};
-use crate::model::diagnostic::{Code, Diagnostic, Scope};
+use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::facts::KnownFacts;
 use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath, SourceId};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::desired::FrozenObjects;
-use crate::render::groups::{Certainty, GroupInputs, Membership};
+use crate::render::groups::{Certainty, GroupConfig, GroupConfigs, GroupInputs, Membership};
 use crate::render::layout::{self, BlockedEntry, OwnerFolder};
 use crate::render::values::{ClusterValues, ValueLevel};
 use crate::render::work_folder::{self, Inherited, Rendered, SettingsLevel};
@@ -87,6 +87,10 @@ impl RenderPass<'_> {
     ) -> Result<Vec<Arc<GroupInputs>>, PassError> {
         let before: BTreeMap<&GroupName, &Arc<GroupInputs>> =
             before.iter().map(|group| (&group.name, group)).collect();
+        let mut configs = GroupConfigs::new();
+        for group in before.values() {
+            configs.extend(group.folder.config_file.map(|blob| (blob, group.config.clone())));
+        }
         let mut groups = Vec::with_capacity(trees.len());
         for (name, tree) in trees {
             let is_same = |group: &&&Arc<GroupInputs>| {
@@ -96,11 +100,11 @@ impl RenderPass<'_> {
                 Some(before) => (*before).clone(),
                 None => {
                     let source = (self.inputs.blob, &self.inputs.ignore);
-                    Arc::new(GroupInputs::read(&name, tree, source, self.objects)?)
+                    Arc::new(GroupInputs::read(&name, tree, source, self.objects, &mut configs)?)
                 }
             };
             let mut budget = self.budget.borrow_mut();
-            budget.spend(group.bytes)?;
+            budget.spend_group(&group.config)?;
             budget.spend_diagnostics(&group.diagnostics)?;
             groups.push(group);
         }
@@ -149,7 +153,10 @@ impl RenderPass<'_> {
         let OpenCluster { tree, folder, inherited, diagnostics } = opened;
         let ClusterPlace { groups, facts } = place;
         let before = before.filter(|before| before.inherited.is_same(&inherited));
-        if let Some(before) = before.filter(|before| before.is_same(tree, &groups, &facts)) {
+        let is_same = |before: &&Arc<RenderedCluster>| {
+            before.is_same(tree, &groups, &facts) && !before.may_fit(&groups)
+        };
+        if let Some(before) = before.filter(is_same) {
             if before.works.len() > works_max {
                 return Err(PassError::TooManyWorks);
             }
@@ -240,11 +247,17 @@ impl RenderPass<'_> {
     /// are unknown.
     fn blocked(&self, path: &RepoPath, cluster: &ClusterName, entry: BlockedEntry) -> Rendered {
         let key = layout::folder_key(path, cluster);
-        let problem = entry.problem(path, Scope::Work(key.clone()));
+        self.frozen(path, cluster, entry.problem(path, Scope::Work(key.clone())))
+    }
+
+    /// A folder with a problem that hides its objects.
+    fn frozen(&self, path: &RepoPath, cluster: &ClusterName, problem: Diagnostic) -> Rendered {
+        let key = layout::folder_key(path, cluster);
         let key = Some(key).filter(|key| self.tenancy.may_be_named(path, key));
         let unread = key.iter().map(|_| self.tenancy.of_folder(path, cluster).into()).collect();
         let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
-        Rendered { frozen, ..Rendered::without_work(path, key, vec![problem]) }
+        let scope = problem.scope.clone();
+        Rendered { frozen, ..Rendered::without_work(path, scope, key, [problem]) }
     }
 
     /// Renders a work folder for a cluster.
@@ -254,13 +267,13 @@ impl RenderPass<'_> {
         place: &WorkPlace<'_>,
         cluster: &RenderedCluster,
         kinds: &KindIndex,
-    ) -> Result<Arc<Rendered>, ObjectError> {
+    ) -> Result<Arc<Rendered>, PassError> {
         let WorkPlace { path, tree, group, .. } = place;
         let inherited = self.inherited(name, *group, cluster);
         let content = FolderContent {
             tree: *tree,
             source: self.inputs.blob,
-            group: group.map(|one| (one.group.name.clone(), one.group.defaults_digest)),
+            group: group.map(|one| (one.group.name.clone(), one.group.config.defaults_digest)),
             cluster_defaults: cluster.inherited.config.defaults_digest,
         };
         let known = self.content.borrow().rendered(&content, &inherited.values);
@@ -269,12 +282,20 @@ impl RenderPass<'_> {
             self.content.borrow_mut().share(&mut rendered);
             return Ok(Arc::new(rendered));
         }
+        if !self.budget.borrow().allows_input_of(path) {
+            let problem = too_many_members(path, Scope::Work(layout::folder_key(path, name)));
+            let mut rendered = self.frozen(path, name, problem);
+            rendered.too_many_members = group.map(|one| one.group_members);
+            self.content.borrow_mut().share(&mut rendered);
+            return Ok(Arc::new(rendered));
+        }
         let ignore = &self.inputs.ignore;
         let mut rendered =
             work_folder::render(path, *tree, &inherited, ignore, kinds, self.objects)?;
+        self.budget.borrow_mut().spend_input(&rendered)?;
         self.content.borrow_mut().share(&mut rendered);
         let rendered = Arc::new(rendered);
-        if rendered.work.is_some() {
+        if rendered.is_for_any_cluster() {
             self.content.borrow_mut().keep(content, &inherited.values, &rendered);
         }
         Ok(rendered)
@@ -293,8 +314,10 @@ impl RenderPass<'_> {
             member.values().map(move |values| ValueLevel { file: file.clone(), values })
         });
         let group = group.map(|member| &member.group);
-        let group_level = group
-            .map(|group| SettingsLevel { settings: &group.file.defaults, rules: &group.rules });
+        let group_level =
+            group.map(|group| &*group.config).map(|GroupConfig { file, rules, .. }| {
+                SettingsLevel { settings: &file.defaults, rules }
+            });
         let source_level = SettingsLevel { settings: &source.file.defaults, rules: &source.rules };
         let cluster_level = SettingsLevel { settings: &config.file.defaults, rules: &config.rules };
         let file = layout::cluster_path(name).join(CLUSTER_FILE);
@@ -323,7 +346,7 @@ impl RenderPass<'_> {
     pub(super) fn kinds(
         &self,
         clusters: &BTreeMap<ClusterName, Arc<RenderedCluster>>,
-    ) -> Result<(KindIndex, FrozenCrds), ObjectError> {
+    ) -> Result<(KindIndex, FrozenCrds), PassError> {
         let all = KindIndex::new(clusters.values().flat_map(|cluster| cluster.crds(|_| true)));
         let mut frozen = FrozenCrds::new();
         for (name, cluster) in clusters {
@@ -348,7 +371,7 @@ impl RenderPass<'_> {
         name: &ClusterName,
         cluster: &RenderedCluster,
         all: &KindIndex,
-    ) -> Result<BTreeSet<RepoPath>, ObjectError> {
+    ) -> Result<BTreeSet<RepoPath>, PassError> {
         let mut frozen = BTreeSet::new();
         for (path, work) in cluster.works.iter().filter(|(_, one)| !one.rendered.crds.is_empty()) {
             let is_possible = work.certainty == Certainty::Possible;
@@ -372,7 +395,7 @@ impl RenderPass<'_> {
         work: &RenderedFolder,
         cluster: &RenderedCluster,
         kinds: &KindIndex,
-    ) -> Result<Arc<Rendered>, ObjectError> {
+    ) -> Result<Arc<Rendered>, PassError> {
         let group = cluster.membership_of(path);
         let place = WorkPlace { path: path.clone(), tree: work.tree, group };
         self.work(name, &place, cluster, kinds)
@@ -454,6 +477,15 @@ impl RenderPass<'_> {
         let is_valid = diagnostics.len() == known_problems;
         Ok(ClusterConfig::new(config, is_valid))
     }
+}
+
+/// The members of a group have too many different values for a folder of this size.
+fn too_many_members(folder: &RepoPath, scope: Scope) -> Diagnostic {
+    let message = "the group has too many members with values of their own for a folder of this \
+                   size: its files are read for each of them";
+    let hint = "make the folder smaller, or move what is the same for all members into a folder \
+                without variables";
+    Diagnostic::new(Code::TooManyFiles, Location::file(folder), scope, message).with_hint(hint)
 }
 
 impl From<ObjectError> for PassError {
