@@ -47,7 +47,7 @@ const PURE: &[&str] = &["api", "retry", "yaml", "rules", "core", "signatures", "
 /// What no pure crate may have among its dependencies, directly or not.
 const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "git2", "libgit2-sys", "russh"];
 
-/// TLS and SSH use ring. These would be a second provider, and are in C.
+/// TLS and SSH use ring. These would be a second provider.
 const OTHER_PROVIDERS: &[&str] = &[
     "aws-lc-rs",
     "aws-lc-sys",
