@@ -38,6 +38,7 @@ mod harness;
 #[path = "../hostile/mod.rs"]
 mod hostile;
 mod hostile_inputs;
+mod hostile_ssh;
 mod hub;
 mod hub_contract;
 mod leader_election;
