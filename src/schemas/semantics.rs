@@ -1,0 +1,170 @@
+//! Rules between the fields of a type.
+
+mod pods;
+mod services;
+mod workloads;
+
+use serde_json::{Map, Value};
+
+use crate::checker::Checker;
+use crate::finding::Problem;
+use crate::metadata::{self, MetadataRules};
+
+/// Checks the fields of a value of a built-in type with each other.
+pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Value>) {
+    match of {
+        "meta.v1.ObjectMeta" => {
+            let rules = MetadataRules { finalizers_have_prefix: false, is_of_object: false };
+            metadata::check(checker, fields, rules);
+        }
+        "meta.v1.LabelSelectorRequirement"
+        | "core.v1.NodeSelectorRequirement"
+        | "core.v1.ScopedResourceSelectorRequirement" => requirement(checker, fields),
+        "apps.v1.DeploymentSpec"
+        | "apps.v1.ReplicaSetSpec"
+        | "apps.v1.DaemonSetSpec"
+        | "apps.v1.StatefulSetSpec" => workloads::selector(checker, fields),
+        "core.v1.ReplicationControllerSpec" => workloads::replication_controller(checker, fields),
+        "apps.v1.DeploymentStrategy"
+        | "apps.v1.DaemonSetUpdateStrategy"
+        | "apps.v1.StatefulSetUpdateStrategy" => workloads::strategy(checker, fields),
+        "batch.v1.JobSpec" => workloads::job(checker, fields),
+        "core.v1.PodSpec" => pods::spec(checker, fields),
+        "core.v1.Container" => pods::container(checker, fields),
+        "core.v1.ResourceRequirements" => pods::resources(checker, fields),
+        "core.v1.Toleration" => pods::toleration(checker, fields),
+        "core.v1.ServiceSpec" => services::spec(checker, fields),
+        "core.v1.PersistentVolumeClaimSpec" => claim(checker, fields),
+        "rbac.v1.PolicyRule" => policy_rule(checker, fields),
+        "rbac.v1.Subject" => subject(checker, fields),
+        "autoscaling.v2.HorizontalPodAutoscalerSpec"
+        | "autoscaling.v1.HorizontalPodAutoscalerSpec" => autoscaler(checker, fields),
+        "autoscaling.v2.MetricSpec" => metric(checker, fields),
+        "core.v1.ConfigMap" => config_map(checker, fields),
+        "core.v1.Secret" => secret(checker, fields),
+        _ => {}
+    }
+}
+
+/// The text of a field; empty without one.
+fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a str {
+    fields.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The items of a list; none without one.
+fn items<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a [Value] {
+    fields.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A selector's requirement: whether its operator takes values.
+fn requirement(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let count = items(fields, "values").len();
+    let operator = text(fields, "operator");
+    let problem = match operator {
+        "In" | "NotIn" if count == 0 => "needs `values`",
+        "Exists" | "DoesNotExist" if count > 0 => "takes no `values`",
+        "Gt" | "Lt" if count != 1 => "needs one value",
+        _ => return,
+    };
+    checker.report(Problem::InvalidValue, format!("the operator {operator} {problem}"));
+}
+
+fn claim(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let resources = fields.get("resources").and_then(Value::as_object);
+    let storage = resources.and_then(|one| one.get("requests")).and_then(|one| one.get("storage"));
+    if storage.is_none() {
+        let message = "a PersistentVolumeClaim needs `resources.requests.storage`";
+        checker.report(Problem::MissingField, message);
+    }
+}
+
+fn policy_rule(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let has = |name: &str| !items(fields, name).is_empty();
+    if has("nonResourceURLs") {
+        if has("apiGroups") || has("resources") || has("resourceNames") {
+            let message = "a rule is for resources or for `nonResourceURLs`, not for both";
+            checker.report(Problem::InvalidValue, message);
+        }
+        return;
+    }
+    for name in ["apiGroups", "resources"].into_iter().filter(|name| !has(name)) {
+        let message = match name {
+            "apiGroups" => "a rule for resources needs `apiGroups`; [\"\"] is the core group",
+            _ => "a rule for resources needs `resources`",
+        };
+        checker.report(Problem::MissingField, message);
+    }
+}
+
+fn subject(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let group = text(fields, "apiGroup");
+    let is_account = text(fields, "kind") == "ServiceAccount";
+    if is_account && text(fields, "namespace").is_empty() {
+        let message = "a ServiceAccount as a subject needs `namespace`";
+        checker.report(Problem::MissingField, message);
+    }
+    let wanted = if is_account { "" } else { "rbac.authorization.k8s.io" };
+    if !group.is_empty() && group != wanted {
+        let message = format!("`apiGroup` of this subject must be {wanted:?}");
+        checker.report_at(Problem::InvalidValue, "/apiGroup", message);
+    }
+}
+
+fn autoscaler(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let number = |name: &str| fields.get(name).and_then(Value::as_i64);
+    let least = number("minReplicas").unwrap_or(1);
+    if let Some(most) = number("maxReplicas").filter(|most| *most < least && *most > 0) {
+        let message = format!("`maxReplicas` is {most}, less than `minReplicas`, {least}");
+        checker.report_at(Problem::InvalidValue, "/maxReplicas", message);
+    }
+}
+
+/// The field that belongs to the type of a metric.
+fn metric(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let of = text(fields, "type");
+    let (field, others): (&str, &[&str]) = match of {
+        "Resource" => ("resource", &["containerResource", "pods", "object", "external"]),
+        "ContainerResource" => ("containerResource", &["resource", "pods", "object", "external"]),
+        "Pods" => ("pods", &["resource", "containerResource", "object", "external"]),
+        "Object" => ("object", &["resource", "containerResource", "pods", "external"]),
+        "External" => ("external", &["resource", "containerResource", "pods", "object"]),
+        _ => return,
+    };
+    if !fields.contains_key(field) {
+        checker.report(Problem::MissingField, format!("a metric of type {of} needs `{field}`"));
+    }
+    for other in others.iter().filter(|other| fields.contains_key(**other)) {
+        let message = format!("a metric of type {of} has no `{other}`");
+        checker.report_at(Problem::InvalidValue, &format!("/{other}"), message);
+    }
+}
+
+fn config_map(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let map = |name: &str| fields.get(name).and_then(Value::as_object);
+    let (Some(data), Some(binary)) = (map("data"), map("binaryData")) else { return };
+    for key in data.keys().filter(|key| binary.contains_key(*key)) {
+        let message = format!("the key {:?} is in `data` and in `binaryData`", crate::finding::shown(key));
+        let below = format!("/binaryData/{}", crate::checker::escaped(key));
+        checker.report_at(Problem::InvalidValue, &below, message);
+    }
+}
+
+/// The keys that a type of Secret needs.
+fn secret(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let of = text(fields, "type");
+    let needed: &[&str] = match of {
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        _ => return,
+    };
+    let has = |key: &str| {
+        let within = |name: &str| fields.get(name).is_some_and(|data| data.get(key).is_some());
+        within("data") || within("stringData")
+    };
+    for key in needed.iter().filter(|key| !has(key)) {
+        let message = format!("a Secret of type {of} needs the key {key:?}");
+        checker.report(Problem::MissingField, message);
+    }
+}
