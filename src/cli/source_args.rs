@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::schema_args::SchemaArgs;
 use super::argument_error::ArgumentError;
 use super::error::CommandError;
 use super::source_id::IdFrom;
@@ -268,7 +269,11 @@ impl SourceArgs {
         };
         let content_bytes_max = gitwork_core::limits::CONTENT_BYTES_MAX;
         let tenancy = Tenancy::default();
-        Ok(SourceConfig { id, repository, path, tenancy, content_bytes_max, facts: None })
+        let schema_checks = SchemaArgs::default().checks(None)?;
+        let facts = None;
+        let config =
+            SourceConfig { id, repository, path, tenancy, schema_checks, content_bytes_max, facts };
+        Ok(config)
     }
 
     fn git(&self, url: String, reference: Reference) -> Result<SourceLocation, CommandError> {

@@ -13,7 +13,7 @@ use crate::finding::shown;
 use values::Validator;
 
 /// The schemas of the versions that a CRD serves.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrdSchemas {
     /// By version: a schema without texts for people; `None` for one that accepts anything.
     versions: Arc<Vec<(String, Option<Value>)>>,

@@ -23,8 +23,6 @@ pub enum Problem {
     DeprecatedVersion,
     /// The API server sets the field and ignores the value in Git.
     ServerField,
-    /// The kind has no schema that is known.
-    NoSchema,
 }
 
 /// One problem of an object.

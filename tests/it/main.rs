@@ -54,6 +54,7 @@ mod rendered_content;
 mod rendering;
 mod report;
 mod review;
+mod schema_oracle;
 mod schemas;
 mod shared_mirror;
 mod signatures;
