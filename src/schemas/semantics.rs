@@ -1,5 +1,6 @@
 //! Rules between the fields of a type.
 
+mod extensions;
 mod pods;
 mod services;
 mod workloads;
@@ -40,6 +41,31 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         "autoscaling.v2.HorizontalPodAutoscalerSpec"
         | "autoscaling.v1.HorizontalPodAutoscalerSpec" => autoscaler(checker, fields),
         "autoscaling.v2.MetricSpec" => metric(checker, fields),
+        "autoscaling.v2.ResourceMetricSource" | "autoscaling.v2.ContainerResourceMetricSource" => {
+            target(checker, fields, &["averageUtilization", "averageValue"]);
+        }
+        "autoscaling.v2.PodsMetricSource" => target(checker, fields, &["averageValue"]),
+        "autoscaling.v2.ObjectMetricSource" | "autoscaling.v2.ExternalMetricSource" => {
+            target(checker, fields, &["value", "averageValue"]);
+        }
+        "networking.v1.HTTPIngressPath" => services::ingress_path(checker, fields),
+        "networking.v1.NetworkPolicyPort" => services::policy_port(checker, fields),
+        "networking.v1.IngressClassParametersReference" => {
+            services::class_parameters(checker, fields);
+        }
+        "core.v1.DownwardAPIVolumeFile" => pods::downward_file(checker, fields),
+        "core.v1.LimitRangeItem" => limit(checker, fields),
+        "flowcontrol.v1.Subject" => extensions::flow_subject(checker, fields),
+        "flowcontrol.v1.PriorityLevelConfigurationSpec" => {
+            extensions::priority_level(checker, fields);
+        }
+        "flowcontrol.v1.LimitResponse" => extensions::limit_response(checker, fields),
+        "admissionregistration.v1.ValidatingAdmissionPolicySpec" => {
+            extensions::admission_policy(checker, fields);
+        }
+        "apiregistration.v1.APIServiceSpec" => extensions::api_service(checker, fields),
+        "apiextensions.v1.CustomResourceDefinitionSpec" => extensions::crd(checker, fields),
+        "apiextensions.v1.CustomResourceValidation" => extensions::crd_schema(checker, fields),
         "core.v1.ConfigMap" => config_map(checker, fields),
         "core.v1.Secret" => secret(checker, fields),
         _ => {}
@@ -136,6 +162,39 @@ fn metric(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     for other in others.iter().filter(|other| fields.contains_key(**other)) {
         let message = format!("a metric of type {of} has no `{other}`");
         checker.report_at(Problem::InvalidValue, &format!("/{other}"), message);
+    }
+}
+
+/// The targets that a metric may have.
+fn target(checker: &mut Checker<'_>, fields: &Map<String, Value>, allowed: &[&str]) {
+    let Some(target) = fields.get("target").and_then(Value::as_object) else { return };
+    if !allowed.iter().any(|name| target.get(*name).is_some_and(|one| !one.is_null())) {
+        let message = format!("the target of this metric needs {}", allowed.join(" or "));
+        checker.report_at(Problem::MissingField, "/target", message);
+    }
+}
+
+/// What a limit for claims needs, and that no minimum is above its maximum.
+fn limit(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let storage = |name: &str| fields.get(name).and_then(|one| one.get("storage")).is_some();
+    if text(fields, "type") == "PersistentVolumeClaim" && !storage("min") && !storage("max") {
+        let message = "a limit of PersistentVolumeClaims needs `min.storage` or `max.storage`";
+        checker.report(Problem::MissingField, message);
+    }
+    let map = |name: &str| fields.get(name).and_then(Value::as_object);
+    let order = ["min", "defaultRequest", "default", "max"];
+    for (index, lower) in order.iter().enumerate() {
+        for upper in &order[index + 1..] {
+            let (Some(low), Some(high)) = (map(lower), map(upper)) else { continue };
+            for (resource, least) in low {
+                let most = high.get(resource).and_then(pods::number);
+                if pods::number(least).zip(most).is_some_and(|(least, most)| least > most) {
+                    let resource = crate::finding::shown(resource);
+                    let message = format!("`{lower}` of {resource} is larger than `{upper}`");
+                    checker.report_at(Problem::InvalidValue, &format!("/{lower}"), message);
+                }
+            }
+        }
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) fn resources(checker: &mut Checker<'_>, fields: &Map<String, Value>) 
     }
 }
 
-fn number(quantity: &Value) -> Option<f64> {
+pub(super) fn number(quantity: &Value) -> Option<f64> {
     match quantity {
         Value::String(text) => quantity_value(text),
         other => other.as_f64(),
@@ -131,5 +131,14 @@ pub(super) fn toleration(checker: &mut Checker<'_>, fields: &Map<String, Value>)
     if fields.contains_key("tolerationSeconds") && effect != "NoExecute" {
         let message = "`tolerationSeconds` needs `effect: NoExecute`";
         checker.report_at(Problem::InvalidValue, "/tolerationSeconds", message);
+    }
+}
+
+/// In a volume, a resource needs the name of its container.
+pub(super) fn downward_file(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let Some(Value::Object(resource)) = fields.get("resourceFieldRef") else { return };
+    if text(resource, "containerName").is_empty() {
+        let message = "a resource in a volume needs `containerName`";
+        checker.report_at(Problem::MissingField, "/resourceFieldRef", message);
     }
 }

@@ -56,3 +56,42 @@ pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
         }
     }
 }
+
+pub(super) fn ingress_path(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let (of, path) = (text(fields, "pathType"), text(fields, "path"));
+    if matches!(of, "Exact" | "Prefix") {
+        if path.is_empty() {
+            checker.report(Problem::MissingField, format!("a path of type {of} needs `path`"));
+        }
+        if ["//", "/./", "/../", "%2f", "%2F"].iter().any(|part| path.contains(part)) {
+            let message = "the path must not have `//`, `/./`, `/../` or `%2f`";
+            checker.report_at(Problem::InvalidValue, "/path", message);
+        }
+    }
+}
+
+pub(super) fn policy_port(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let (port, end) = (fields.get("port"), fields.get("endPort").and_then(Value::as_i64));
+    let Some(end) = end else { return };
+    let problem = match port {
+        None | Some(Value::Null) => "needs `port`",
+        Some(Value::String(_)) => "needs a number as `port`",
+        Some(port) if port.as_i64().is_some_and(|port| port > end) => "must not be below `port`",
+        Some(_) => return,
+    };
+    checker.report_at(Problem::InvalidValue, "/endPort", format!("`endPort` {problem}"));
+}
+
+pub(super) fn class_parameters(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let has_namespace = !text(fields, "namespace").is_empty();
+    match text(fields, "scope") {
+        "Namespace" if !has_namespace => {
+            checker.report(Problem::MissingField, "`scope: Namespace` needs `namespace`");
+        }
+        "" | "Cluster" if has_namespace => {
+            let message = "`namespace` needs `scope: Namespace`";
+            checker.report_at(Problem::InvalidValue, "/namespace", message);
+        }
+        _ => {}
+    }
+}
