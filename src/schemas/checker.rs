@@ -3,6 +3,7 @@
 use serde_json::{Map, Number, Value};
 
 use crate::finding::{Finding, Problem, shown};
+use crate::formats::Format;
 use crate::limits;
 use crate::rules::{Choice, FieldRules};
 use crate::scalars;
@@ -91,7 +92,11 @@ impl<'a> Checker<'a> {
     pub(crate) fn below(&mut self, token: &str, act: impl FnOnce(&mut Self)) {
         let length = self.pointer.len();
         self.pointer.push('/');
-        self.pointer.push_str(&escaped(token));
+        if token.contains(['~', '/']) {
+            self.pointer.push_str(&escaped(token));
+        } else {
+            self.pointer.push_str(token);
+        }
         self.depth += 1;
         act(self);
         self.depth -= 1;
@@ -137,10 +142,14 @@ impl<'a> Checker<'a> {
     }
 
     fn list(&mut self, items: &[Value], item: &Shape, rules: &FieldRules) {
-        self.check_length(items.len(), rules);
+        let is_of_numbers = matches!(item, Shape::Int32 | Shape::Int64);
+        if !is_of_numbers {
+            self.check_length(items.len(), rules);
+        }
         let of_item = FieldRules {
             values: rules.values.clone(),
             format: rules.each,
+            range: rules.range.filter(|_| is_of_numbers),
             ..FieldRules::default()
         };
         for (index, one) in items.iter().enumerate() {
@@ -169,8 +178,8 @@ impl<'a> Checker<'a> {
         for (index, item) in items.iter().enumerate() {
             let value = |key: &&str| if *key == "." { Some(item) } else { item.get(*key) };
             let of_item: Vec<Option<&Value>> = keys.iter().map(value).collect();
-            let is_empty = |one: &&Value| !one.is_null() && **one != "";
-            if of_item.iter().flatten().filter(is_empty).count() == 0 {
+            let is_set = |one: &&&Value| !one.is_null() && ***one != "";
+            if of_item.iter().flatten().filter(is_set).count() == 0 {
                 continue;
             }
             let texts: Vec<String> = of_item
@@ -217,7 +226,8 @@ impl<'a> Checker<'a> {
             self.parents.pop();
             return;
         }
-        for field in of_type.fields.iter().filter(|field| field.at & self.wanted != 0) {
+        let wanted = self.wanted;
+        for field in of_type.fields.iter().filter(|field| field.at & wanted != 0) {
             self.check_required(fields, field);
         }
         for choice in &of_type.rules.choices {
@@ -384,11 +394,13 @@ impl<'a> Checker<'a> {
                 format!("`{}` must be a quantity, such as 500m or 1Gi, not {what}", self.name());
             return self.report(Problem::WrongType, message);
         };
-        let is_negative = value < 0.0 && rules.format.is_some();
-        if is_negative {
-            let message = format!("`{}` is {}, and must not be negative", self.name(), shown(text));
-            self.report(Problem::InvalidValue, message);
-        }
+        let wanted = match rules.format {
+            Some(Format::Positive) if value <= 0.0 => "positive",
+            Some(Format::Quantity) if value < 0.0 => "zero or positive",
+            _ => return,
+        };
+        let message = format!("`{}` is {}, and must be {wanted}", self.name(), shown(text));
+        self.report(Problem::InvalidValue, message);
     }
 }
 

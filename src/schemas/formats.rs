@@ -44,6 +44,26 @@ pub(crate) enum Format {
     HeaderName,
     /// A name in a programming language.
     Identifier,
+    /// `25%`. A number in its place is no text.
+    Percent,
+    /// `example.com/name`.
+    DomainPath,
+    /// A subdomain in any case.
+    DriverName,
+    /// `net.ipv4.ip_forward` or `net/ipv4/ip_forward`.
+    Sysctl,
+    /// What a pod can tell its containers of itself.
+    FieldPath,
+    /// The name of an iSCSI target.
+    Iqn,
+    /// A DNS label (RFC 1035) in any case.
+    CrdKind,
+    /// `.spec.replicas`.
+    JsonPath,
+    /// A subdomain of three labels.
+    WebhookName,
+    /// A quantity above zero.
+    Positive,
 }
 
 impl Format {
@@ -72,6 +92,16 @@ impl Format {
             "url" => Self::Url,
             "header-name" => Self::HeaderName,
             "identifier" => Self::Identifier,
+            "percent" => Self::Percent,
+            "domain-path" => Self::DomainPath,
+            "driver-name" => Self::DriverName,
+            "sysctl" => Self::Sysctl,
+            "field-path" => Self::FieldPath,
+            "iqn" => Self::Iqn,
+            "crd-kind" => Self::CrdKind,
+            "json-path" => Self::JsonPath,
+            "webhook-name" => Self::WebhookName,
+            "positive" => Self::Positive,
             _ => return None,
         })
     }
@@ -140,8 +170,76 @@ impl Format {
                 "the name of an HTTP header",
             ),
             Self::Identifier => must_be(is_identifier(text), "letters, digits and '_'"),
+            other => other.rare_problem(text),
         }
     }
+
+    /// As [`Self::problem`], for formats of few fields.
+    fn rare_problem(self, text: &str) -> Option<String> {
+        let must_be = |is_good: bool, what: &str| (!is_good).then(|| format!("must be {what}"));
+        match self {
+            Self::Percent => {
+                let digits = text.strip_suffix('%').unwrap_or_default();
+                let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+                must_be(is_number, "a whole number or a percentage, such as 25%")
+            }
+            Self::DomainPath => {
+                let parts = text.split_once('/');
+                let is_domain = |domain: &str| check_subdomain(domain, 253).is_ok();
+                let is_good =
+                    parts.is_some_and(|(domain, path)| is_domain(domain) && !path.is_empty());
+                let is_plain = !text.contains(char::is_whitespace);
+                must_be(is_good && is_plain, "a domain and a path, such as example.com/name")
+            }
+            Self::DriverName => {
+                let lower = text.to_ascii_lowercase();
+                check_subdomain(&lower, 63).err().map(|why| why.to_string())
+            }
+            Self::Sysctl => {
+                let part = |part: &str| {
+                    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+                    part.starts_with(edge)
+                        && part.ends_with(edge)
+                        && part.chars().all(|c| edge(c) || matches!(c, '-' | '_'))
+                };
+                must_be(text.split(['.', '/']).all(part), "the name of a sysctl")
+            }
+            Self::FieldPath => must_be(is_field_path(text), "a field such as metadata.name"),
+            Self::Iqn => {
+                let starts = ["iqn.", "eui.", "naa."].iter().any(|start| text.starts_with(start));
+                must_be(starts && !text.contains(' '), "a name that begins with iqn., eui. or naa.")
+            }
+            Self::CrdKind => Self::Dns1035.problem(&text.to_ascii_lowercase()),
+            Self::JsonPath => {
+                must_be(text.starts_with('.') && !text.contains(' '), "a path that begins with '.'")
+            }
+            Self::WebhookName => must_be(
+                check_subdomain(text, 253).is_ok() && text.split('.').count() > 2,
+                "a domain with at least three labels",
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a pod can tell a field of itself, as an environment variable or a file.
+fn is_field_path(text: &str) -> bool {
+    const FIELDS: &[&str] = &[
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.labels",
+        "metadata.annotations",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    ];
+    let with_key = ["metadata.labels['", "metadata.annotations['"];
+    FIELDS.contains(&text)
+        || with_key.iter().any(|start| text.starts_with(start) && text.ends_with("']"))
 }
 
 fn is_port_name(text: &str) -> bool {

@@ -11,7 +11,8 @@
 //! The words of a field:
 //!
 //! - `required`, and `optional` where OpenAPI requires what the API server does not;
-//! - `A..B`, a range of numbers, and of lengths for lists; either end may be left out;
+//! - `A..B`, a range of numbers, also in a list of them, and of lengths for other lists; either end
+//!   may be left out;
 //! - `=a|b`, the only values, also of the items of a list;
 //! - the name of a [`Format`]; `keys:FORMAT` and `values:FORMAT` for maps, `each:FORMAT` for lists;
 //! - `unique:a,b`: no two items of the list have equal values in all of these fields; `unique:.` for

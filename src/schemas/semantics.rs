@@ -125,6 +125,11 @@ fn policy_rule(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
 fn subject(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     let group = text(fields, "apiGroup");
     let is_account = text(fields, "kind") == "ServiceAccount";
+    let why = gitwork_api::names::check_subdomain(text(fields, "name"), 253).err();
+    if let Some(why) = why.filter(|_| is_account && !text(fields, "name").is_empty()) {
+        let message = format!("the name of the ServiceAccount {why}");
+        checker.report_at(Problem::InvalidValue, "/name", message);
+    }
     if is_account && text(fields, "namespace").is_empty() {
         let message = "a ServiceAccount as a subject needs `namespace`";
         checker.report(Problem::MissingField, message);

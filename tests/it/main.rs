@@ -46,6 +46,7 @@ mod moves;
 mod ocm_agent;
 #[path = "../harness/ocm_agent/mod.rs"]
 mod ocm_agent_double;
+mod object_checks;
 mod page;
 mod published_facts;
 mod pull_request_plan;
