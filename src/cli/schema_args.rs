@@ -47,8 +47,8 @@ enum SchemaFolderError {
     Read { path: PathBuf, source: io::Error },
     /// It has too many files, or too large ones.
     #[error(
-        "{} has more than {FILES_MAX} files or {} MiB; name a folder with the CRDs only",
-        .path.display(), BYTES_MAX / 1024 / 1024
+        "{} has more than {} files or {} MiB; name a folder with the CRDs only",
+        .path.display(), FILES_MAX, BYTES_MAX / 1024 / 1024
     )]
     TooLarge { path: PathBuf },
 }

@@ -84,7 +84,9 @@ pub(crate) fn lookup(api_version: &str, kind: &str, cluster: &Cluster) -> Lookup
     }
     let of_kind = || table.kinds.iter().filter(|one| one.group == group && one.kind == kind);
     let found = of_kind().find(|one| one.version == version);
-    let replacement = of_kind().rfind(|one| one.at & wanted != 0 && one.version != version);
+    let others = of_kind().filter(|one| one.at & wanted != 0 && one.version != version);
+    let is_stable = |one: &Kind| !one.version.contains("alpha") && !one.version.contains("beta");
+    let replacement = others.max_by_key(|one| (is_stable(one), one.version));
     let use_other = replacement
         .map_or_else(String::new, |one| format!("; use {}", api_version_of(one.group, one.version)));
     match found {

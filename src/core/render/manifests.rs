@@ -161,7 +161,7 @@ impl Reader<'_> {
         if group.is_empty() && kind == "Secret" {
             self.check_secret(&object, &what);
         }
-        self.check_schema(&object, (&group, &kind));
+        self.check_schema(&object, (&*group, &*kind));
         drop_nulls(&mut value);
         let identity = Identity { group, resource, namespace, name };
         let origin = Origin { file: self.file.clone(), document: document.index, span };

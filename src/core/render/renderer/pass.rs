@@ -475,6 +475,14 @@ impl RenderPass<'_> {
                 Diagnostic::new(Code::BadValue, at, scope.clone(), message).with_field("values")
             }));
         }
+        let version = config.as_ref().and_then(|one| one.value.kubernetes_version.as_deref());
+        let bad = version.filter(|version| KubernetesVersion::parse(version).is_none());
+        if let (Some(config), Some(_)) = (&config, bad) {
+            let message = "`kubernetesVersion` must be a version such as \"1.31\"";
+            let at = config.location("/kubernetesVersion");
+            let found = Diagnostic::new(Code::BadValue, at, scope, message);
+            diagnostics.push(found.with_field("kubernetesVersion"));
+        }
         let is_valid = diagnostics.len() == known_problems;
         Ok(ClusterConfig::new(config, is_valid))
     }
