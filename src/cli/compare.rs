@@ -127,7 +127,7 @@ impl PlanArgs {
         configured.guards.policy.allow_delete_all |= self.allow_delete_all;
         configured.guards.policy.adoption = self.adopt.unwrap_or(configured.guards.policy.adoption);
         configured.guards.rewind = self.rewind.unwrap_or(configured.guards.rewind);
-        Ok(configured)
+        Ok(configured.with_schema_errors(self.strict))
     }
 
     fn time(&self) -> Timestamp {

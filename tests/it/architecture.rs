@@ -24,6 +24,7 @@ const CRATES: &[&str] = &[
     "retry",
     "yaml",
     "rules",
+    "schemas",
     "core",
     "signatures",
     "agent-core",
@@ -42,7 +43,8 @@ const CORE_LAYERS: &[&str] =
     &["limits", "model", "text", "config", "signature", "render", "plan", "report", "sync"];
 
 /// Crates whose functions depend on their arguments alone.
-const PURE: &[&str] = &["api", "retry", "yaml", "rules", "core", "signatures", "agent-core"];
+const PURE: &[&str] =
+    &["api", "retry", "yaml", "rules", "schemas", "core", "signatures", "agent-core"];
 
 /// What no pure crate may have among its dependencies, directly or not.
 const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "git2", "libgit2-sys", "russh"];

@@ -35,6 +35,7 @@ use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, SourceId, WorkKey};
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
+use crate::render::object_checks::SchemaChecks;
 use crate::render::values::Variable;
 use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent, approval_bytes};
@@ -71,6 +72,7 @@ pub struct Renderer {
     group_diagnostics: Vec<Diagnostic>,
     facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
+    checks: SchemaChecks,
     content_bytes_max: usize,
     content: SharedContent,
     /// Whether the snapshots leave out works.
@@ -93,6 +95,7 @@ impl Renderer {
             group_diagnostics: Vec::new(),
             facts: None,
             tenancy: Tenancy::default(),
+            checks: SchemaChecks::default(),
             content_bytes_max: limits::CONTENT_BYTES_MAX,
             content: SharedContent::default(),
             is_partial: false,
@@ -107,6 +110,11 @@ impl Renderer {
     /// With what the operator lets the folders do, which is the same for every commit.
     pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
         Self { tenancy, ..self }
+    }
+
+    /// With checks of objects against schemas, which are the same for every commit.
+    pub fn with_schema_checks(self, checks: SchemaChecks) -> Self {
+        Self { checks, ..self }
     }
 
     /// With another bound of the bytes that the rendered works may hold in memory.
@@ -143,6 +151,7 @@ impl Renderer {
         let pass = RenderPass {
             source: &self.source,
             tenancy: &self.tenancy,
+            checks: &self.checks,
             objects: snapshot.objects,
             inputs: source,
             bare: Arc::new(ClusterConfig::new(None, true)),

@@ -138,7 +138,12 @@ pub fn render(
     let levels = inherited.levels.iter().map(|level| level.settings);
     let settings = Settings::merge(levels, work_file.as_ref());
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
-    let rules = manifests::Rules { kinds, secrets: inherited.secrets, scope: &scope };
+    let rules = manifests::Rules {
+        kinds,
+        secrets: inherited.secrets,
+        scope: &scope,
+        checks: &inherited.checks,
+    };
     let mut manifests = files.manifests(&found.manifests, &rules, values.as_mut())?;
     let substituted = values.as_ref().map_or(0, Substitution::added_bytes);
     let variables: Arc<[Variable]> = values.map(Substitution::into_used).unwrap_or_default().into();
@@ -239,6 +244,11 @@ impl Rendered {
     pub(crate) fn elsewhere(&self, path: &RepoPath, inherited: &Inherited<'_>) -> Option<Self> {
         let known = self.key.as_ref()?;
         let is_same = *path == self.path;
+        // They name the cluster.
+        let of_cluster = |one: &Diagnostic| one.code.is_about_version();
+        if work.key.cluster != *inherited.cluster && self.diagnostics.iter().any(of_cluster) {
+            return None;
+        }
         let name = match self.reuse {
             Reuse::SameFolder if !is_same => return None,
             Reuse::SameFolder | Reuse::SameName => known.work.clone(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use gitwork_schemas::{CrdSchemas, KubernetesVersion};
 use serde_json::Value;
 
 use super::inputs::ClusterConfig;
@@ -12,6 +13,7 @@ use crate::limits;
 use crate::model::approval::{Approvals, Target};
 use crate::model::diagnostic::Diagnostic;
 use crate::model::digest::{CanonicalJson, Digest};
+use crate::model::kinds::CrdNames;
 use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{GroupName, ObjectId, RepoPath};
 use crate::model::spec_text::SpecText;
@@ -73,6 +75,8 @@ pub(super) struct FolderContent {
     pub(super) group: Option<(GroupName, Digest)>,
     /// The digest of the defaults in cluster.yaml.
     pub(super) cluster_defaults: Digest,
+    /// The version for which the objects are checked.
+    pub(super) kubernetes_version: Option<KubernetesVersion>,
 }
 
 impl Clone for SharedContent {
@@ -257,7 +261,9 @@ fn sizes(rendered: &Rendered) -> RenderedSizes {
     let mut own = 2 * size_of::<Rendered>() + rendered.path.as_str().len();
     let kinds = rendered.custom_kinds.iter();
     own += kinds.map(|((group, kind), _)| group.len() + 2 * kind.len() + 96).sum::<usize>();
-    own += rendered.crds.iter().map(|crd| 96 + crd.kind.len() + crd.group.len()).sum::<usize>();
+    let schemas = |crd: &CrdNames| crd.schemas.as_ref().map_or(0, CrdSchemas::bytes);
+    let crd_bytes = |crd: &CrdNames| 96 + crd.kind.len() + crd.group.len() + schemas(crd);
+    own += rendered.crds.iter().map(crd_bytes).sum::<usize>();
     own += rendered.work.as_ref().map_or(0, work_bytes);
     let origin = |at: &Origin| size_of::<Origin>() + at.file.as_str().len();
     let object = |(identity, at): &(Identity, Origin)| identity_bytes(identity) + origin(at);

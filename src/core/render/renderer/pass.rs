@@ -8,6 +8,8 @@ use std::sync::Arc;
 use super::cluster::{RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
 use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
+use gitwork_schemas::KubernetesVersion;
+
 use crate::config::file;
 use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE};
 use crate::config::tenancy::Tenancy;
@@ -22,6 +24,7 @@ use crate::render::config_file::read_config;
 use crate::render::desired::FrozenObjects;
 use crate::render::groups::{Certainty, GroupConfig, GroupConfigs, GroupInputs, Membership};
 use crate::render::layout::{self, BlockedEntry, OwnerFolder};
+use crate::render::object_checks::{ObjectChecks, SchemaChecks};
 use crate::render::values::{ClusterValues, ValueLevel};
 use crate::render::work_folder::{self, Inherited, Rendered, SettingsLevel};
 
@@ -32,6 +35,8 @@ pub(super) type FrozenCrds = BTreeMap<ClusterName, BTreeSet<RepoPath>>;
 pub(super) struct RenderPass<'a> {
     pub(super) source: &'a SourceId,
     pub(super) tenancy: &'a Tenancy,
+    /// How objects are checked.
+    pub(super) checks: &'a SchemaChecks,
     pub(super) objects: &'a dyn Objects,
     /// What all works inherit.
     pub(super) inputs: Arc<SourceInputs>,
@@ -275,6 +280,7 @@ impl RenderPass<'_> {
             source: self.inputs.blob,
             group: group.map(|one| (one.group.name.clone(), one.group.config.defaults_digest)),
             cluster_defaults: cluster.inherited.config.defaults_digest,
+            kubernetes_version: inherited.checks.cluster.version,
         };
         let known = self.content.borrow().rendered(&content, &inherited.values);
         let known = known.filter(|known| !known.is_stale(kinds));
@@ -338,6 +344,24 @@ impl RenderPass<'_> {
                 facts: &cluster.facts,
             },
             secrets: source.file.secrets,
+            checks: self.checks(name, cluster),
+        }
+    }
+
+    /// How the objects of a cluster's works are checked.
+    fn checks(&self, name: &ClusterName, cluster: &RenderedCluster) -> ObjectChecks {
+        let ClusterInputs { source, config, .. } = &*cluster.inherited;
+        let reported = match &cluster.facts {
+            KnownFacts::Known(facts) => facts.version.as_deref(),
+            KnownFacts::Unknown | KnownFacts::Absent => None,
+        };
+        let named = config.file.kubernetes_version.as_deref().or(reported);
+        let version = named.and_then(KubernetesVersion::parse);
+        let version = version.or(self.checks.kubernetes_version);
+        ObjectChecks {
+            policy: self.checks.policy(&source.file),
+            cluster: gitwork_schemas::Cluster { name: name.to_string(), version },
+            crds: self.checks.crds.clone(),
         }
     }
 
@@ -473,6 +497,14 @@ impl RenderPass<'_> {
                 let message = format!("{variable:?} {problem}");
                 Diagnostic::new(Code::BadValue, at, scope.clone(), message).with_field("values")
             }));
+        }
+        let version = config.as_ref().and_then(|one| one.value.kubernetes_version.as_deref());
+        let bad = version.filter(|version| KubernetesVersion::parse(version).is_none());
+        if let (Some(config), Some(_)) = (&config, bad) {
+            let message = "`kubernetesVersion` must be a version such as \"1.31\"";
+            let at = config.location("/kubernetesVersion");
+            let found = Diagnostic::new(Code::BadValue, at, scope, message);
+            diagnostics.push(found.with_field("kubernetesVersion"));
         }
         let is_valid = diagnostics.len() == known_problems;
         Ok(ClusterConfig::new(config, is_valid))

@@ -4,6 +4,7 @@ use super::rule_index::ConfigIndex;
 use crate::config::tenancy::Tenancy;
 use crate::config::{SecretPolicy, WorkSettings};
 use crate::model::name::{ClusterName, GroupName, SourceId};
+use crate::render::object_checks::ObjectChecks;
 use crate::render::values::ClusterValues;
 
 /// What a work folder inherits from above it.
@@ -23,6 +24,8 @@ pub struct Inherited<'a> {
     pub values: ClusterValues<'a>,
     /// What becomes of Secrets with data.
     pub secrets: SecretPolicy,
+    /// How objects are checked.
+    pub checks: ObjectChecks,
 }
 
 /// The settings that works inherit from one file.

@@ -22,6 +22,7 @@ use crate::model::snapshot::{ObjectError, Objects, Snapshot};
 use crate::render::groups::GroupOverride;
 use crate::render::layout::{self, OwnerFolder};
 use crate::render::manifests;
+use crate::render::object_checks::ObjectChecks;
 use crate::render::substitute::Substitution;
 use crate::render::values::{
     CLUSTER_NAME, ClusterValues, FileValues, Resolved, ValueLevel, Variable,
@@ -203,7 +204,8 @@ impl Reading<'_> {
         let values = values.of_cluster();
         let secrets = inherited.source.as_ref().map(|config| config.value.secrets);
         let secrets = secrets.unwrap_or_default();
-        let rules = manifests::Rules { kinds, secrets, scope: self.scope };
+        let checks = &ObjectChecks::none();
+        let rules = manifests::Rules { kinds, secrets, scope: self.scope, checks };
         let mut substitution = substitutes.then(|| Substitution::new(&values));
         let mut objects = self.manifests(&files.manifests, &rules, substitution.as_mut())?;
         if let Some(substitution) = substitution {
