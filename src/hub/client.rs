@@ -23,6 +23,7 @@ const OPTIONS: ClientOptions = ClientOptions {
     connect_timeout: limits::HUB_CONNECT,
     write_timeout: Some(limits::HUB_CALL),
     read_timeout: Some(limits::HUB_WATCH_OPEN),
+    idle_connections_max: limits::HUB_IN_FLIGHT,
 };
 
 /// Makes a client from the current credentials.
