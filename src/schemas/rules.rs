@@ -60,7 +60,9 @@ impl Rules {
         let mut by_field: HashMap<_, FieldRules> = HashMap::new();
         for (of, field, words) in lines(text) {
             let rules = by_field.entry((of, field)).or_default();
-            words.for_each(|word| drop(rules.add(word)));
+            for word in words {
+                let _is_known = rules.add(word);
+            }
         }
         Self { by_field }
     }

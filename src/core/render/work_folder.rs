@@ -246,7 +246,7 @@ impl Rendered {
         let is_same = *path == self.path;
         // They name the cluster.
         let of_cluster = |one: &Diagnostic| one.code.is_about_version();
-        if work.key.cluster != *inherited.cluster && self.diagnostics.iter().any(of_cluster) {
+        if known.cluster != *inherited.cluster && self.diagnostics.iter().any(of_cluster) {
             return None;
         }
         let name = match self.reuse {

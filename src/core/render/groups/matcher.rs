@@ -315,7 +315,8 @@ mod tests {
     fn cluster_that_is_being_deleted_is_in_no_group() {
         let all = ["{clusters: [a]}", "{clusters: ['*']}", "{placement: {name: p, namespace: x}}"];
         let name = ClusterName::parse("a").unwrap();
-        let placement = PlacementView { selected: [&name].into(), is_uncertain: true };
+        let selected = [&name].into();
+        let placement = PlacementView { selected: Some(&selected), is_uncertain: true };
         for (is_deleting, expected) in [(false, "in"), (true, "out")] {
             let facts = ClusterFacts { is_deleting, ..ClusterFacts::default() };
             let facts = KnownFacts::Known(Arc::new(facts));
