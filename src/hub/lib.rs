@@ -31,6 +31,7 @@ mod lease_client;
 pub mod limits;
 mod list;
 mod message;
+mod own_task;
 mod record;
 mod request;
 pub mod request_metrics;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use gitwork_core::model::facts::Facts;
 use gitwork_core::model::name::{CommitId, ObjectId, RepoPath};
 use gitwork_core::model::snapshot::{ObjectError, Objects, Snapshot, Tree};
+use gitwork_core::plan::DesiredChange;
 use gitwork_core::render::desired::Desired;
 use gitwork_core::render::renderer::Renderer;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -36,6 +37,8 @@ pub struct SourceState {
     pub is_signed: bool,
     /// The tree at the source's path.
     pub root: ObjectId,
+    /// What differs from the last read, compared here rather than by the engine.
+    pub change: Option<DesiredChange>,
 }
 
 /// The time that the parts of a read took.
@@ -56,6 +59,8 @@ pub(crate) struct Reading {
     last: Option<SourceState>,
     /// The last state was read with other facts.
     is_outdated: bool,
+    /// The reference was fetched outside of a read.
+    is_fetched: bool,
     clock: fn() -> Timestamp,
 }
 
@@ -67,7 +72,15 @@ impl Reading {
             .with_content_bytes_max(config.content_bytes_max);
         let facts = config.facts.clone();
         renderer.set_facts(facts.clone());
-        Self { renderer, facts, verification: None, last: None, is_outdated: false, clock }
+        Self {
+            renderer,
+            facts,
+            verification: None,
+            last: None,
+            is_outdated: false,
+            is_fetched: false,
+            clock,
+        }
     }
 
     /// Sets what the hub says of clusters. What was read last is rendered again if that may change
@@ -93,9 +106,14 @@ impl Reading {
         self.last.as_ref().and_then(|last| last.desired.commit)
     }
 
-    /// Whether anything was read.
-    pub fn has_read(&self) -> bool {
-        self.last.is_some()
+    /// Whether anything was fetched.
+    pub fn has_fetched(&self) -> bool {
+        self.is_fetched || self.last.is_some()
+    }
+
+    /// Notes that the reference was fetched, and not read.
+    pub fn note_fetch(&mut self) {
+        self.is_fetched = true;
     }
 
     /// Keeps a state, with which the next read is compared.
@@ -164,6 +182,7 @@ impl Reading {
         let snapshot = mirror.snapshot(commit, path)?;
         let desired = self.render(&snapshot.snapshot(), cancel)?;
         let facts = mirror.repository().commit(commit)?;
+        let change = self.change(&desired);
         Ok(SourceState {
             desired,
             name,
@@ -172,6 +191,7 @@ impl Reading {
             verification_failure: None,
             is_signed: false,
             root: snapshot.root,
+            change,
         })
     }
 
@@ -203,6 +223,7 @@ impl Reading {
             return Ok(SourceState { spent: timer.unchanged(), ..last.clone() });
         }
         let desired = self.render(&snapshot.snapshot(), cancel)?;
+        let change = self.change(&desired);
         Ok(SourceState {
             desired,
             name: directory.root().display().to_string(),
@@ -211,7 +232,13 @@ impl Reading {
             verification_failure: None,
             is_signed: false,
             root: snapshot.root,
+            change,
         })
+    }
+
+    /// What differs from the last read.
+    fn change(&self, now: &Desired) -> Option<DesiredChange> {
+        self.last.as_ref().map(|last| DesiredChange::between(&last.desired, now))
     }
 }
 
@@ -270,7 +297,7 @@ impl Timer {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::sync::atomic::AtomicUsize;
 
     use gitwork_core::model::name::SourceId;
     use gitwork_core::model::snapshot::{Entry, EntryKind};
@@ -279,14 +306,14 @@ mod tests {
 
     /// Folders without end: each has ten of the same. Cancels itself after some reads.
     struct Endless {
-        reads: Cell<usize>,
+        reads: AtomicUsize,
         cancel: AtomicBool,
     }
 
     impl Objects for Endless {
         fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
-            self.reads.set(self.reads.get() + 1);
-            self.cancel.store(self.reads.get() >= 50, Ordering::Relaxed);
+            let reads = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
+            self.cancel.store(reads >= 50, Ordering::Relaxed);
             let entry = |n: u8| Entry { kind: EntryKind::Tree, id: ObjectId([id.0[0] + n; 20]) };
             let named =
                 |n: u8| (if n == 0 { "clusters".into() } else { format!("f{n}") }, entry(n));
@@ -300,11 +327,11 @@ mod tests {
 
     #[test]
     fn rendering_ends_when_it_is_cancelled() {
-        let endless = Endless { reads: Cell::new(0), cancel: AtomicBool::new(false) };
+        let endless = Endless { reads: AtomicUsize::new(0), cancel: AtomicBool::new(false) };
         let objects = Cancellable { objects: &endless, cancel: &endless.cancel };
         let snapshot = Snapshot { commit: None, root: ObjectId([0; 20]), objects: &objects };
         let rendered = Renderer::new(SourceId::parse("x").unwrap()).render(&snapshot);
         assert_eq!(rendered.unwrap_err(), ObjectError::Cancelled);
-        assert_eq!(endless.reads.get(), 50);
+        assert_eq!(endless.reads.into_inner(), 50);
     }
 }
