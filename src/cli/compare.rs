@@ -22,9 +22,10 @@ use super::sources::sources;
 use gitwork_core::config::AdoptionPolicy;
 use gitwork_core::config::RewindPolicy;
 use gitwork_core::config::window;
+use gitwork_core::model::name::RepoPath;
 use gitwork_core::plan;
 use gitwork_core::plan::{Action, ForeignObject, MemberChange, Plan, PlanStep, Reason, Remarks};
-use gitwork_core::render::desired::{Comparison, Desired};
+use gitwork_core::render::desired::Desired;
 use gitwork_core::report::review;
 use gitwork_core::report::review::Review;
 use gitwork_core::signature::verification::VerificationFailure;
@@ -144,23 +145,30 @@ fn between_revisions(
     let path = config.path.clone();
     let mut source = sources().open(config)?;
     let cancel = Arc::new(AtomicBool::new(false));
-    let head = match &args.head {
+    let head_commit = match &args.head {
         Some(head) => Some(source.snapshots().resolve(head, &cancel)?),
-        None => source.snapshots().head(&cancel)?,
+        None => None,
     };
-    let base = source.snapshots().resolve(base, &cancel)?;
-    let mut compared = source.snapshots().compare(base, head)?;
-    if add_fetched_facts(&mut source, &compared.head, &status_branch, &cancel) {
-        compared = source.snapshots().compare(base, head)?;
+    let render_head = |source: &mut Source| -> Result<Desired, CommandError> {
+        Ok(match head_commit {
+            Some(commit) => source.snapshots().render(commit)?,
+            None => Arc::unwrap_or_clone(source.read(&cancel)?.desired),
+        })
+    };
+    let mut head = render_head(&mut source)?;
+    if add_fetched_facts(&mut source, &head, &status_branch, &cancel) {
+        head = render_head(&mut source)?;
     }
+    let base = source.snapshots().resolve(base, &cancel)?;
     let mut verification = verification.unwrap_or_else(Verification::without_operator);
-    let signatures = source.signatures().check_range(&mut verification, (base, head), &cancel)?;
-    let Comparison { base, head, .. } = &mut compared;
+    let range = (base, head_commit);
+    let signatures = source.signatures().check_range(&mut verification, range, &cancel)?;
+    let base = source.snapshots().render(base)?;
     let windows = [&guards.windows, &base.rules.windows, &head.rules.windows];
     let closed = window::closed(&windows, &|name| TimeZone::get(name).ok(), args.time());
-    [base, head].into_iter().for_each(|desired| desired.locate_from_root(&path));
-    let holds = review::would_hold(&compared, &guards.policy, closed.as_ref());
-    let review = Review::of(&compared, |key| filter.matches(key));
+    let holds = review::would_hold(&base, &head, &guards.policy, closed.as_ref());
+    let [base, head] = [base, head].map(|desired| located(desired, &path));
+    let review = Review::of(&base, &head, |key| filter.matches(key));
     let review = Review { signatures, holds, ..review };
     if args.output == PlanFormat::Text {
         output::diagnostics(&review.new_diagnostics);
@@ -174,8 +182,14 @@ fn between_revisions(
         text,
         has_changes: !review.is_empty(),
         is_held: review.is_held(),
-        has_errors: args.strict.fails(&compared.head.diagnostics),
+        has_errors: args.strict.fails(&head.diagnostics),
     })
+}
+
+/// With locations relative to the repository's root.
+fn located(mut desired: Desired, path: &RepoPath) -> Desired {
+    desired.locate_from_root(path);
+    desired
 }
 
 /// A plan of Git against the hub, with its inputs.

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use git2::{ErrorCode, ObjectType, Oid};
 
@@ -55,16 +55,13 @@ pub struct CommitFacts {
     pub summary: String,
 }
 
-/// The tree at one path of one commit, with access to its objects. Threads can share it.
+/// The tree at one path of one commit, with access to its objects.
 pub struct GitSnapshot {
     /// The commit.
     pub commit: CommitId,
     /// The tree at the path.
     pub root: ObjectId,
-    /// Where the repository is.
-    path: PathBuf,
-    /// It, opened once for each thread that reads at the same time: those that none uses now.
-    idle: Mutex<Vec<git2::Repository>>,
+    repository: git2::Repository,
     is_damaged: Arc<AtomicBool>,
     /// Held, never read.
     _pin: Option<Arc<FileLock>>,
@@ -173,8 +170,7 @@ impl Repository {
         }
         let repository = git2::Repository::open(&self.path).map_err(|e| self.failed(e))?;
         let (is_damaged, pin) = (Arc::clone(&self.is_damaged), self.pin.clone());
-        let (path, idle) = (self.path.clone(), Mutex::new(vec![repository]));
-        Ok(GitSnapshot { commit, root: object_id(root), path, idle, is_damaged, _pin: pin })
+        Ok(GitSnapshot { commit, root: object_id(root), repository, is_damaged, _pin: pin })
     }
 
     /// Whether `old` is `new` or an ancestor of it.
@@ -317,24 +313,6 @@ impl GitSnapshot {
         Snapshot { commit: Some(self.commit), root: self.root, objects: self }
     }
 
-    /// Calls `act` with an open repository that no other thread uses.
-    fn with_repository<T>(
-        &self,
-        act: impl FnOnce(&git2::Repository) -> Result<T, ObjectError>,
-    ) -> Result<T, ObjectError> {
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = idle().pop();
-        let repository = match known {
-            Some(repository) => repository,
-            None => git2::Repository::open(&self.path).map_err(|e| {
-                ObjectError::Corrupt(self.root, format!("{}: {e}", self.path.display()))
-            })?,
-        };
-        let result = act(&repository);
-        idle().push(repository);
-        result
-    }
-
     /// Reads an object of one kind and at most `limit` bytes. A missing or corrupt object marks the
     /// repository as damaged.
     fn read<T>(
@@ -351,8 +329,8 @@ impl GitSnapshot {
                 ObjectError::Corrupt(id, e.message().to_owned())
             }
         };
-        let read = |repository: &git2::Repository| {
-            let odb = repository.odb().map_err(failed)?;
+        let read = || {
+            let odb = self.repository.odb().map_err(failed)?;
             let (size, found) = odb.read_header(oid(id)).map_err(failed)?;
             if found != kind {
                 return Err(ObjectError::Malformed(id, format!("it is a {found}, not a {kind}")));
@@ -364,7 +342,7 @@ impl GitSnapshot {
             // libgit2 has compared the bytes with the id.
             take(object.data()).map_err(|error| ObjectError::Malformed(id, error.to_string()))
         };
-        self.with_repository(read).inspect_err(|error| {
+        read().inspect_err(|error| {
             if !error.is_of_object() {
                 self.is_damaged.store(true, Ordering::Relaxed);
             }

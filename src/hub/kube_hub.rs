@@ -10,8 +10,6 @@ use crate::client::{ClientError, Connect};
 use crate::connection::HubConnection;
 use crate::events::EventRecorder;
 use crate::lease_client::LeaseClient;
-use crate::limits;
-use crate::own_task::{in_own_task, stream_in_own_task};
 use crate::record::RecordStore;
 use crate::work_client::WorkClient;
 use crate::{Hub, HubError, HubEvent, NAMESPACE, StoredRecord, directives};
@@ -72,7 +70,7 @@ impl KubeHub {
 
 impl Hub for KubeHub {
     fn watch(&self, source: &SourceId) -> BoxStream<'static, HubEvent> {
-        stream_in_own_task(self.works().watch(source), limits::HUB_EVENTS_AHEAD)
+        self.works().watch(source)
     }
 
     fn list<'a>(
@@ -125,7 +123,6 @@ impl Hub for KubeHub {
         effect: &'a Effect,
         commit: Option<CommitId>,
     ) -> BoxFuture<'a, Result<Option<ObservedWork>, HubError>> {
-        let (works, key, effect) = (self.works(), key.clone(), effect.clone());
-        in_own_task(async move { works.execute(&key, &effect, commit).await }).boxed()
+        async move { self.works().execute(key, effect, commit).await }.boxed()
     }
 }

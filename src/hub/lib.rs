@@ -31,7 +31,6 @@ mod lease_client;
 pub mod limits;
 mod list;
 mod message;
-mod own_task;
 mod record;
 mod request;
 pub mod request_metrics;

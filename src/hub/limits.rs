@@ -34,8 +34,6 @@ pub const HUB_LIST_ATTEMPTS_MAX: usize = 3;
 pub const HUB_RETRIES: Duration = Duration::from_secs(20);
 /// Between two reads of rejected credentials.
 pub const HUB_RECONNECT: Duration = Duration::from_secs(5);
-/// Events of a watch that are read before the engine takes them. A list is one of them.
-pub const HUB_EVENTS_AHEAD: usize = 256;
 /// A watch that ends sooner than this without an event counts as a failure.
 pub const HUB_WATCH_SHORT: Duration = Duration::from_secs(5);
 /// Attempts of one effect within one pass.

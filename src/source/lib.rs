@@ -52,7 +52,6 @@ mod snapshots;
 mod source;
 mod sources;
 mod state_files;
-mod threads;
 pub mod verification;
 mod walk;
 mod work_names;

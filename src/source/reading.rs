@@ -59,8 +59,6 @@ pub(crate) struct Reading {
     last: Option<SourceState>,
     /// The last state was read with other facts.
     is_outdated: bool,
-    /// The reference was fetched outside of a read.
-    is_fetched: bool,
     clock: fn() -> Timestamp,
 }
 
@@ -72,15 +70,7 @@ impl Reading {
             .with_content_bytes_max(config.content_bytes_max);
         let facts = config.facts.clone();
         renderer.set_facts(facts.clone());
-        Self {
-            renderer,
-            facts,
-            verification: None,
-            last: None,
-            is_outdated: false,
-            is_fetched: false,
-            clock,
-        }
+        Self { renderer, facts, verification: None, last: None, is_outdated: false, clock }
     }
 
     /// Sets what the hub says of clusters. What was read last is rendered again if that may change
@@ -106,14 +96,9 @@ impl Reading {
         self.last.as_ref().and_then(|last| last.desired.commit)
     }
 
-    /// Whether anything was fetched.
-    pub fn has_fetched(&self) -> bool {
-        self.is_fetched || self.last.is_some()
-    }
-
-    /// Notes that the reference was fetched, and not read.
-    pub fn note_fetch(&mut self) {
-        self.is_fetched = true;
+    /// Whether anything was read.
+    pub fn has_read(&self) -> bool {
+        self.last.is_some()
     }
 
     /// Keeps a state, with which the next read is compared.
@@ -297,7 +282,7 @@ impl Timer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::cell::Cell;
 
     use gitwork_core::model::name::SourceId;
     use gitwork_core::model::snapshot::{Entry, EntryKind};
@@ -306,14 +291,14 @@ mod tests {
 
     /// Folders without end: each has ten of the same. Cancels itself after some reads.
     struct Endless {
-        reads: AtomicUsize,
+        reads: Cell<usize>,
         cancel: AtomicBool,
     }
 
     impl Objects for Endless {
         fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError> {
-            let reads = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
-            self.cancel.store(reads >= 50, Ordering::Relaxed);
+            self.reads.set(self.reads.get() + 1);
+            self.cancel.store(self.reads.get() >= 50, Ordering::Relaxed);
             let entry = |n: u8| Entry { kind: EntryKind::Tree, id: ObjectId([id.0[0] + n; 20]) };
             let named =
                 |n: u8| (if n == 0 { "clusters".into() } else { format!("f{n}") }, entry(n));
@@ -327,11 +312,11 @@ mod tests {
 
     #[test]
     fn rendering_ends_when_it_is_cancelled() {
-        let endless = Endless { reads: AtomicUsize::new(0), cancel: AtomicBool::new(false) };
+        let endless = Endless { reads: Cell::new(0), cancel: AtomicBool::new(false) };
         let objects = Cancellable { objects: &endless, cancel: &endless.cancel };
         let snapshot = Snapshot { commit: None, root: ObjectId([0; 20]), objects: &objects };
         let rendered = Renderer::new(SourceId::parse("x").unwrap()).render(&snapshot);
         assert_eq!(rendered.unwrap_err(), ObjectError::Cancelled);
-        assert_eq!(endless.reads.into_inner(), 50);
+        assert_eq!(endless.reads.get(), 50);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use gitwork_core::model::kinds::KindIndex;
 use gitwork_core::model::name::{CommitId, RepoPath};
 use gitwork_core::model::snapshot::{ObjectError, Snapshot};
-use gitwork_core::render::desired::{Comparison, Desired};
+use gitwork_core::render::desired::Desired;
 use gitwork_git::{FetchError, Reference, Repository, RepositoryError, split_revision};
 
 use crate::error::SourceReadError;
@@ -26,15 +26,11 @@ pub struct SourceSnapshots<'a> {
     /// The source's path in its repository.
     path: &'a RepoPath,
     origin: &'a mut Origin,
-    reading: &'a mut Reading,
+    reading: &'a Reading,
 }
 
 impl<'a> SourceSnapshots<'a> {
-    pub(crate) fn new(
-        path: &'a RepoPath,
-        origin: &'a mut Origin,
-        reading: &'a mut Reading,
-    ) -> Self {
+    pub(crate) fn new(path: &'a RepoPath, origin: &'a mut Origin, reading: &'a Reading) -> Self {
         Self { path, origin, reading }
     }
 
@@ -50,9 +46,8 @@ impl<'a> SourceSnapshots<'a> {
             let resolve = |repository: &Repository, _: &RepoPath| Ok(repository.resolve(revision)?);
             return self.origin.with_repository(self.path, resolve);
         };
-        if !self.reading.has_fetched() {
+        if !self.reading.has_read() {
             mirror.fetch(reference, cancel)?;
-            self.reading.note_fetch();
         }
         let known = mirror.resolve(revision);
         if !matches!(known, Err(RepositoryError::RevisionMissing { .. })) {
@@ -68,40 +63,6 @@ impl<'a> SourceSnapshots<'a> {
             }
         }
         Ok(known?)
-    }
-
-    /// The commit of the source's reference; `None` for a folder on disk, which is read as it is.
-    pub fn head(&mut self, cancel: &Arc<AtomicBool>) -> Result<Option<CommitId>, SourceReadError> {
-        let Origin::Mirror { mirror, reference } = &mut *self.origin else { return Ok(None) };
-        let fetched = mirror.fetch(reference, cancel)?;
-        self.reading.note_fetch();
-        Ok(Some(fetched.commit))
-    }
-
-    /// Renders two states of the repository that the source is in, as far as they differ. Without
-    /// `head`, the second one is the folder on disk.
-    pub fn compare(
-        &mut self,
-        base: CommitId,
-        head: Option<CommitId>,
-    ) -> Result<Comparison, SourceReadError> {
-        let of_commit = |origin: &Origin, commit| {
-            let snapshot =
-                |repository: &Repository, path: &RepoPath| Ok(repository.snapshot(commit, path)?);
-            origin.with_repository(self.path, snapshot)
-        };
-        let renderer = &self.reading.renderer;
-        let base = of_commit(self.origin, base)?;
-        let head = match (head, &mut *self.origin) {
-            (None, Origin::Directory(directory)) => {
-                let head = directory.snapshot()?;
-                return Ok(renderer.compare(&base.snapshot(), &head.snapshot())?);
-            }
-            (None, Origin::Mirror { mirror, .. }) => mirror.resolve("HEAD")?,
-            (Some(head), _) => head,
-        };
-        let head = of_commit(self.origin, head)?;
-        Ok(renderer.compare(&base.snapshot(), &head.snapshot())?)
     }
 
     /// A file of the repository in a revision, with the commit; `None` without the file. `path` is

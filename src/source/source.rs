@@ -92,7 +92,7 @@ impl Source {
 
     /// The files of single revisions of the source.
     pub fn snapshots(&mut self) -> SourceSnapshots<'_> {
-        SourceSnapshots::new(&self.config.path, &mut self.origin, &mut self.reading)
+        SourceSnapshots::new(&self.config.path, &mut self.origin, &self.reading)
     }
 
     /// The highest known generation of the source's record on the hub: of this machine or of the

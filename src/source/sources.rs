@@ -1,8 +1,5 @@
 //! The sources of one process: from a configuration to an opened mirror or folder.
 
-use std::num::NonZeroUsize;
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
 use gitwork_git::Mirrors;
@@ -13,26 +10,18 @@ use crate::origin::Origin;
 use crate::reading::Reading;
 use crate::source::Source;
 use crate::state_files::StateFiles;
-use crate::threads::Threads;
 
 /// Opens the sources of one process. Sources of one repository share its mirror and fetches.
 #[derive(Debug)]
 pub struct Sources {
     mirrors: Mirrors,
     clock: fn() -> Timestamp,
-    /// What renders several folders at the same time.
-    threads: Option<Arc<Threads>>,
 }
 
 impl Sources {
     /// `clock` gives the time of day, for the validity of signers' keys.
     pub fn new(mirrors: Mirrors, clock: fn() -> Timestamp) -> Self {
-        Self { mirrors, clock, threads: None }
-    }
-
-    /// Renders with so many threads: for a command that has nothing else to do.
-    pub fn with_threads(self, threads: NonZeroUsize) -> Self {
-        Self { threads: Some(Arc::new(Threads(threads))), ..self }
+        Self { mirrors, clock }
     }
 
     /// Opens a source to read it, beside other processes that read or sync it. Nothing is fetched
@@ -61,10 +50,7 @@ impl Sources {
         state_files: StateFiles,
     ) -> Result<Source, SourceReadError> {
         let origin = Origin::open(&config, &self.mirrors)?;
-        let mut reading = Reading::new(&config, self.clock);
-        if let Some(threads) = &self.threads {
-            reading.renderer = reading.renderer.with_workers(threads.clone());
-        }
+        let reading = Reading::new(&config, self.clock);
         Ok(Source::new(config, origin, state_files, reading))
     }
 }

@@ -209,11 +209,9 @@ impl Case {
         let last_known = history.as_ref().map(|found| found.last_known.clone()).unwrap_or_default();
         let outcome = Outcome {
             plan: plan::plan(&desired, &observed, &last_known, &self.policy()),
-            review: before.map(|base| {
-                let (head, unchanged) = (desired.clone(), Default::default());
-                let compared = Comparison { base, head, unchanged };
-                let holds = review::would_hold(&compared, &self.policy(), None);
-                Review { holds, ..Review::of(&compared, |_| true) }
+            review: before.map(|before| Review {
+                holds: review::would_hold(&before, &desired, &self.policy(), None),
+                ..Review::new(&before, &desired)
             }),
             history: history.unwrap_or_default(),
             desired,

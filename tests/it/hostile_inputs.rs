@@ -24,7 +24,7 @@ fn rendered(name: &str) -> (Desired, usize) {
     let root = (input.add)(&mut objects);
     let snapshot = Snapshot { commit: None, root, objects: &objects };
     let desired = Renderer::new(source()).render(&snapshot).unwrap();
-    (desired, objects.take_reads())
+    (desired, objects.reads.get())
 }
 
 /// The process that the next test starts.

@@ -88,9 +88,8 @@ impl ObjectError {
     }
 }
 
-/// A content-addressed store: the same id always gives the same answer. Several threads may read it
-/// at the same time.
-pub trait Objects: Sync {
+/// A content-addressed store: the same id always gives the same answer.
+pub trait Objects {
     /// The entries of a tree. A tree that is malformed or too large is an error of its folder.
     fn tree(&self, id: ObjectId) -> Result<Arc<Tree>, ObjectError>;
     /// The bytes of a blob, or of a symlink's target. More than `limit` bytes are an error, found

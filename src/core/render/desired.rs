@@ -60,21 +60,6 @@ impl Desired {
     }
 }
 
-/// Works that are equal in two states, by cluster.
-pub type UnchangedWorks = BTreeMap<ClusterName, BTreeSet<WorkKey>>;
-
-/// Two states of one source, as far as they differ.
-#[derive(Debug, Clone)]
-pub struct Comparison {
-    /// The old state. Clusters that are the same in both may be left out.
-    pub base: Desired,
-    /// The new state.
-    pub head: Desired,
-    /// The works of both that are left out. A work that was not rendered has the name of its
-    /// folder.
-    pub unchanged: UnchangedWorks,
-}
-
 /// Suspensions in Git of the source and of clusters. Single works carry their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Suspended {

@@ -3,12 +3,8 @@
 //! The cost is in the size of the change: a cluster whose tree and inherited files are unchanged is
 //! reused, and so is an unchanged work folder within a changed cluster.
 
-mod ahead;
-#[cfg(test)]
-mod ahead_tests;
 mod approvals;
 mod cluster;
-mod comparison;
 mod content;
 mod freeze;
 #[cfg(test)]
@@ -16,13 +12,12 @@ mod group_tests;
 mod inputs;
 mod order;
 mod pass;
-mod planned_ahead;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desired::{Desired, Suspended, UncertainMembers, UnchangedWorks};
+use super::desired::{Desired, Suspended, UncertainMembers};
 use super::groups::{GroupInputs, Membership, Memberships};
 use super::layout;
 use crate::config::file_names::{CLUSTERS, GROUPS};
@@ -38,12 +33,9 @@ use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, S
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use crate::render::values::Variable;
-pub use ahead::Workers;
-
-use ahead::RenderAhead;
 use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent, approval_bytes};
-use inputs::{ClusterConfig, PassInputs, SourceInputs};
+use inputs::{ClusterConfig, SourceInputs};
 use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
 
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
@@ -57,8 +49,6 @@ struct Fleet {
     uncertain: BTreeMap<GroupName, UncertainMembers>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
-    /// The works of clusters that are left out.
-    unread: UnchangedWorks,
 }
 
 /// Renders one source, commit after commit, and remembers what did not change.
@@ -80,12 +70,6 @@ pub struct Renderer {
     content: SharedContent,
     /// Whether the snapshots leave out works.
     is_partial: bool,
-    /// The clusters to render; `None` for all.
-    only: Option<Arc<BTreeSet<ClusterName>>>,
-    /// The works of the other clusters, by the names of their folders.
-    unread: UnchangedWorks,
-    /// What renders several folders at the same time; `None` for one after the other.
-    workers: Option<Arc<dyn Workers>>,
 }
 
 impl Renderer {
@@ -106,9 +90,6 @@ impl Renderer {
             content_bytes_max: limits::CONTENT_BYTES_MAX,
             content: SharedContent::default(),
             is_partial: false,
-            only: None,
-            unread: UnchangedWorks::new(),
-            workers: None,
         }
     }
 
@@ -120,11 +101,6 @@ impl Renderer {
     /// With what the operator lets the folders do, which is the same for every commit.
     pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
         Self { tenancy, ..self }
-    }
-
-    /// With workers that render several folders at the same time. The result is the same.
-    pub fn with_workers(self, workers: Arc<dyn Workers>) -> Self {
-        Self { workers: Some(workers), ..self }
     }
 
     /// With another bound of the bytes that the rendered works may hold in memory.
@@ -159,16 +135,13 @@ impl Renderer {
             approvals::read(&self.source, top.approvals, snapshot.objects, &mut diagnostics)?;
         let left = self.content_bytes_max.saturating_sub(approval_bytes(&self.approved));
         let pass = RenderPass {
-            of: PassInputs {
-                source: &self.source,
-                tenancy: &self.tenancy,
-                objects: snapshot.objects,
-            },
+            source: &self.source,
+            tenancy: &self.tenancy,
+            objects: snapshot.objects,
             inputs: source,
             bare: Arc::new(ClusterConfig::new(None, true)),
             content: RefCell::new(std::mem::take(&mut self.content)),
             budget: RefCell::new(ContentBudget::new(left)),
-            ahead: RefCell::new(RenderAhead::new(self.workers.as_deref(), &self.kinds)),
         };
         let rendered = self.fleet(&pass, (top.clusters, top.groups), &mut diagnostics);
         self.content = pass.content.into_inner();
@@ -178,7 +151,6 @@ impl Renderer {
         self.groups = fleet.groups;
         self.uncertain = fleet.uncertain;
         self.group_diagnostics = fleet.diagnostics;
-        self.unread = fleet.unread;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, diagnostics))
     }
@@ -186,11 +158,6 @@ impl Renderer {
     /// Drops contents that only earlier commits had, as soon as nobody holds their works.
     pub fn drop_unused(&mut self) {
         self.content.drop_unused();
-    }
-
-    /// Whether a cluster is not rendered.
-    fn leaves_out(&self, name: &ClusterName) -> bool {
-        self.only.as_ref().is_some_and(|only| !only.contains(name))
     }
 
     /// Reads groups and clusters, finds the members of the groups, and renders all works.
@@ -206,11 +173,7 @@ impl Renderer {
         let Some(groups) = self.within_bounds(groups, &at, diagnostics)? else { return Ok(fleet) };
         let mut opened = BTreeMap::new();
         for (name, tree) in clusters {
-            // Without groups, nobody asks for the labels of a cluster that is left out.
-            let open = match groups.is_empty() && self.leaves_out(&name) {
-                true => pass.open_unread(&name, tree)?,
-                false => pass.open(&name, tree, self.clusters.get(&name))?,
-            };
+            let open = pass.open(&name, tree, self.clusters.get(&name))?;
             opened.insert(name, open);
         }
         let config = |open: &OpenCluster| open.inherited.config.clone();
@@ -225,12 +188,7 @@ impl Renderer {
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
         }
-        let (left_out, opened): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            opened.into_iter().partition(|(name, _)| self.leaves_out(name));
-        fleet.unread = pass.unread_works(left_out, &found.by_cluster)?;
-        let works_left =
-            limits::WORKS_MAX.saturating_sub(fleet.unread.values().map(BTreeSet::len).sum());
-        let rendered = self.clusters(pass, (opened, works_left), found.by_cluster, diagnostics)?;
+        let rendered = self.clusters(pass, opened, found.by_cluster, diagnostics)?;
         (fleet.clusters, fleet.kinds) = rendered;
         Ok(fleet)
     }
@@ -239,12 +197,12 @@ impl Renderer {
     fn clusters(
         &self,
         pass: &RenderPass<'_>,
-        (opened, mut works_left): (BTreeMap<ClusterName, OpenCluster>, usize),
+        opened: BTreeMap<ClusterName, OpenCluster>,
         mut groups: BTreeMap<ClusterName, Vec<Membership>>,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<(RenderedClusters, KindIndex), ObjectError> {
         let mut clusters = BTreeMap::new();
-        pass.plan_ahead(&opened, &groups, (self.facts.as_deref(), &self.clusters));
+        let mut works_left = limits::WORKS_MAX;
         for (name, opened) in opened {
             let before = self.clusters.get(&name);
             let place = ClusterPlace {
@@ -258,7 +216,6 @@ impl Renderer {
             works_left -= cluster.works.len();
             clusters.insert(name, cluster);
         }
-        pass.ahead.borrow_mut().end();
         // A CRD anywhere in the repository tells the plural of its kind everywhere: what was
         // rendered with another answer is rendered again. A frozen work tells nothing.
         let (kinds, frozen) = pass.kinds(&clusters)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::inputs::{ClusterConfig, ClusterInputs};
+use super::inputs::ClusterConfig;
 use crate::config::WorkSettings;
 use crate::model::approval::{Approvals, Target};
 use crate::model::diagnostic::Diagnostic;
@@ -15,7 +15,6 @@ use crate::model::manifest::{Identity, Origin};
 use crate::model::name::{GroupName, ObjectId};
 use crate::model::spec_text::SpecText;
 use crate::model::work::{DeletionPolicy, DesiredWork, NamedObject};
-use crate::render::groups::Membership;
 use crate::render::values::{ClusterValues, Variable};
 use crate::render::work_folder::{Rendered, RenderedSizes};
 
@@ -51,18 +50,6 @@ pub(super) struct FolderContent {
     pub(super) cluster_defaults: Digest,
 }
 
-impl FolderContent {
-    /// That of a folder with this tree, of a cluster or of one of its groups.
-    pub(super) fn of(tree: ObjectId, group: Option<&Membership>, cluster: &ClusterInputs) -> Self {
-        Self {
-            tree,
-            source: cluster.source.blob,
-            group: group.map(|one| (one.group.name.clone(), one.group.defaults_digest)),
-            cluster_defaults: cluster.config.defaults_digest,
-        }
-    }
-}
-
 impl Clone for SharedContent {
     /// An empty one: while two hold a content, neither would notice that no work has it.
     fn clone(&self) -> Self {
@@ -93,11 +80,6 @@ impl SharedContent {
         }
         self.texts.insert(text.clone());
         text.clone()
-    }
-
-    /// Whether a folder of this content was rendered.
-    pub(super) fn knows(&self, content: &FolderContent) -> bool {
-        self.variables.contains_key(content)
     }
 
     /// A folder of this content that was rendered with the same values.

@@ -6,20 +6,16 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::file;
-use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE, SOURCE_FILE};
+use crate::config::file_names::SOURCE_FILE;
 use crate::config::path_patterns::PathPatterns;
-use crate::config::tenancy::Tenancy;
 use crate::config::{ClusterFile, FileKind, SourceFile};
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::digest::Digest;
-use crate::model::facts::KnownFacts;
-use crate::model::name::{ClusterName, ObjectId, RepoPath, SourceId};
+use crate::model::name::{ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
-use crate::render::groups::{Membership, defaults_digest};
-use crate::render::layout;
-use crate::render::values::{ClusterValues, ValueLevel};
-use crate::render::work_folder::{ConfigIndex, Inherited, SettingsLevel};
+use crate::render::groups::defaults_digest;
+use crate::render::work_folder::ConfigIndex;
 
 /// What a cluster's works inherit.
 #[derive(Debug)]
@@ -123,53 +119,5 @@ impl ClusterInputs {
     /// Whether they come from the same files.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.source.blob == other.source.blob && self.cluster_blob == other.cluster_blob
-    }
-}
-
-/// What rendering a folder takes, wherever it is.
-#[derive(Clone, Copy)]
-pub(super) struct PassInputs<'a> {
-    pub(super) source: &'a SourceId,
-    pub(super) tenancy: &'a Tenancy,
-    pub(super) objects: &'a dyn Objects,
-}
-
-impl<'a> PassInputs<'a> {
-    /// What a work folder inherits.
-    pub(super) fn inherited(
-        self,
-        name: &'a ClusterName,
-        group: Option<&'a Membership>,
-        (cluster, facts): (&'a ClusterInputs, &'a KnownFacts),
-    ) -> Inherited<'a> {
-        let ClusterInputs { source, config, .. } = cluster;
-        let of_group = group.into_iter().flat_map(|member| {
-            let file = layout::group_path(&member.group.name).join(GROUP_FILE);
-            member.values().map(move |values| ValueLevel { file: file.clone(), values })
-        });
-        let group = group.map(|member| &member.group);
-        let group_level = group
-            .map(|group| SettingsLevel { settings: &group.file.defaults, rules: &group.rules });
-        let source_level = SettingsLevel { settings: &source.file.defaults, rules: &source.rules };
-        let cluster_level = SettingsLevel { settings: &config.file.defaults, rules: &config.rules };
-        let file = layout::cluster_path(name).join(CLUSTER_FILE);
-        let own = ValueLevel { file, values: &config.values };
-        Inherited {
-            source: self.source,
-            tenancy: self.tenancy,
-            cluster: name,
-            group: group.map(|group| &group.name),
-            levels: [Some(source_level), group_level, Some(cluster_level)]
-                .into_iter()
-                .flatten()
-                .collect(),
-            values: ClusterValues {
-                cluster: name,
-                levels: std::iter::once(own).chain(of_group).collect(),
-                labels: &config.file.labels,
-                facts,
-            },
-            secrets: source.file.secrets,
-        }
     }
 }

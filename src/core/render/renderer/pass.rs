@@ -5,31 +5,34 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::ahead::RenderAhead;
 use super::cluster::{RenderedCluster, RenderedFolder};
 use super::content::{ContentBudget, FolderContent, SharedContent, TooLarge};
-use super::inputs::{ClusterConfig, ClusterInputs, PassInputs, SourceInputs};
+use super::inputs::{ClusterConfig, ClusterInputs, SourceInputs};
 use crate::config::file;
-use crate::config::file_names::CLUSTER_FILE;
+use crate::config::file_names::{CLUSTER_FILE, GROUP_FILE};
+use crate::config::tenancy::Tenancy;
 use crate::config::values::bad_names;
 use crate::config::{ClusterFile, FileKind};
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::facts::KnownFacts;
 use crate::model::kinds::KindIndex;
-use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath, WorkKey};
-use crate::model::snapshot::ObjectError;
+use crate::model::name::{ClusterName, GroupName, ObjectId, RepoPath, SourceId};
+use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
-use crate::render::desired::{FrozenObjects, UnchangedWorks};
+use crate::render::desired::FrozenObjects;
 use crate::render::groups::{Certainty, GroupInputs, Membership};
 use crate::render::layout::{self, BlockedEntry, OwnerFolder};
-use crate::render::work_folder::{self, Rendered};
+use crate::render::values::{ClusterValues, ValueLevel};
+use crate::render::work_folder::{self, Inherited, Rendered, SettingsLevel};
 
 /// Folders by cluster whose CRDs count for themselves only.
 pub(super) type FrozenCrds = BTreeMap<ClusterName, BTreeSet<RepoPath>>;
 
 /// One pass over a snapshot.
 pub(super) struct RenderPass<'a> {
-    pub(super) of: PassInputs<'a>,
+    pub(super) source: &'a SourceId,
+    pub(super) tenancy: &'a Tenancy,
+    pub(super) objects: &'a dyn Objects,
     /// What all works inherit.
     pub(super) inputs: Arc<SourceInputs>,
     /// Of clusters without cluster.yaml.
@@ -38,8 +41,6 @@ pub(super) struct RenderPass<'a> {
     pub(super) content: RefCell<SharedContent>,
     /// What the works of this pass may still hold.
     pub(super) budget: RefCell<ContentBudget>,
-    /// The folders that are rendered before their turn, at the same time.
-    pub(super) ahead: RefCell<RenderAhead<'a>>,
 }
 
 /// Why a cluster is not rendered.
@@ -56,9 +57,9 @@ pub(super) enum PassError {
 /// A cluster before its works are rendered.
 pub(super) struct OpenCluster {
     /// Of `clusters/<cluster>`; `None` without such a folder.
-    pub(super) tree: Option<ObjectId>,
+    tree: Option<ObjectId>,
     /// What stands in the folder; `None` if it was not read, because it did not change.
-    pub(super) folder: Option<OwnerFolder>,
+    folder: Option<OwnerFolder>,
     pub(super) inherited: Arc<ClusterInputs>,
     /// Of the cluster's own files.
     diagnostics: Vec<Diagnostic>,
@@ -95,7 +96,7 @@ impl RenderPass<'_> {
                 Some(before) => (*before).clone(),
                 None => {
                     let source = (self.inputs.blob, &self.inputs.ignore);
-                    Arc::new(GroupInputs::read(&name, tree, source, self.of.objects)?)
+                    Arc::new(GroupInputs::read(&name, tree, source, self.objects)?)
                 }
             };
             let mut budget = self.budget.borrow_mut();
@@ -120,7 +121,7 @@ impl RenderPass<'_> {
             let (inherited, diagnostics) = (before.inherited.clone(), before.diagnostics.clone());
             return Ok(OpenCluster { tree: Some(tree), folder: None, inherited, diagnostics });
         }
-        let mut folder = layout::cluster(name, tree, self.of.objects, &self.inputs.ignore)?;
+        let mut folder = layout::cluster(name, tree, self.objects, &self.inputs.ignore)?;
         let mut diagnostics = std::mem::take(&mut folder.diagnostics);
         let inherited = self.cluster_inputs(name, folder.config_file, &mut diagnostics)?;
         let (tree, folder, inherited) = (Some(tree), Some(folder), Arc::new(inherited));
@@ -133,42 +134,6 @@ impl RenderPass<'_> {
         let inherited = Arc::new(ClusterInputs { source, cluster_blob: None, config });
         let folder = Some(OwnerFolder::default());
         OpenCluster { tree: None, folder, inherited, diagnostics: Vec::new() }
-    }
-
-    /// A cluster that is not rendered, and whose files nobody asks for.
-    pub(super) fn open_unread(
-        &self,
-        name: &ClusterName,
-        tree: ObjectId,
-    ) -> Result<OpenCluster, ObjectError> {
-        let folder = layout::cluster(name, tree, self.of.objects, &self.inputs.ignore)?;
-        Ok(OpenCluster { tree: Some(tree), folder: Some(folder), ..self.open_without_folder() })
-    }
-
-    /// The works of clusters that are not rendered, by the names of their folders.
-    pub(super) fn unread_works(
-        &self,
-        clusters: BTreeMap<ClusterName, OpenCluster>,
-        groups: &BTreeMap<ClusterName, Vec<Membership>>,
-    ) -> Result<UnchangedWorks, ObjectError> {
-        let mut all = UnchangedWorks::new();
-        for (name, OpenCluster { tree, folder, .. }) in clusters {
-            let own = match (folder, tree) {
-                (Some(folder), _) => folder,
-                (None, Some(tree)) => {
-                    layout::cluster(&name, tree, self.of.objects, &self.inputs.ignore)?
-                }
-                (None, None) => OwnerFolder::default(),
-            };
-            let groups = groups.get(&name).into_iter().flatten();
-            let groups = groups.filter(|one| one.certainty == Certainty::Member);
-            let folders = groups.map(|one| &one.group.folder).chain([&own]);
-            let names = folders.flat_map(|folder| folder.works.keys().chain(folder.blocked.keys()));
-            let key = |folder: &String| layout::folder_key(&RepoPath::root().join(folder), &name);
-            let keys: BTreeSet<WorkKey> = names.map(key).collect();
-            all.insert(name, keys);
-        }
-        Ok(all)
     }
 
     /// Renders a cluster, taking over what did not change since `before`. It may have `works_max`
@@ -193,9 +158,7 @@ impl RenderPass<'_> {
         }
         let folder = match (folder, tree) {
             (Some(folder), _) => folder,
-            (None, Some(tree)) => {
-                layout::cluster(name, tree, self.of.objects, &self.inputs.ignore)?
-            }
+            (None, Some(tree)) => layout::cluster(name, tree, self.objects, &self.inputs.ignore)?,
             (None, None) => OwnerFolder::default(),
         };
         self.budget.borrow_mut().spend_config(&inherited.config)?;
@@ -278,8 +241,8 @@ impl RenderPass<'_> {
     fn blocked(&self, path: &RepoPath, cluster: &ClusterName, entry: BlockedEntry) -> Rendered {
         let key = layout::folder_key(path, cluster);
         let problem = entry.problem(path, Scope::Work(key.clone()));
-        let key = Some(key).filter(|key| self.of.tenancy.may_be_named(path, key));
-        let unread = key.iter().map(|_| self.of.tenancy.of_folder(path, cluster).into()).collect();
+        let key = Some(key).filter(|key| self.tenancy.may_be_named(path, key));
+        let unread = key.iter().map(|_| self.tenancy.of_folder(path, cluster).into()).collect();
         let frozen = FrozenObjects { unread, ..FrozenObjects::default() };
         Rendered { frozen, ..Rendered::without_work(path, key, vec![problem]) }
     }
@@ -293,9 +256,13 @@ impl RenderPass<'_> {
         kinds: &KindIndex,
     ) -> Result<Arc<Rendered>, ObjectError> {
         let WorkPlace { path, tree, group, .. } = place;
-        let of_cluster = (&*cluster.inherited, &cluster.facts);
-        let inherited = self.of.inherited(name, *group, of_cluster);
-        let content = FolderContent::of(*tree, *group, &cluster.inherited);
+        let inherited = self.inherited(name, *group, cluster);
+        let content = FolderContent {
+            tree: *tree,
+            source: self.inputs.blob,
+            group: group.map(|one| (one.group.name.clone(), one.group.defaults_digest)),
+            cluster_defaults: cluster.inherited.config.defaults_digest,
+        };
         let known = self.content.borrow().rendered(&content, &inherited.values);
         let known = known.filter(|known| !known.is_stale(kinds));
         if let Some(mut rendered) = known.and_then(|known| known.elsewhere(path, &inherited)) {
@@ -303,17 +270,52 @@ impl RenderPass<'_> {
             return Ok(Arc::new(rendered));
         }
         let ignore = &self.inputs.ignore;
-        let ahead = self.ahead.borrow_mut().take(name, path, self.of);
-        let mut rendered = match ahead {
-            Some(rendered) => rendered,
-            None => work_folder::render(path, *tree, &inherited, ignore, kinds, self.of.objects)?,
-        };
+        let mut rendered =
+            work_folder::render(path, *tree, &inherited, ignore, kinds, self.objects)?;
         self.content.borrow_mut().share(&mut rendered);
         let rendered = Arc::new(rendered);
         if rendered.work.is_some() {
             self.content.borrow_mut().keep(content, &inherited.values, &rendered);
         }
         Ok(rendered)
+    }
+
+    /// What a work folder inherits.
+    fn inherited<'a>(
+        &'a self,
+        name: &'a ClusterName,
+        group: Option<&'a Membership>,
+        cluster: &'a RenderedCluster,
+    ) -> Inherited<'a> {
+        let ClusterInputs { source, config, .. } = &*cluster.inherited;
+        let of_group = group.into_iter().flat_map(|member| {
+            let file = layout::group_path(&member.group.name).join(GROUP_FILE);
+            member.values().map(move |values| ValueLevel { file: file.clone(), values })
+        });
+        let group = group.map(|member| &member.group);
+        let group_level = group
+            .map(|group| SettingsLevel { settings: &group.file.defaults, rules: &group.rules });
+        let source_level = SettingsLevel { settings: &source.file.defaults, rules: &source.rules };
+        let cluster_level = SettingsLevel { settings: &config.file.defaults, rules: &config.rules };
+        let file = layout::cluster_path(name).join(CLUSTER_FILE);
+        let own = ValueLevel { file, values: &config.values };
+        Inherited {
+            source: self.source,
+            tenancy: self.tenancy,
+            cluster: name,
+            group: group.map(|group| &group.name),
+            levels: [Some(source_level), group_level, Some(cluster_level)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            values: ClusterValues {
+                cluster: name,
+                levels: std::iter::once(own).chain(of_group).collect(),
+                labels: &config.file.labels,
+                facts: &cluster.facts,
+            },
+            secrets: source.file.secrets,
+        }
     }
 
     /// The kinds that the CRDs of all clusters define, and the folders whose CRDs define none: with
@@ -440,7 +442,7 @@ impl RenderPass<'_> {
         let scope = Scope::Cluster(name.clone());
         let known_problems = diagnostics.len();
         let config: Option<file::Config<ClusterFile>> =
-            read_config(&path, blob, FileKind::Cluster, &scope, self.of.objects, diagnostics)?;
+            read_config(&path, blob, FileKind::Cluster, &scope, self.objects, diagnostics)?;
         if let Some(config) = &config {
             diagnostics.extend(bad_names(&config.value.values).map(|(variable, problem)| {
                 let variable_key = variable.replace('~', "~0").replace('/', "~1");

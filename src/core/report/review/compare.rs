@@ -15,7 +15,7 @@ use crate::model::manifest::Identity;
 use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
 use crate::model::work::{ANNOTATION_MANAGED_KEYS, DeletionPolicy, DesiredWork};
 use crate::plan::MemberChange;
-use crate::render::desired::{Comparison, Desired, UnchangedWorks};
+use crate::render::desired::Desired;
 use crate::render::work_folder::wire_size;
 use crate::text::diagnostics;
 use crate::text::diff;
@@ -23,23 +23,12 @@ use crate::text::diff;
 impl Review {
     /// Compares two states of one source.
     pub fn new(base: &Desired, head: &Desired) -> Self {
-        Self::between(base, head, &UnchangedWorks::new(), |_| true)
+        Self::of(base, head, |_| true)
     }
 
     /// Compares the works of two states that `is_shown` selects. Their objects may move from and to
     /// works that it leaves out.
-    pub fn of(compared: &Comparison, is_shown: impl Fn(&WorkKey) -> bool) -> Self {
-        let Comparison { base, head, unchanged } = compared;
-        Self::between(base, head, unchanged, is_shown)
-    }
-
-    fn between(
-        base: &Desired,
-        head: &Desired,
-        unchanged: &UnchangedWorks,
-        is_shown: impl Fn(&WorkKey) -> bool,
-    ) -> Self {
-        let unchanged = || unchanged.values().flatten().filter(|key| is_shown(key));
+    pub fn of(base: &Desired, head: &Desired, is_shown: impl Fn(&WorkKey) -> bool) -> Self {
         let mut review = Self {
             base: base.commit,
             head: head.commit,
@@ -54,17 +43,14 @@ impl Review {
             holds: Vec::new(),
         };
         if head.frozen.source {
-            let known = base.works.keys().filter(|key| is_shown(key));
-            review.counts.works_frozen = known.chain(unchanged()).count();
+            review.counts.works_frozen = base.works.keys().filter(|key| is_shown(key)).count();
             return review;
         }
         let keys: BTreeSet<&WorkKey> =
             base.works.keys().chain(head.works.keys()).chain(&head.frozen.works).collect();
         let keys: Vec<&WorkKey> = keys.into_iter().filter(|key| is_shown(key)).collect();
-        let all = keys.iter().copied().chain(unchanged());
-        let clusters: BTreeSet<&ClusterName> = all.map(|key| &key.cluster).collect();
+        let clusters: BTreeSet<&ClusterName> = keys.iter().map(|key| &key.cluster).collect();
         review.counts.clusters = clusters.len();
-        review.counts.works_unchanged = unchanged().count();
         let states = States { base, head, moves: Moves::between(base, head) };
         let mut by_cluster: BTreeMap<&ClusterName, Vec<WorkReview>> = BTreeMap::new();
         for key in keys {

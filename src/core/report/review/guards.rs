@@ -11,7 +11,7 @@ use crate::model::name::{ClusterName, CommitId};
 use crate::model::work::DesiredWork;
 use crate::plan::budget::{Budget, DeletionCount, over_budget};
 use crate::plan::{Guard, PlanPolicy};
-use crate::render::desired::{Comparison, Desired, UnchangedWorks};
+use crate::render::desired::Desired;
 use crate::signature::verification::VerificationFailure;
 use crate::text::style::count;
 
@@ -57,15 +57,15 @@ pub struct WouldHold {
 /// The changes that the guards would hold. `policy` is the operator's. `closed` is set if no window
 /// is open.
 pub fn would_hold(
-    compared: &Comparison,
+    base: &Desired,
+    head: &Desired,
     policy: &PlanPolicy,
     closed: Option<&Closed>,
 ) -> Vec<WouldHold> {
-    let Comparison { base, head, unchanged } = compared;
     if head.frozen.source {
         return Vec::new();
     }
-    let change = JudgedChange { base, head, unchanged, moves: FoundMoves::between(base, head) };
+    let change = JudgedChange { base, head, moves: FoundMoves::between(base, head) };
     let (budget, held) = change.over_budget(policy).unzip();
     let held = held.unwrap_or_default();
     let windows = closed.and_then(|closed| change.outside_windows(&held, closed));
@@ -76,7 +76,6 @@ pub fn would_hold(
 struct JudgedChange<'a> {
     base: &'a Desired,
     head: &'a Desired,
-    unchanged: &'a UnchangedWorks,
     moves: FoundMoves<'a>,
 }
 
@@ -91,11 +90,8 @@ impl JudgedChange<'_> {
         if policy.allow_delete_all {
             return None;
         }
-        let Self { base, head, unchanged, moves } = self;
+        let Self { base, head, moves } = self;
         let mut clusters: BTreeMap<ClusterName, DeletionCount> = BTreeMap::new();
-        for (cluster, works) in *unchanged {
-            clusters.entry(cluster.clone()).or_default().kept += works.len();
-        }
         for (key, work) in &base.works {
             let deletions = clusters.entry(key.cluster.clone()).or_default();
             if head.works.contains_key(key) || is_unread(work, head) {
@@ -119,7 +115,7 @@ impl JudgedChange<'_> {
 
     /// `held`: clusters whose deletions the budget holds already.
     fn outside_windows(&self, held: &BTreeSet<ClusterName>, closed: &Closed) -> Option<WouldHold> {
-        let Self { base, head, moves, .. } = self;
+        let Self { base, head, moves } = self;
         let written = head.works.values().filter(|work| {
             let before = base.works.get(&work.key);
             let is_same = before.is_some_and(|before| before.body.digest == work.body.digest);

@@ -11,8 +11,6 @@
 //! - `print`, `markdown`: the result for a terminal and for a pull request.
 
 mod compare;
-#[cfg(test)]
-mod comparison_tests;
 mod difference;
 mod guards;
 mod markdown;
