@@ -82,9 +82,9 @@ impl TimeZone for Tz {
         let Ok(seconds) = seconds else { return MappedLocalTime::None };
         let civil: DateTime = jiff::tz::Offset::UTC.to_datetime(seconds);
         match zone.to_ambiguous_timestamp(civil).offset() {
-            AmbiguousOffset::Unambiguous { offset } => self
-                .with_offset(offset)
-                .map_or(MappedLocalTime::None, MappedLocalTime::Single),
+            AmbiguousOffset::Unambiguous { offset } => {
+                self.with_offset(offset).map_or(MappedLocalTime::None, MappedLocalTime::Single)
+            }
             AmbiguousOffset::Fold { before, after } => {
                 match (self.with_offset(before), self.with_offset(after)) {
                     (Some(before), Some(after)) => MappedLocalTime::Ambiguous(before, after),
@@ -103,8 +103,7 @@ impl TimeZone for Tz {
         let Some(zone) = &self.zone else { return self.utc() };
         let seconds = utc.and_utc().timestamp();
         // Times that jiff does not have, before the year -9999 and after 9999, are no times of CEL.
-        let seconds = seconds
-            .clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
+        let seconds = seconds.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
         let offset = Timestamp::from_second(seconds).ok().map(|time| zone.to_offset(time));
         offset.and_then(|offset| self.with_offset(offset)).unwrap_or_else(|| self.utc())
     }
@@ -155,9 +154,8 @@ mod tests {
 
     #[test]
     fn local_times_can_be_missing_or_twofold() {
-        let local = |text: &str| {
-            zone("Europe/Berlin").offset_from_local_datetime(&text.parse().unwrap())
-        };
+        let local =
+            |text: &str| zone("Europe/Berlin").offset_from_local_datetime(&text.parse().unwrap());
         let hours = |offset: ZoneOffset| offset.fix().local_minus_utc() / 3600;
         assert_eq!(local("2026-06-01T00:00:00").map(hours), MappedLocalTime::Single(2));
         assert_eq!(local("2026-03-29T02:30:00").map(hours), MappedLocalTime::None);

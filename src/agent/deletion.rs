@@ -80,8 +80,7 @@ mod tests {
 
     #[test]
     fn version_is_a_precondition_only_if_it_is_known() {
-        let preconditions =
-            |target: DeletionTarget<'_>| target.options()["preconditions"].clone();
+        let preconditions = |target: DeletionTarget<'_>| target.options()["preconditions"].clone();
         assert_eq!(preconditions(DeletionTarget::uid("u")), json!({"uid": "u"}));
         let target = DeletionTarget { uid: "u", revision: Some(7) };
         assert_eq!(preconditions(target), json!({"uid": "u", "resourceVersion": "7"}));

@@ -108,9 +108,9 @@ impl ObjectRemover {
     /// object must be read.
     async fn remove_unread(&self, removal: &Removal<'_>) -> Result<Option<Remainder>, ApiError> {
         let known = self.shared.lock().tracking.version(&removal.object);
-        let Some(version) = known.filter(|version| {
-            version.revision > 0 && version.is_only_owned_by(&removal.owner.uid)
-        }) else {
+        let Some(version) = known
+            .filter(|version| version.revision > 0 && version.is_only_owned_by(&removal.owner.uid))
+        else {
             return Ok(None);
         };
         let target =
@@ -118,9 +118,7 @@ impl ObjectRemover {
         match self.cluster.delete(&removal.path, &target).await {
             Ok(Deletion::Gone) => Ok(Some(Remainder::Nothing)),
             // It is read in the next pass: its version is not that of the tracking any more.
-            Ok(Deletion::Begun(_)) => {
-                Ok(Some(Remainder::Object(ObservedState::Present(version))))
-            }
+            Ok(Deletion::Begun(_)) => Ok(Some(Remainder::Object(ObservedState::Present(version)))),
             Err(error) if error.code() == 409 => Ok(None),
             Err(error) => Err(error),
         }

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 
 use gitwork_core::config::{DaemonSource, SchemaPolicy};
-use gitwork_core::model::diagnostic::Scope;
+use gitwork_core::model::diagnostic::{Diagnostic, Scope};
 use gitwork_core::model::name::RepoPath;
 use gitwork_core::model::operation_error::{ErrorClass, OperationError};
 use gitwork_core::render::object_checks::{ExtraCrds, KubernetesVersion, SchemaChecks};
@@ -109,7 +109,7 @@ fn read_crds(folder: &Path) -> Result<ExtraCrds, SchemaFolderError> {
             return Err(too_large());
         }
         let read = yaml::read(&RepoPath::root(), &text, &Scope::Source);
-        if read.diagnostics.iter().any(|one| one.is_error()) {
+        if read.diagnostics.iter().any(Diagnostic::is_error) {
             output::note(&format!("{} is not valid YAML; its CRDs are not used", path.display()));
         }
         objects.extend(read.documents.into_iter().map(|one| one.value));

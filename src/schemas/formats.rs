@@ -164,12 +164,6 @@ impl Format {
                 "a name without '/' and '%'",
             ),
             Self::Url => must_be(is_https(text), "an https URL with a host"),
-            Self::HeaderName => must_be(
-                !text.is_empty()
-                    && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'),
-                "the name of an HTTP header",
-            ),
-            Self::Identifier => must_be(is_identifier(text), "letters, digits and '_'"),
             other => other.rare_problem(text),
         }
     }
@@ -178,6 +172,12 @@ impl Format {
     fn rare_problem(self, text: &str) -> Option<String> {
         let must_be = |is_good: bool, what: &str| (!is_good).then(|| format!("must be {what}"));
         match self {
+            Self::HeaderName => must_be(
+                !text.is_empty()
+                    && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'),
+                "the name of an HTTP header",
+            ),
+            Self::Identifier => must_be(is_identifier(text), "letters, digits and '_'"),
             Self::Percent => {
                 let digits = text.strip_suffix('%').unwrap_or_default();
                 let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());

@@ -20,7 +20,7 @@ pub(crate) fn problem(
         (length > most).then(|| format!("has {length} characters; {kind} allows {most}"))
     };
     match (group, kind) {
-        ("rbac.authorization.k8s.io", _) | ("certificates.k8s.io", _) => {
+        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => {
             Format::PathSegment.problem(name)
         }
         ("internal.apiserver.k8s.io", _) => None,

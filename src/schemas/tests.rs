@@ -90,6 +90,15 @@ fn fields_and_types_of_a_workload() {
             "/spec/template/spec/containers/0/ports/0/containerPort: `containerPort` is 70000, and \
              must be between 1 and 65535",
         ),
+    ] {
+        assert_eq!(found(&deployment(&pointer, value)), [expected]);
+    }
+}
+
+#[test]
+fn values_and_references_of_a_workload() {
+    let at = |name: &str| format!("{CONTAINER}/{name}");
+    for (pointer, value, expected) in [
         (
             at("imagePullPolicy"),
             json!("always"),
@@ -155,7 +164,7 @@ fn missing_fields_are_named_at_their_parent() {
     assert_eq!(found(&without_image), [expected]);
 }
 
-fn config_map(metadata: Value) -> Value {
+fn config_map(metadata: &Value) -> Value {
     let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     object["metadata"]["name"] = json!("a");
     object
@@ -165,7 +174,7 @@ fn config_map(metadata: Value) -> Value {
 fn metadata() {
     let long = "a".repeat(64);
     let pointers = |metadata: Value| -> Vec<String> {
-        let found = check(&config_map(metadata), &Cluster::default());
+        let found = check(&config_map(&metadata), &Cluster::default());
         found.into_iter().map(|one| format!("{:?} {}", one.problem, one.pointer)).collect()
     };
     for (metadata, expected) in [
@@ -323,18 +332,25 @@ fn crd() -> Value {
 }
 
 #[test]
-fn custom_objects_against_their_crd() {
+fn crd_with_a_structural_schema_is_valid() {
     assert_eq!(found(&crd()), Vec::<String>::new());
+}
+
+/// The first finding in an object of the CRD with this value in its spec.
+fn found_in_backup(schemas: &CrdSchemas, name: &str, value: Value) -> Option<String> {
+    let mut object = json!({
+        "apiVersion": "example.com/v1", "kind": "Backup", "metadata": {"name": "a"},
+        "spec": {"schedule": "@daily"},
+    });
+    object["spec"][name] = value;
+    let found = check_custom(&object, schemas);
+    found.into_iter().map(|one| format!("{}: {}", one.pointer, one.message)).next()
+}
+
+#[test]
+fn custom_objects_against_their_crd() {
     let schemas = CrdSchemas::of(&crd()).unwrap();
-    let with = |name: &str, value: Value| {
-        let mut object = json!({
-            "apiVersion": "example.com/v1", "kind": "Backup", "metadata": {"name": "a"},
-            "spec": {"schedule": "@daily"},
-        });
-        object["spec"][name] = value;
-        let found = check_custom(&object, &schemas);
-        found.into_iter().map(|one| format!("{}: {}", one.pointer, one.message)).next()
-    };
+    let with = |name: &str, value: Value| found_in_backup(&schemas, name, value);
     for (name, value) in [
         ("keep", json!(1)),
         ("target", json!("s3")),

@@ -147,9 +147,8 @@ fn each_setting_is_explained_with_its_source_and_matches_rendering() {
     assert_eq!(configs[0]["feedbackRules"], setting(&object, "feedbackRules")["value"]);
 }
 
-/// The group's values and settings, its overrides for the cluster, and what the hub says of it.
-#[test]
-fn values_and_settings_of_a_group_are_explained_by_file_or_fact() {
+/// A group with values, overrides and settings, and a member with values and labels of its own.
+fn group_with_values() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let values = "${COLOUR} ${SIZE} ${TAG} ${cluster.labels['city']} ${cluster.claims['region']}";
     for (path, text) in [
@@ -169,6 +168,13 @@ fn values_and_settings_of_a_group_are_explained_by_file_or_fact() {
         "labels": {"city": "Bonn"}, "claims": {"region": "eu"},
     }}});
     write(folder.path(), "facts.json", &facts.to_string());
+    folder
+}
+
+/// The group's values and settings, its overrides for the cluster, and what the hub says of it.
+#[test]
+fn values_and_settings_of_a_group_are_explained_by_file_or_fact() {
+    let folder = group_with_values();
     let output = explain(folder.path(), &["edge-1/web", "--facts", "facts.json", "-o", "json"]);
     assert_eq!(code(&output), Some(0), "{}", err(&output));
     let work: Value = serde_json::from_slice(&output.stdout).unwrap();

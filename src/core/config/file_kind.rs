@@ -86,11 +86,8 @@ fn require_no_default(schema: &mut Schema) {
     let has_default =
         |name: &str| properties.get(name).is_some_and(|field| field.get("default").is_some());
     let Some(Value::Array(names)) = schema.get("required") else { return };
-    let names: Vec<Value> = names
-        .iter()
-        .filter(|name| !name.as_str().is_some_and(has_default))
-        .cloned()
-        .collect();
+    let names: Vec<Value> =
+        names.iter().filter(|name| !name.as_str().is_some_and(has_default)).cloned().collect();
     if names.is_empty() {
         schema.remove("required");
     } else {

@@ -2,6 +2,7 @@
 //! deletions larger.
 
 use std::collections::btree_map::Entry::{Occupied, Vacant};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -102,14 +103,17 @@ fn members(
             labels.insert(name, Arc::default());
             continue;
         };
-        if !by_file.contains_key(&blob) {
-            let path = layout::cluster_path(name).join(CLUSTER_FILE);
-            let (kind, scope) = (FileKind::Cluster, Scope::Cluster(name.clone()));
-            let file: Option<Config<ClusterFile>> =
-                read_config(&path, Some(blob), kind, &scope, objects, &mut Vec::new())?;
-            by_file.insert(blob, Arc::new(file.map(|file| file.value.labels).unwrap_or_default()));
-        }
-        labels.extend(by_file.get(&blob).map(|found| (name, found.clone())));
+        let found = match by_file.entry(blob) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(slot) => {
+                let path = layout::cluster_path(name).join(CLUSTER_FILE);
+                let (kind, scope) = (FileKind::Cluster, Scope::Cluster(name.clone()));
+                let file: Option<Config<ClusterFile>> =
+                    read_config(&path, Some(blob), kind, &scope, objects, &mut Vec::new())?;
+                slot.insert(Arc::new(file.map(|file| file.value.labels).unwrap_or_default()))
+            }
+        };
+        labels.insert(name, found.clone());
     }
     let labels = labels.iter().map(|(name, labels)| (*name, &**labels)).collect();
     Ok(Memberships::find(&groups, &labels, facts))

@@ -32,7 +32,6 @@ use serde_json::Value;
 
 use super::layout;
 use super::layout::WorkFolderFile;
-use super::manifests;
 use super::snippets::add_snippets;
 use crate::config::path_patterns::PathPatterns;
 use crate::config::tenancy::{Tenant, TenantFolder};
@@ -138,12 +137,7 @@ pub fn render(
     let levels = inherited.levels.iter().map(|level| level.settings);
     let settings = Settings::merge(levels, work_file.as_ref());
     let mut values = settings.substitute.then(|| Substitution::new(&inherited.values));
-    let rules = manifests::Rules {
-        kinds,
-        secrets: inherited.secrets,
-        scope: &scope,
-        checks: &inherited.checks,
-    };
+    let rules = inherited.manifest_rules(kinds, &scope);
     let mut manifests = files.manifests(&found.manifests, &rules, values.as_mut())?;
     let substituted = values.as_ref().map_or(0, Substitution::added_bytes);
     let variables: Arc<[Variable]> = values.map(Substitution::into_used).unwrap_or_default().into();

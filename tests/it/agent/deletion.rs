@@ -81,9 +81,9 @@ async fn object_that_changed_unseen_is_read_before_it_is_deleted() {
     fixture.is_gone(&fixture.works(), "web").await;
     let left = maps.get("a").await.unwrap();
     assert_eq!((owners(&left), left.metadata.deletion_timestamp), (vec![other], None));
-    let rejected = fixture.faults.count(|seen| {
-        seen.method == Method::DELETE && seen.path.ends_with("/configmaps/a")
-    });
+    let rejected = fixture
+        .faults
+        .count(|seen| seen.method == Method::DELETE && seen.path.ends_with("/configmaps/a"));
     assert_eq!(rejected, 1, "the API server rejected the deletion of another version");
 }
 

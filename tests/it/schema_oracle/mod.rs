@@ -194,7 +194,7 @@ fn check_counts(counts: &BTreeMap<Class, Counts>) {
     let mut failed = Vec::new();
     for (class, one) in counts {
         let Counts { documents, refused, found, accepted, false_alarms } = one;
-        println!(
+        eprintln!(
             "{class:?}: {documents} documents; found {found} of {refused} that the API server \
              refuses; {false_alarms} false alarms in {accepted} that it accepts"
         );

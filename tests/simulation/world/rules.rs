@@ -80,15 +80,7 @@ impl World {
     /// more than the budget allows. The last two rules hold deletions of those clusters, the others
     /// hold all.
     pub(super) fn check_budget(&self, desired: &Desired, plan: &Plan) {
-        for PlanStep { key, reason, .. } in plan.steps.iter() {
-            let Reason::HeldByBudget { excess, .. } = reason else { continue };
-            let is_of_bound = match excess {
-                Excess::Cluster(cluster) => *cluster == key.cluster,
-                Excess::Clusters(set) => ClusterRule::new(set).counts(&key.cluster),
-                _ => true,
-            };
-            assert!(is_of_bound, "{key} is held by a bound for other clusters: {excess}");
-        }
+        check_bounds_of_held(plan);
         let target = |key: &WorkKey| {
             let uid = self.observed.works[key].uid.clone();
             Target { key: key.clone(), uid }
@@ -319,5 +311,18 @@ impl World {
             }
         }
         assert!(self.git.keys().all(|key| plan.steps.iter().any(|step| step.key == *key)));
+    }
+}
+
+/// A bound for some clusters holds deletions on these only.
+fn check_bounds_of_held(plan: &Plan) {
+    for PlanStep { key, reason, .. } in plan.steps.iter() {
+        let Reason::HeldByBudget { excess, .. } = reason else { continue };
+        let is_of_bound = match excess {
+            Excess::Cluster(cluster) => *cluster == key.cluster,
+            Excess::Clusters(set) => ClusterRule::new(set).counts(&key.cluster),
+            _ => true,
+        };
+        assert!(is_of_bound, "{key} is held by a bound for other clusters: {excess}");
     }
 }

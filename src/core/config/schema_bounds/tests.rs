@@ -187,7 +187,8 @@ fn text_and_place(path: &[&str], value: &Value, below: &str) -> (String, (u32, u
     let value = value.to_string();
     let text = serde_json::to_string_pretty(&wrap(path, MARK.into())).unwrap();
     let before = text.split(&format!("\"{MARK}\"")).next().unwrap().to_owned();
-    let name = below.strip_prefix('/').map_or(0, |name| value.find(&format!("\"{name}\"")).unwrap());
+    let name =
+        below.strip_prefix('/').map_or(0, |name| value.find(&format!("\"{name}\"")).unwrap());
     let column = before.rsplit('\n').next().unwrap().chars().count() + name + 1;
     let place = (before.matches('\n').count() + 1, column);
     let text = text.replace(&format!("\"{MARK}\""), &value);
