@@ -102,14 +102,14 @@ fn values_and_references_of_a_workload() {
         (
             at("imagePullPolicy"),
             json!("always"),
-            "/spec/template/spec/containers/0/imagePullPolicy: `imagePullPolicy` is \"always\", and \
-             must be one of Always, Never, IfNotPresent; did you mean Always?",
+            "/spec/template/spec/containers/0/imagePullPolicy: `imagePullPolicy` is \"always\", \
+             and must be one of Always, Never, IfNotPresent; did you mean Always?",
         ),
         (
             at("resources"),
             json!({"limits": {"memory": "1gb"}}),
-            "/spec/template/spec/containers/0/resources/limits/memory: `memory` must be a quantity, \
-             such as 500m or 1Gi, not \"1gb\"",
+            "/spec/template/spec/containers/0/resources/limits/memory: `memory` must be a \
+             quantity, such as 500m or 1Gi, not \"1gb\"",
         ),
         (
             at("volumeMounts"),
@@ -120,7 +120,8 @@ fn values_and_references_of_a_workload() {
         (
             "/spec/selector".to_owned(),
             json!({"matchLabels": {"app": "api"}}),
-            "/spec/selector: `selector` has `app: api`, which the labels of `template` do not match",
+            "/spec/selector: `selector` has `app: api`, which the labels of `template` do not \
+             match",
         ),
     ] {
         assert_eq!(found(&deployment(&pointer, value)), [expected]);
