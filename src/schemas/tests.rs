@@ -128,6 +128,30 @@ fn values_and_references_of_a_workload() {
     }
 }
 
+/// Templates of claims are volumes of the pods of a StatefulSet.
+#[test]
+fn claims_of_a_stateful_set_can_be_mounted() {
+    let object = |mounted: &str| {
+        let mounts = json!([{"name": mounted, "mountPath": "/data"}]);
+        let mut object = deployment(&format!("{CONTAINER}/volumeMounts"), mounts);
+        object["kind"] = json!("StatefulSet");
+        object["spec"]["volumeClaimTemplates"] = json!([{
+            "metadata": {"name": "claim"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }]);
+        found(&object)
+    };
+    for mounted in ["claim", "data"] {
+        assert_eq!(object(mounted), Vec::<String>::new());
+    }
+    let expected = format!(
+        "{CONTAINER}/volumeMounts/0/name: the pod has no volume \"clam\"; did you mean `claim`?"
+    );
+    assert_eq!(object("clam"), [expected]);
+}
+
 #[test]
 fn missing_fields_are_named_at_their_parent() {
     let claim = json!({
