@@ -290,7 +290,7 @@ impl World {
                     "resourceMeta": {
                         "group": group, "version": version, "kind": manifest["kind"],
                         "resource": resource(manifest),
-                        "namespace": manifest["metadata"]["namespace"],
+                        "namespace": manifest["metadata"]["namespace"].as_str().unwrap_or_default(),
                         "name": manifest["metadata"]["name"],
                     },
                     "conditions": [condition],
