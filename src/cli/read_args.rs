@@ -12,7 +12,7 @@ use super::error::CommandError;
 use super::facts::facts_of_hub;
 use super::output;
 use super::published_facts::published_facts;
-use super::schema_args::SchemaArgs;
+use super::schema_args::ObjectCheckArgs;
 use super::signer_args::SignerArgs;
 use super::source_args::{HubArgs, SourceArgs};
 use super::source_id::{IdFrom, source_on_hub};
@@ -42,7 +42,7 @@ pub struct ReadArgs {
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
     #[command(flatten)]
-    schemas: SchemaArgs,
+    schemas: ObjectCheckArgs,
     #[command(flatten)]
     source: SourceArgs,
 }

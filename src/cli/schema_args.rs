@@ -24,7 +24,7 @@ const FILES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, Default, Args)]
-pub struct SchemaArgs {
+pub struct ObjectCheckArgs {
     /// Check objects for this Kubernetes version, as in 1.31, on clusters whose version neither the
     /// hub nor cluster.yaml tells [default: any supported version]
     #[arg(long, value_name = "VERSION", value_parser = version)]
@@ -63,7 +63,7 @@ impl OperationError for SchemaFolderError {
     }
 }
 
-impl SchemaArgs {
+impl ObjectCheckArgs {
     /// The checks of a command that does what the daemon does. The arguments come before the entry
     /// of the daemon's file.
     pub fn checks(&self, entry: Option<&DaemonSource>) -> Result<SchemaChecks, CommandError> {

@@ -129,8 +129,8 @@ impl Engine {
         self.reconciler.once(self.facts).await
     }
 
-    /// Runs until `stop` is true. Requests in flight are then finished or abandoned. Long pauses are
-    /// logged and counted.
+    /// Runs until `stop` is true. Requests in flight are then finished or abandoned. Long pauses
+    /// are logged and counted.
     pub async fn run(
         self,
         hints: mpsc::Receiver<()>,

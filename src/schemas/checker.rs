@@ -7,13 +7,16 @@ use crate::formats::Format;
 use crate::limits;
 use crate::rules::{Choice, FieldRules};
 use crate::scalars;
-use crate::semantics;
 use crate::shape::Shape;
 use crate::suggest::closest;
 use crate::table::{Field, Minors, Table, Type};
 
+/// Checks the fields of a value of a type, by its name, with each other.
+pub(crate) type FieldsCheck = fn(&mut Checker<'_>, &str, &Map<String, Value>);
+
 /// The state of the check of one object.
 pub(crate) struct Checker<'a> {
+    check_fields: FieldsCheck,
     pub(crate) table: &'a Table,
     /// The minors that the cluster may run.
     pub(crate) wanted: Minors,
@@ -34,8 +37,9 @@ pub(crate) struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    pub(crate) fn new(table: &'a Table, wanted: Minors) -> Self {
+    pub(crate) fn new(table: &'a Table, wanted: Minors, check_fields: FieldsCheck) -> Self {
         Self {
+            check_fields,
             table,
             wanted,
             is_uncertain: false,
@@ -241,7 +245,7 @@ impl<'a> Checker<'a> {
         for choice in &of_type.rules.choices {
             self.check_choice(fields, choice, of_type);
         }
-        semantics::check(self, of_type.name, fields);
+        (self.check_fields)(self, of_type.name, fields);
         self.parents.pop();
     }
 

@@ -19,6 +19,7 @@
 
 mod checker;
 mod crd;
+mod fields;
 mod finding;
 mod formats;
 mod kinds;

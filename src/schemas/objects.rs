@@ -9,6 +9,7 @@ use crate::kinds::{Cluster, Lookup, group_version, lookup, names};
 use crate::metadata::{self, MetadataRules};
 use crate::names as object_names;
 use crate::rules::FieldRules;
+use crate::semantics;
 use crate::shape::Shape;
 use crate::table::{Kind, table};
 
@@ -17,7 +18,7 @@ use crate::table::{Kind, table};
 pub fn check(object: &Value, cluster: &Cluster) -> Vec<Finding> {
     let Some((api_version, kind)) = names(object) else { return Vec::new() };
     let table = table();
-    let mut checker = Checker::new(table, cluster.minors(table));
+    let mut checker = Checker::new(table, cluster.minors(table), semantics::check);
     checker.is_uncertain = cluster.is_uncertain(table);
     checker.runs = cluster.runs();
     match lookup(api_version, kind, cluster) {
@@ -75,7 +76,7 @@ fn metadata_of(checker: &mut Checker<'_>, object: &Value, finalizers_have_prefix
 pub fn check_custom(object: &Value, schemas: &CrdSchemas) -> Vec<Finding> {
     let Some((api_version, kind)) = names(object) else { return Vec::new() };
     let table = table();
-    let mut checker = Checker::new(table, u8::MAX);
+    let mut checker = Checker::new(table, u8::MAX, semantics::check);
     let (_, version) = group_version(api_version);
     if schemas.has_version(version) {
         schemas.check(&mut checker, version, object);

@@ -8,6 +8,7 @@ mod workloads;
 use serde_json::{Map, Value};
 
 use crate::checker::Checker;
+use crate::fields::{items, text};
 use crate::finding::Problem;
 use crate::metadata::{self, MetadataRules};
 
@@ -73,16 +74,6 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         "core.v1.Secret" => secret(checker, fields),
         _ => {}
     }
-}
-
-/// The text of a field; empty without one.
-fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a str {
-    fields.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The items of a list; none without one.
-fn items<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a [Value] {
-    fields.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// A selector's requirement: whether its operator takes values.

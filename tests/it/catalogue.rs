@@ -500,6 +500,7 @@ const CHAPTERS: [(&str, &str); 7] = [
     ("GW5", "The operator's policy"),
     ("GW6", "Groups and facts"),
     ("GW7", "The order of works"),
+    ("GW8", "What the API server would reject"),
 ];
 
 #[test]

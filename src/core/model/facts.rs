@@ -57,7 +57,7 @@ pub struct Facts {
     pub placements: BTreeMap<PlacementKey, PlacementFacts>,
 }
 
-/// What a label or claim takes in memory besides its texts.
+/// The memory of a label or claim besides its texts.
 const FACT_BYTES: usize = 64;
 
 /// What the hub says of one ManagedCluster.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::Patterns;
+use super::patterns::Patterns;
 use crate::checker::Checker;
 use crate::finding::{Problem, shown};
 use crate::scalars;

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{items, text};
 use crate::checker::{Checker, is_missing};
+use crate::fields::{items, text};
 use crate::finding::{Problem, shown};
 
 /// The field that belongs to the kind of a subject.

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{items, text};
 use crate::checker::Checker;
+use crate::fields::{items, text};
 use crate::finding::{Problem, shown};
 use crate::scalars::quantity_value;
 

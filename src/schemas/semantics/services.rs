@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{items, text};
 use crate::checker::Checker;
+use crate::fields::{items, text};
 use crate::finding::{Problem, shown};
 
 pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {

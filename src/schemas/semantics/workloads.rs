@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{items, pods, text};
+use super::pods;
 use crate::checker::Checker;
+use crate::fields::{items, text};
 use crate::finding::{Problem, shown};
 
 /// A selector that is not empty and selects the pods of the template, which restart always.
