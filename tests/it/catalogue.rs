@@ -492,7 +492,7 @@ remove one.
 `-o sarif` prints SARIF 2.1.0, for code scanning on a forge.
 ";
 
-const CHAPTERS: [(&str, &str); 7] = [
+const CHAPTERS: [(&str, &str); 8] = [
     ("GW1", "Reading files"),
     ("GW2", "Layout"),
     ("GW3", "Configuration files and sidecars"),
