@@ -240,6 +240,7 @@ mod tests {
             approved: Approvals::default(),
             suspended: Suspended::default(),
             needed_facts: None,
+            rollouts: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         }

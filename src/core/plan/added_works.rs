@@ -16,7 +16,7 @@ use crate::model::snapshot::{EntryKind, ObjectError, Objects};
 use crate::plan::folder_removal::Folders;
 use crate::render::config_file::read_config;
 use crate::render::desired::Desired;
-use crate::render::groups::{Certainty, GroupInputs, Memberships};
+use crate::render::groups::{Certainty, GroupDefaults, GroupInputs, Memberships};
 use crate::render::layout;
 
 /// The works that Git has now and did not have before a removal.
@@ -88,10 +88,12 @@ fn members(
 ) -> Result<Memberships, ObjectError> {
     let top = layout::top(root, objects)?;
     let ignore = PathPatterns::new(&[]).0;
+    // Only the members matter.
+    let defaults = GroupDefaults::without_file(&ignore);
     let groups = top
         .groups
         .iter()
-        .map(|(name, tree)| GroupInputs::read(name, *tree, (None, &ignore), objects).map(Arc::new));
+        .map(|(name, tree)| GroupInputs::read(name, *tree, defaults, objects).map(Arc::new));
     let groups: Vec<Arc<GroupInputs>> = groups.collect::<Result<_, _>>()?;
     let mut labels: BTreeMap<&ClusterName, BTreeMap<String, String>> = BTreeMap::new();
     for (name, tree) in &top.clusters {

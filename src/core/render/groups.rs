@@ -4,6 +4,6 @@ mod inputs;
 mod matcher;
 mod membership;
 
-pub use inputs::{GroupInputs, GroupOverride, defaults_digest};
+pub use inputs::{GroupDefaults, GroupInputs, GroupOverride, defaults_digest};
 pub use matcher::Certainty;
-pub use membership::{Membership, Memberships};
+pub use membership::{ClusterLabels, Membership, Memberships};

@@ -12,6 +12,7 @@ mod group_tests;
 mod inputs;
 mod order;
 mod pass;
+mod rollouts;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,10 +34,12 @@ use crate::model::name::{ClusterName, CommitId, GroupName, ObjectId, RepoPath, S
 use crate::model::snapshot::{ObjectError, Snapshot};
 use crate::model::work::DesiredWork;
 use crate::render::values::Variable;
+use crate::rollout::GroupRollout;
 use cluster::RenderedCluster;
 use content::{ContentBudget, SharedContent, approval_bytes};
 use inputs::{ClusterConfig, SourceInputs};
 use pass::{ClusterPlace, OpenCluster, PassError, RenderPass};
+use rollouts::rollouts;
 
 type RenderedClusters = BTreeMap<ClusterName, Arc<RenderedCluster>>;
 
@@ -47,6 +50,7 @@ struct Fleet {
     kinds: KindIndex,
     groups: Vec<Arc<GroupInputs>>,
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    rollouts: BTreeMap<GroupName, GroupRollout>,
     /// Of the groups.
     diagnostics: Vec<Diagnostic>,
 }
@@ -63,6 +67,8 @@ pub struct Renderer {
     groups: Vec<Arc<GroupInputs>>,
     /// The groups that may have other members, with what is wrong with conditions.
     uncertain: BTreeMap<GroupName, UncertainMembers>,
+    /// The groups with `rollout`, without their works.
+    rollouts: BTreeMap<GroupName, GroupRollout>,
     group_diagnostics: Vec<Diagnostic>,
     facts: Option<Arc<Facts>>,
     tenancy: Tenancy,
@@ -84,6 +90,7 @@ impl Renderer {
             suspended: false,
             groups: Vec::new(),
             uncertain: BTreeMap::new(),
+            rollouts: BTreeMap::new(),
             group_diagnostics: Vec::new(),
             facts: None,
             tenancy: Tenancy::default(),
@@ -150,6 +157,7 @@ impl Renderer {
         self.kinds = fleet.kinds;
         self.groups = fleet.groups;
         self.uncertain = fleet.uncertain;
+        self.rollouts = fleet.rollouts;
         self.group_diagnostics = fleet.diagnostics;
         self.drop_unused();
         Ok(self.assemble(snapshot.commit, diagnostics))
@@ -184,6 +192,7 @@ impl Renderer {
         let diagnostics_of_groups = groups.iter().flat_map(|group| group.diagnostics.clone());
         fleet.diagnostics = found.diagnostics.into_iter().chain(diagnostics_of_groups).collect();
         fleet.uncertain = found.uncertain;
+        fleet.rollouts = rollouts(&found.by_cluster, &labels, self.facts.as_deref());
         fleet.groups = groups;
         for member in found.by_cluster.keys() {
             opened.entry(member.clone()).or_insert_with(|| pass.open_without_folder());
@@ -270,7 +279,9 @@ impl Renderer {
         }
         let matchers = self.groups.iter().filter_map(|group| group.matcher.as_ref());
         let overrides = self.groups.iter().flat_map(|group| &group.overrides);
-        let matchers = matchers.chain(overrides.map(|one| &one.matcher));
+        let waves = self.groups.iter().filter_map(|group| group.rollout.as_ref());
+        let waves = waves.flat_map(|rollout| &rollout.matchers);
+        let matchers = matchers.chain(overrides.map(|one| &one.matcher)).chain(waves);
         matchers.for_each(|matcher| matcher.add_needs(&mut needs));
         (!self.groups.is_empty() || needs != FactNeeds::default()).then_some(needs)
     }
@@ -295,6 +306,7 @@ impl Renderer {
                 frozen = self.freeze(&mut works, &diagnostics);
             }
         }
+        let rollouts = rollouts::assign(&self.rollouts, &mut works);
         diagnostics.sort();
         diagnostics.dedup();
         cut_fairly(&mut diagnostics);
@@ -312,6 +324,7 @@ impl Renderer {
             suspended: Suspended { source: self.suspended, clusters },
             facts: facts.zip(needs.as_ref()).map(|(facts, needs)| Arc::new(facts.reduced(needs))),
             needed_facts: needs,
+            rollouts,
             diagnostics,
         }
     }

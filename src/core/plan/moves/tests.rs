@@ -83,6 +83,7 @@ fn desired_work(source: &SourceId, (name, objects, fields): &Work<'_>) -> Desire
         suspend: fields.get("suspend") == Some(&json!(true)),
         objects: named,
         depends_on: Default::default(),
+        group_content: None,
     }
 }
 
@@ -98,6 +99,7 @@ impl World {
             approved: crate::model::approval::Approvals::default(),
             suspended: crate::render::desired::Suspended::default(),
             needed_facts: None,
+            rollouts: BTreeMap::new(),
             facts: None,
             diagnostics: Vec::new(),
         };

@@ -15,8 +15,8 @@ use crate::model::operation_error::{ErrorClass, OperationError};
 use crate::model::status_view::StatusView;
 use crate::model::work;
 use crate::model::work::{
-    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_HASH,
-    ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy, LABEL_SOURCE,
+    ANNOTATION_ADOPT, ANNOTATION_COMMIT, ANNOTATION_CREATED_DURING_HOLD, ANNOTATION_GROUP_CONTENT,
+    ANNOTATION_HASH, ANNOTATION_MANAGED_KEYS, ANNOTATION_PATH, ANNOTATION_PRUNE, DeletionPolicy, LABEL_SOURCE,
     OWN_ANNOTATIONS, OWN_LABELS,
 };
 use crate::plan::conflicting_manager::ConflictingManager;
@@ -58,6 +58,8 @@ pub struct ObservedWork {
     pub deleting: bool,
     /// Created while deletions of its source were held (`gitwork.dev/created-during-hold`).
     pub created_during_hold: bool,
+    /// `gitwork.dev/group-content`: the content of its group that it is of.
+    pub group_content: Option<Digest>,
     /// From `gitwork.dev/managed-keys`.
     pub owned: ManagedKeys,
     /// It seems to have no owner: no label of a source or of another tool, none of OCM's
@@ -171,6 +173,9 @@ impl ObservedWork {
             delete_option,
             prune: annotations.get(ANNOTATION_PRUNE) != Some(&"false"),
             created_during_hold: annotations.contains_key(ANNOTATION_CREATED_DURING_HOLD),
+            group_content: annotations
+                .get(ANNOTATION_GROUP_CONTENT)
+                .and_then(|text| Digest::parse(text)),
             deleting: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
             unowned: is_unowned(metadata, &labels, &annotations),
             owned,

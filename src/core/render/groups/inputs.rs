@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::matcher::{Certainty, ClusterMatcher, PlacementView};
 use crate::config::file::{self, Config};
 use crate::config::file_names::GROUP_FILE;
 use crate::config::path_patterns::PathPatterns;
 use crate::config::values::{SubstitutionValue, bad_names};
+use crate::config::rollout::RolloutSettings;
 use crate::config::{FileKind, GroupFile};
 use crate::model::diagnostic::{Code, Diagnostic, Location, Scope};
 use crate::model::digest::Digest;
@@ -18,6 +19,7 @@ use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
 use crate::render::layout::{self, OwnerFolder};
 use crate::render::work_folder::ConfigIndex;
+use crate::rollout::RolloutRules;
 
 /// What a group's folder says.
 #[derive(Debug)]
@@ -48,6 +50,64 @@ pub struct GroupInputs {
     pub diagnostics: Vec<Diagnostic>,
     /// The size of group.yaml in memory, in bytes.
     pub bytes: usize,
+    /// How changes of the group reach its clusters; `None` for all at once.
+    pub rollout: Option<GroupWaves>,
+}
+
+/// How changes of a group reach its clusters.
+#[derive(Debug)]
+pub struct GroupWaves {
+    /// Identifies the content of the group: its works, and all that they inherit from group.yaml
+    /// and gitwork.yaml.
+    pub content: Digest,
+    /// The waves.
+    pub rules: RolloutRules,
+    /// The clusters of each wave but the last one.
+    pub matchers: Vec<ClusterMatcher>,
+}
+
+/// What groups inherit from gitwork.yaml.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupDefaults<'a> {
+    /// Of gitwork.yaml.
+    pub blob: Option<ObjectId>,
+    /// The paths that are not read.
+    pub ignore: &'a PathPatterns,
+    /// How changes of groups reach their clusters.
+    pub rollout: Option<&'a RolloutSettings>,
+    /// Identifies what works inherit.
+    pub content: Digest,
+}
+
+impl<'a> GroupDefaults<'a> {
+    /// Those without a gitwork.yaml.
+    pub fn without_file(ignore: &'a PathPatterns) -> Self {
+        Self { blob: None, ignore, rollout: None, content: Digest::of_json(&Value::Null) }
+    }
+}
+
+impl GroupWaves {
+    /// `settings`: valid ones.
+    fn new(settings: &RolloutSettings, content: Digest) -> Self {
+        let waves = settings.waves.iter().flatten();
+        let matchers = waves.map(ClusterMatcher::of_wave).collect();
+        Self { content, rules: RolloutRules::of(settings), matchers }
+    }
+
+    /// The position of the wave of a cluster. Where facts do not say whether it is in a wave, it is
+    /// not. `labels` are those of its cluster.yaml.
+    pub fn wave_of(
+        &self,
+        cluster: &ClusterName,
+        labels: Option<&BTreeMap<String, String>>,
+        facts: &KnownFacts,
+    ) -> usize {
+        let no_placement = PlacementView::default();
+        let is_in = |matcher: &ClusterMatcher| {
+            matcher.judge(cluster, labels, facts, &no_placement) == Some(Certainty::Member)
+        };
+        self.matchers.iter().position(is_in).unwrap_or(self.matchers.len())
+    }
 }
 
 /// Values for some members of a group.
@@ -105,10 +165,10 @@ impl GroupInputs {
     pub fn read(
         name: &GroupName,
         tree: ObjectId,
-        (source_blob, ignore): (Option<ObjectId>, &PathPatterns),
+        defaults: GroupDefaults<'_>,
         objects: &dyn Objects,
     ) -> Result<Self, ObjectError> {
-        let mut folder = layout::group(name, tree, objects, ignore)?;
+        let mut folder = layout::group(name, tree, objects, defaults.ignore)?;
         let mut diagnostics = std::mem::take(&mut folder.diagnostics);
         let path = layout::group_path(name).join(GROUP_FILE);
         let scope = Scope::Group(name.clone());
@@ -127,11 +187,15 @@ impl GroupInputs {
         let defaults_digest = defaults_digest(config.as_ref());
         let names = config.as_ref().map(names).unwrap_or_default();
         let bytes = config.as_ref().map_or(0, |config| config.document.value.to_string().len());
+        let content = content_digest(config.as_ref(), &folder, defaults.content);
         let file = config.map(|config| config.value).unwrap_or_default();
+        let rollout = file.rollout.as_ref().or(defaults.rollout);
+        let rollout = rollout.map(|settings| GroupWaves::new(settings, content));
         Ok(Self {
             name: name.clone(),
             tree,
-            source_blob,
+            source_blob: defaults.blob,
+            rollout,
             folder,
             rules: ConfigIndex::new(&file.defaults.manifest_configs),
             defaults_digest,
@@ -155,6 +219,23 @@ impl GroupInputs {
     pub fn scope(&self) -> Scope {
         Scope::Group(self.name.clone())
     }
+}
+
+/// Identifies what works of the group follow from, besides facts and cluster.yaml. Members and
+/// `rollout` are no part of it: a change of them alone begins no rollout.
+fn content_digest(
+    config: Option<&Config<GroupFile>>,
+    folder: &OwnerFolder,
+    of_source: Digest,
+) -> Digest {
+    let mut file = config.map(|config| config.document.value.clone()).unwrap_or_default();
+    if let Some(fields) = file.as_object_mut() {
+        fields.retain(|field, _| matches!(field.as_str(), "values" | "overrides" | "defaults"));
+    }
+    let works = folder.works.iter().map(|(name, tree)| (name.clone(), tree.to_string()));
+    let blocked = folder.blocked.iter().map(|(name, (tree, _))| (name.clone(), tree.to_string()));
+    let works: BTreeMap<String, String> = works.chain(blocked).collect();
+    Digest::of_json(&json!({"file": file, "source": of_source.to_string(), "works": works}))
 }
 
 /// What the schema of group.yaml does not find.

@@ -309,6 +309,7 @@ mod tests {
     use std::iter;
 
     use super::*;
+    use crate::render::groups::GroupDefaults;
     use crate::config::path_patterns::PathPatterns;
     use crate::model::facts::{ClusterFacts, DecisionGroupFacts, PlacementFacts};
     use crate::model::name::ObjectId;
@@ -332,7 +333,8 @@ mod tests {
         let name = GroupName::parse("g").unwrap();
         let ignore = PathPatterns::new(&[]).0;
         let id = ObjectId([0; 20]);
-        Arc::new(GroupInputs::read(&name, id, (None, &ignore), &OneFile(yaml)).unwrap())
+        let defaults = GroupDefaults::without_file(&ignore);
+        Arc::new(GroupInputs::read(&name, id, defaults, &OneFile(yaml)).unwrap())
     }
 
     fn cluster(name: &str) -> ClusterName {

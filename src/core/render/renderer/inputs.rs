@@ -8,13 +8,14 @@ use serde_json::Value;
 use crate::config::file;
 use crate::config::file_names::SOURCE_FILE;
 use crate::config::path_patterns::PathPatterns;
+use crate::config::rollout::RolloutSettings;
 use crate::config::{ClusterFile, FileKind, SourceFile};
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::digest::Digest;
 use crate::model::name::{ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
-use crate::render::groups::defaults_digest;
+use crate::render::groups::{GroupDefaults, defaults_digest};
 use crate::render::work_folder::ConfigIndex;
 
 /// What a cluster's works inherit.
@@ -50,6 +51,8 @@ pub(super) struct SourceInputs {
     pub(super) rules: ConfigIndex,
     /// The paths that are not read.
     pub(super) ignore: PathPatterns,
+    /// Identifies what works follow from.
+    pub(super) content: Digest,
 }
 
 impl SourceInputs {
@@ -70,6 +73,7 @@ impl SourceInputs {
                     file: SourceFile::default(),
                     rules: ConfigIndex::default(),
                     ignore: PathPatterns::new(&[]).0,
+                    content: content_digest(&Value::Null),
                 });
             }
         };
@@ -79,7 +83,9 @@ impl SourceInputs {
         let signers = config.value.signers.problems().into_iter();
         let signers =
             signers.map(|problem| (format!("/signers{}", problem.pointer), problem.message));
-        for (pointer, message) in windows.chain(signers) {
+        let rollout = config.value.rollout.iter().flat_map(RolloutSettings::problems);
+        let rollout = rollout.map(|problem| (problem.pointer, problem.message));
+        for (pointer, message) in windows.chain(signers).chain(rollout) {
             let (at, field) = (config.location(&pointer), file::dotted(&pointer));
             let message = format!("{field} {message}");
             diagnostics.push(
@@ -100,8 +106,28 @@ impl SourceInputs {
             );
         }
         let rules = ConfigIndex::new(&config.value.defaults.manifest_configs);
-        Ok(Self { blob, file: config.value, rules, ignore })
+        let content = content_digest(&config.document.value);
+        Ok(Self { blob, file: config.value, rules, ignore, content })
     }
+
+    /// What groups inherit.
+    pub(super) fn of_groups(&self) -> GroupDefaults<'_> {
+        GroupDefaults {
+            blob: self.blob,
+            ignore: &self.ignore,
+            rollout: self.file.rollout.as_ref(),
+            content: self.content,
+        }
+    }
+}
+
+/// Identifies what works follow from in gitwork.yaml.
+fn content_digest(file: &Value) -> Digest {
+    let mut file = file.clone();
+    if let Some(fields) = file.as_object_mut() {
+        fields.retain(|field, _| matches!(field.as_str(), "defaults" | "ignore" | "secrets"));
+    }
+    Digest::of_json(&file)
 }
 
 impl ClusterConfig {

@@ -95,8 +95,8 @@ impl RenderPass<'_> {
             let group = match before.get(&name).filter(is_same) {
                 Some(before) => (*before).clone(),
                 None => {
-                    let source = (self.inputs.blob, &self.inputs.ignore);
-                    Arc::new(GroupInputs::read(&name, tree, source, self.objects)?)
+                    let defaults = self.inputs.of_groups();
+                    Arc::new(GroupInputs::read(&name, tree, defaults, self.objects)?)
                 }
             };
             let mut budget = self.budget.borrow_mut();
@@ -261,6 +261,7 @@ impl RenderPass<'_> {
             tree: *tree,
             source: self.inputs.blob,
             group: group.map(|one| (one.group.name.clone(), one.group.defaults_digest)),
+            reports_health: inherited.reports_health,
             cluster_defaults: cluster.inherited.config.defaults_digest,
         };
         let known = self.content.borrow().rendered(&content, &inherited.values);
@@ -315,6 +316,7 @@ impl RenderPass<'_> {
                 facts: &cluster.facts,
             },
             secrets: source.file.secrets,
+            reports_health: group.is_some_and(|group| group.rollout.is_some()),
         }
     }
 
