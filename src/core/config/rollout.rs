@@ -198,7 +198,8 @@ impl Amount {
             Self::Text(text) => text,
         };
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        let malformed = || format!("is {text:?}; write a number as in 3, or a percentage as in 25%");
+        let malformed =
+            || format!("is {text:?}; write a number as in 3, or a percentage as in 25%");
         match text.strip_suffix('%') {
             Some(percent) if is_number(percent) => match percent.parse() {
                 Ok(percent @ 0..=100) => Ok(Threshold::Percent(percent)),
@@ -220,9 +221,8 @@ impl DurationText {
         if text.is_empty() || text == "None" {
             return Ok(None);
         }
-        let malformed = || {
-            format!("is {text:?}; write hours, minutes and seconds as in 1h30m, 10m or 45s")
-        };
+        let malformed =
+            || format!("is {text:?}; write hours, minutes and seconds as in 1h30m, 10m or 45s");
         let (mut seconds, mut rest) = (0_u64, text);
         while !rest.is_empty() {
             let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(malformed)?;

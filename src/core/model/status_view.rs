@@ -44,6 +44,9 @@ pub struct ObjectHealth {
     pub is_progressing: bool,
     /// When one of these conditions changed last, by the clock of the cluster.
     pub since: Option<Timestamp>,
+    /// When the last object was applied, by the clock of the cluster. Some agents only say when
+    /// objects were applied for the first time.
+    pub applied: Option<Timestamp>,
 }
 
 impl ObjectHealth {
@@ -51,15 +54,18 @@ impl ObjectHealth {
         let mut health = Self::default();
         for manifest in manifests {
             let conditions = Conditions::of(Some(manifest), None);
+            let time = |condition: &Value| text(condition, "/lastTransitionTime")?.parse().ok();
+            let applied = conditions.is("Applied", "True").and_then(time);
+            health.applied = health.applied.max(applied);
             for kind in ["Degraded", "Progressing"] {
                 let Some(condition) = conditions.get(kind) else { continue };
                 let is_true = text(condition, "/status") == Some("True");
-                let since = text(condition, "/lastTransitionTime");
                 health.add(&Self {
                     is_reported: true,
                     is_degraded: is_true && kind == "Degraded",
                     is_progressing: is_true && kind == "Progressing",
-                    since: since.and_then(|since| since.parse().ok()),
+                    since: time(condition),
+                    applied: None,
                 });
             }
         }
@@ -72,6 +78,7 @@ impl ObjectHealth {
         self.is_degraded |= other.is_degraded;
         self.is_progressing |= other.is_progressing;
         self.since = self.since.max(other.since);
+        self.applied = self.applied.max(other.applied);
     }
 }
 

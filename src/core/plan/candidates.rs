@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::model::name::{RepoPath, WorkKey};
 use crate::model::work::{
-    ANNOTATION_ADOPT, ANNOTATION_GROUP_CONTENT, DeletionPolicy, DesiredWork, OWN_ANNOTATIONS, WorkBody, WorkMetadata,
+    ANNOTATION_ADOPT, ANNOTATION_GROUP_CONTENT, DeletionPolicy, DesiredWork, OWN_ANNOTATIONS,
+    WorkBody, WorkMetadata,
 };
 use crate::plan::blocked::{BlockedWorks, consent};
 use crate::plan::effect::{Effect, MetadataChange};

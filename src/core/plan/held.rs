@@ -59,8 +59,9 @@ impl Plan {
                 changes.insert(Target { key: step.key.clone(), uid: version.clone() });
             }
             // Each wave of each group has its own.
-            let is_same =
-                |hold: &Hold| hold.guard == guard && (guard != Guard::Rollout || hold.approval == approval);
+            let is_same = |hold: &Hold| {
+                hold.guard == guard && (guard != Guard::Rollout || hold.approval == approval)
+            };
             match found.iter_mut().find(|hold| is_same(hold)) {
                 Some(hold) => hold.works += 1,
                 None => {

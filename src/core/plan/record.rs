@@ -162,9 +162,8 @@ impl Record {
             next.rollouts.clone_from(rollouts);
         }
         // That there is less to remember of rollouts is no reason, either.
-        let rolls_out = next.rollouts.iter().any(|(group, now)| {
-            known.rollouts.get(group) != Some(now)
-        });
+        let rolls_out =
+            next.rollouts.iter().any(|(group, now)| known.rollouts.get(group) != Some(now));
         let changed = next.rules != known.rules
             || next.restored != known.restored
             || next.verified != known.verified

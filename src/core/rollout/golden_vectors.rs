@@ -105,11 +105,7 @@ fn vectors() -> Vec<Vector> {
         v(25, PER_GROUP, "", "c1A c2A||"),
         v(25, PER_GROUP, "c1S c2S", "c3A c4A||"),
         v(26, fails("1", PER_GROUP), "c1F c2S", "c1F c3A c4A||"),
-        ours(
-            "c3F c5A c6A||",
-            TOLERATED,
-            v(27, fails("1", PER_GROUP), "c1S c2S c3F c4S", "c3F||"),
-        ),
+        ours("c3F c5A c6A||", TOLERATED, v(27, fails("1", PER_GROUP), "c1S c2S c3F c4S", "c3F||")),
         v(28, late(fails("1", PER_GROUP)), "c1S c2S c3F c4S", "c5A c6A|c3|"),
         ours("c3A c4A|c1|", CLAMPED, v(29, late(fails("3", PER_GROUP)), "c1F c2S", "|c1|b")),
         ours(

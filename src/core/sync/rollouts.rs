@@ -2,9 +2,9 @@
 //! record keeps. No clock: time is passed in.
 //!
 //! How far each cluster has come is read from the hub at each plan. Only the times since when it is
-//! so are kept here, and a new process begins them again: a cluster soaks longer then, never
-//! shorter. What has to be remembered is in the record: the last wave that began, and the content
-//! that failed.
+//! so are kept here. A new process reads them from the hub where it has them, and else begins them
+//! again: a cluster soaks longer then, never shorter. What has to be remembered is in the record:
+//! the last wave that began, and the content that failed.
 
 mod cluster;
 #[cfg(test)]
@@ -21,11 +21,10 @@ use crate::config::window;
 use crate::limits;
 use crate::model::approval::{RolloutApproval, RolloutStep};
 use crate::model::name::{ClusterName, GroupName, WorkKey};
-use crate::plan::observed::Observed;
+use crate::plan::PlanInputs;
 use crate::plan::rollouts::{
     GroupRecord, RejectedContent, RolloutWait, RolloutWaitCause, RolloutWaits,
 };
-use crate::plan::PlanInputs;
 use crate::render::desired::Desired;
 use crate::rollout::{
     ActiveCluster, ClusterState, Gate, GroupRollout, Rollout, RolloutProgress, Wave,
@@ -133,7 +132,9 @@ impl Rollouts {
         for (cluster, member) in &rollout.members {
             let is_suspended = |key: &&WorkKey| !is_suspended(key, inputs.plan);
             let works = member.works.iter().filter(is_suspended);
-            let view = ClusterView::of(works, rollout.content, inputs.plan);
+            let mut removed = removed_works(group, cluster, inputs.plan);
+            let has_removed = removed.next().is_some();
+            let view = ClusterView::of(works, rollout.content, has_removed, inputs.plan);
             let at = (group.clone(), cluster.clone());
             if view.is_waiting() {
                 self.times.remove(&at);
@@ -220,7 +221,8 @@ impl GroupView<'_> {
         }
         let begins = progress.active.values().any(|active| *active == ActiveCluster::ToApply);
         if let Some(wave) = progress.wave.and_then(|wave| waves.get(wave)).filter(|_| begins) {
-            let order = |name: Option<&str>| waves.iter().position(|wave| Some(&*wave.name) == name);
+            let order =
+                |name: Option<&str>| waves.iter().position(|wave| Some(&*wave.name) == name);
             let begun = order(self.record.begun.as_deref());
             if begun.is_none_or(|begun| order(Some(&wave.name)).is_some_and(|now| now > begun)) {
                 self.record.begun = Some(wave.name.clone());
@@ -265,7 +267,8 @@ impl GroupView<'_> {
         let mut clusters: Vec<BTreeSet<ClusterName>> = vec![BTreeSet::new(); rules.len()];
         for (cluster, member) in &self.rollout.members {
             // A cluster without works of the group has nothing to do.
-            if let Some(of_wave) = clusters.get_mut(member.wave).filter(|_| self.takes_part(cluster))
+            if let Some(of_wave) =
+                clusters.get_mut(member.wave).filter(|_| self.takes_part(cluster))
             {
                 of_wave.insert(cluster.clone());
             }
@@ -310,7 +313,6 @@ impl GroupView<'_> {
     /// longer has.
     fn add_waits(&self, progress: &RolloutProgress, waits: &mut RolloutWaits) {
         let mut causes: BTreeMap<usize, Arc<RolloutWait>> = BTreeMap::new();
-        let PlanInputs { desired, observed, .. } = self.inputs.plan;
         for (cluster, member) in &self.rollout.members {
             let is_waiting = !self.states.contains_key(cluster) && !member.works.is_empty();
             if !is_waiting || progress.active.contains_key(cluster) {
@@ -318,7 +320,7 @@ impl GroupView<'_> {
             }
             let wait = causes.entry(member.wave);
             let wait = wait.or_insert_with(|| Arc::new(self.wait(member.wave, progress)));
-            let removed = removed_works(self.group, cluster, desired, observed);
+            let removed = removed_works(self.group, cluster, self.inputs.plan);
             for key in member.works.iter().chain(removed) {
                 waits.insert(key.clone(), wait.clone());
             }
@@ -366,9 +368,9 @@ impl GroupView<'_> {
 fn removed_works<'a>(
     group: &GroupName,
     cluster: &ClusterName,
-    desired: &'a Desired,
-    observed: &'a Observed,
+    inputs: PlanInputs<'a>,
 ) -> impl Iterator<Item = &'a WorkKey> {
+    let PlanInputs { desired, observed, .. } = inputs;
     let prefix = format!("groups/{group}/");
     let cluster = cluster.clone();
     let all = observed.works.range(WorkKey::least_of(&cluster)..);
@@ -381,4 +383,3 @@ fn removed_works<'a>(
     });
     removed.map(|(key, _)| key)
 }
-

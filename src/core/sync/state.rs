@@ -165,8 +165,7 @@ impl SyncState {
         let none = GroupRecords::new();
         let recorded = self.facts.record.current().map_or(&none, |record| &record.rollouts);
         let offline = &self.offline;
-        let waits =
-            self.rollouts.update(RolloutInputs { plan, recorded, offline, now, zone });
+        let waits = self.rollouts.update(RolloutInputs { plan, recorded, offline, now, zone });
         if self.guards.set_rollout_waits(waits) {
             self.facts.mark_changed();
         }

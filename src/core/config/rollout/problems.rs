@@ -67,11 +67,7 @@ impl RolloutSettings {
         let all = [
             ("all", RolloutType::All, &self.all),
             ("progressive", RolloutType::Progressive, &self.progressive),
-            (
-                "progressivePerGroup",
-                RolloutType::ProgressivePerGroup,
-                &self.progressive_per_group,
-            ),
+            ("progressivePerGroup", RolloutType::ProgressivePerGroup, &self.progressive_per_group),
         ];
         let kind = self.kind.unwrap_or_default();
         if self.waves.is_some() && self.kind.is_some() {

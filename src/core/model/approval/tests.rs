@@ -92,10 +92,7 @@ fn malformed_approval_is_rejected() {
         ("changes fleet\nedge-1/web\n".into(), ApprovalError::Line { line: 2 }),
         ("restored fleet at 8\n".into(), ApprovalError::OtherWorks),
         (format!("trust fleet at {to}\nafter main\n"), ApprovalError::Form { line: 2 }),
-        (
-            format!("trust fleet at {to}\nafter {to}\nafter {to}\n"),
-            ApprovalError::Form { line: 3 },
-        ),
+        (format!("trust fleet at {to}\nafter {to}\nafter {to}\n"), ApprovalError::Form { line: 3 }),
         (format!("rollout fleet of {to} to g\nwave a\n"), ApprovalError::Form { line: 1 }),
         (rollout_text("wave A"), ApprovalError::Form { line: 2 }),
         (rollout_text("wave a\nwave b"), ApprovalError::Form { line: 3 }),

@@ -309,11 +309,11 @@ mod tests {
     use std::iter;
 
     use super::*;
-    use crate::render::groups::GroupDefaults;
     use crate::config::path_patterns::PathPatterns;
     use crate::model::facts::{ClusterFacts, DecisionGroupFacts, PlacementFacts};
     use crate::model::name::ObjectId;
     use crate::model::snapshot::{Entry, EntryKind, ObjectError, Objects, Tree};
+    use crate::render::groups::GroupDefaults;
 
     /// A group's folder with this group.yaml.
     struct OneFile<'a>(&'a str);

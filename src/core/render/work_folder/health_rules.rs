@@ -16,9 +16,7 @@ const REPLICAS: &str = "(has(object.spec.replicas) ? object.spec.replicas : 1)";
 
 /// The `conditionRules` for an object; `None` for kinds that are ready once they exist.
 pub fn condition_rules(identity: &Identity) -> Option<Value> {
-    let status = |field: &str| {
-        format!("(has(object.status.{field}) ? object.status.{field} : 0)")
-    };
+    let status = |field: &str| format!("(has(object.status.{field}) ? object.status.{field} : 0)");
     let has = |kind: &str, status: &str| {
         format!(
             "has(object.status) && has(object.status.conditions) && \
@@ -77,8 +75,7 @@ mod tests {
     /// The conditions that are True of an object.
     fn conditions(group: &str, resource: &str, object: &Value) -> Vec<String> {
         let (group, resource) = (group.to_owned(), resource.to_owned());
-        let identity =
-            Identity { group, resource, namespace: "x".into(), name: "web".into() };
+        let identity = Identity { group, resource, namespace: "x".into(), name: "web".into() };
         let rules = condition_rules(&identity).unwrap();
         let evaluator = CelEvaluator::new(object);
         let is_true = |rule: &&Value| {

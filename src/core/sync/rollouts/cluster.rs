@@ -22,14 +22,19 @@ pub(super) struct ClusterView {
     marked: usize,
     /// Works that have what Git wants.
     equal: usize,
+    /// The group has had other works, which the cluster still has.
+    has_removed: bool,
     /// Works that are applied at the generation that the hub has.
     applied: usize,
     /// Works whose objects are there.
     available: usize,
+    /// When gitwork wrote the last of them, as far as known.
+    written: Option<Timestamp>,
     health: ObjectHealth,
 }
 
-/// Since when a cluster is as it is, as far as this process has seen it.
+/// Since when a cluster is as it is. A new process reads that from the hub if the agent says when it
+/// applied each generation, as gitwork's and OCM's since 1.2 do; else it begins the times again.
 #[derive(Debug, Default)]
 pub(super) struct ClusterTimes {
     content: Option<Digest>,
@@ -47,10 +52,11 @@ impl ClusterView {
     pub fn of<'a>(
         works: impl Iterator<Item = &'a WorkKey>,
         content: Digest,
+        has_removed: bool,
         inputs: PlanInputs<'_>,
     ) -> Self {
         let PlanInputs { desired, observed, .. } = inputs;
-        let mut view = Self::default();
+        let mut view = Self { has_removed, ..Self::default() };
         for (key, work) in works.filter_map(|key| Some((key, desired.works.get(key)?))) {
             view.works += 1;
             let there = observed.works.get(key);
@@ -62,6 +68,7 @@ impl ClusterView {
             view.equal += usize::from(observed.has_content(there, work.body.digest));
             view.applied += usize::from(agent.has_applied(generation));
             view.available += usize::from(agent.is_available(generation) || agent.complete);
+            view.written = view.written.max(there.written_at);
             view.health.add(&there.status.health);
         }
         view
@@ -69,7 +76,20 @@ impl ClusterView {
 
     /// Whether the cluster has nothing of the content, and is to get some.
     pub fn is_waiting(&self) -> bool {
-        self.marked == 0 && self.equal < self.works
+        self.marked == 0 && (self.equal < self.works || (self.works > 0 && self.has_removed))
+    }
+
+    /// Since when the cluster has the content, if a new process can know that.
+    fn started(&self, now: Timestamp) -> Timestamp {
+        self.written.map_or(now, |written| written.min(now))
+    }
+
+    /// Since when the content is applied. What an agent says of a time before the last write is
+    /// about an earlier content.
+    fn applied_since(&self, now: Timestamp) -> Timestamp {
+        let known = self.written.zip(self.health.applied);
+        let known = known.filter(|(written, applied)| applied >= written);
+        known.map_or(now, |(_, applied)| applied.min(now))
     }
 }
 
@@ -83,7 +103,8 @@ impl ClusterTimes {
         now: Timestamp,
     ) -> ClusterState {
         if self.content != Some(content) {
-            *self = Self { content: Some(content), started: now, ..Self::default() };
+            let started = view.started(now);
+            *self = Self { content: Some(content), started, ..Self::default() };
         }
         self.counts_at = None;
         let since = self.started;
@@ -99,7 +120,7 @@ impl ClusterTimes {
             (self.applied, self.failed) = (None, None);
             return progressing;
         }
-        let applied = *self.applied.get_or_insert(now);
+        let applied = *self.applied.get_or_insert_with(|| view.applied_since(now));
         let counts_at = match view.health.is_reported {
             true => later(applied, HEALTH_DELAY),
             false => applied,
