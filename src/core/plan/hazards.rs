@@ -74,7 +74,7 @@ impl Hazards {
         });
         let contended = policy.contentions.iter().filter(|(_, contention)| contention.waits);
         let waves = policy.rollout_waits.iter();
-        let waves = waves.map(|(key, wait)| (key.clone(), Reason::of_wave(wait, &desired.source)));
+        let waves = waves.map(|(key, wait)| (key.clone(), Reason::of_wave(wait)));
         Self {
             other_origin,
             suspensions: policy.suspensions.clone(),

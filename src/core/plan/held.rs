@@ -103,7 +103,8 @@ fn held_approval(step: &PlanStep, source: &SourceId) -> Option<(Guard, Approval)
             let works = Approved::new();
             Some((Guard::Window, Approval::Changes { source: source.clone(), works }))
         }
-        Reason::HeldByRollout { approval: Some((approval, _)), .. } => {
+        Reason::HeldByRollout { wait } => {
+            let (approval, _) = wait.approval.as_ref()?;
             Some((Guard::Rollout, Arc::unwrap_or_clone(approval.clone())))
         }
         _ => None,

@@ -7,7 +7,7 @@ use crate::config::AdoptionPolicy;
 use crate::config::window::Closed;
 use crate::model::approval::{Approval, Rewind};
 use crate::model::digest::Digest;
-use crate::model::name::{CommitId, SourceId, WorkKey, WorkName};
+use crate::model::name::{CommitId, WorkKey, WorkName};
 use crate::model::work::DeletionPolicy;
 use crate::plan::awaited::{AwaitedState, UPDATE_WAIT_MAX};
 use crate::plan::budget::Excess;
@@ -98,8 +98,6 @@ pub enum Reason {
     HeldByRollout {
         /// What the cluster waits for.
         wait: Arc<RolloutWait>,
-        /// The approval, if one ends the wait, and its hash.
-        approval: Option<(Arc<Approval>, Digest)>,
     },
     /// The hub has what Git wants of it. Only its mark is written, because something else of its
     /// group has changed.
@@ -184,16 +182,9 @@ pub enum Reason {
 
 impl Reason {
     /// Why the wave of a work's cluster does not begin.
-    pub(super) fn of_wave(wait: &Arc<RolloutWait>, source: &SourceId) -> Self {
+    pub(super) fn of_wave(wait: &Arc<RolloutWait>) -> Self {
         let wait = wait.clone();
-        if !wait.is_held() {
-            return Self::WaitsForWave { wait };
-        }
-        let approval = wait.approval(source).map(|approval| {
-            let hash = approval.hash();
-            (Arc::new(approval), hash)
-        });
-        Self::HeldByRollout { wait, approval }
+        if wait.is_held() { Self::HeldByRollout { wait } } else { Self::WaitsForWave { wait } }
     }
 
     /// The code of a work that another writer keeps changing. Reports use it also while the work
@@ -274,7 +265,7 @@ impl Reason {
             ),
             Self::HeldByOrigin { approval, .. } => origin_text(approval),
             Self::HeldByWindow { closed, .. } => Some(closed.to_string()),
-            Self::HeldByRollout { wait, .. } => Some(wait.to_string()),
+            Self::HeldByRollout { wait } => Some(wait.to_string()),
             _ => None,
         }
     }
@@ -406,7 +397,7 @@ impl Reason {
                 f,
                 "held: {cause}; to approve only these changes now: `gitwork approve {hash}`"
             ),
-            Self::HeldByRollout { approval, .. } => match approval {
+            Self::HeldByRollout { wait } => match &wait.approval {
                 Some((_, hash)) => write!(f, "held: {cause}; `gitwork approve {hash}` ends that"),
                 None => write!(f, "held: {cause}"),
             },

@@ -25,6 +25,8 @@ pub struct RolloutWait {
     pub wave: String,
     /// What the cluster waits for.
     pub cause: RolloutWaitCause,
+    /// The approval that ends the wait, if one does, and its hash.
+    pub approval: Option<(Arc<Approval>, Digest)>,
 }
 
 /// What a cluster waits for.
@@ -118,15 +120,19 @@ impl GroupRecord {
 }
 
 impl RolloutWait {
-    /// The approval that ends the wait.
-    pub fn approval(&self, source: &SourceId) -> Option<Approval> {
-        let step = match &self.cause {
-            RolloutWaitCause::Approval(step) | RolloutWaitCause::Stopped { retry: step, .. } => {
-                step.clone()
-            }
-            _ => return None,
+    /// A wait of the clusters of one wave.
+    pub fn new(group: GroupName, wave: String, cause: RolloutWaitCause, source: &SourceId) -> Self {
+        let step = match &cause {
+            RolloutWaitCause::Approval(step) => Some(step),
+            RolloutWaitCause::Stopped { retry, .. } => Some(retry),
+            _ => None,
         };
-        Some(Approval::Rollout { source: source.clone(), step })
+        let approval = step.map(|step| {
+            let approval = Approval::Rollout { source: source.clone(), step: step.clone() };
+            let hash = approval.hash();
+            (Arc::new(approval), hash)
+        });
+        Self { group, wave, cause, approval }
     }
 
     /// Whether somebody has to act.

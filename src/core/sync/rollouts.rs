@@ -90,7 +90,7 @@ impl Rollouts {
         self.awaited.clear();
         self.recheck = None;
         let desired = inputs.plan.desired;
-        self.records = kept_records(inputs.recorded, desired);
+        let before = std::mem::replace(&mut self.records, kept_records(inputs.recorded, desired));
         self.times.retain(|(group, cluster), _| {
             let rollout = desired.rollouts.get(group);
             rollout.is_some_and(|rollout| rollout.members.contains_key(cluster))
@@ -99,7 +99,9 @@ impl Rollouts {
         for (group, rollout) in &desired.rollouts {
             let states = self.states(group, rollout, inputs);
             let recorded = inputs.recorded.get(group);
-            let record = match recorded {
+            // Without a place for the record, this process knows more than the hub.
+            let known = before.get(group).filter(|known| known.content == rollout.content);
+            let record = match known.or(recorded) {
                 Some(record) if record.content == rollout.content => record.clone(),
                 Some(record) => record.followed_by(rollout.content),
                 None => GroupRecord::new(rollout.content),
@@ -351,7 +353,7 @@ impl GroupView<'_> {
                 behind: progress.wave.filter(|current| *current < wave).and_then(name),
             },
         };
-        RolloutWait { group: self.group.clone(), wave: title, cause }
+        RolloutWait::new(self.group.clone(), title, cause, &self.inputs.plan.desired.source)
     }
 
     /// What its record takes as text, about.

@@ -95,6 +95,13 @@ impl SyncState {
         self.facts.mark_changed();
     }
 
+    /// This process has become the leader: another one may have written works, directives and
+    /// record.
+    pub fn begin_term(&mut self, now: Instant) {
+        self.facts.begin_term(now);
+        self.rollouts = Rollouts::default();
+    }
+
     /// Sets the source's record on the hub; `None` if the hub has none.
     pub fn set_record(&mut self, found: Option<StoredRecord>) {
         if let Some(stored) = &found {

@@ -186,10 +186,8 @@ impl World {
     fn approve(&mut self, cluster: &str) {
         let plan = self.plan();
         let step = plan.steps.iter().find(|step| step.key.to_string() == format!("{cluster}/web"));
-        let Reason::HeldByRollout { approval: Some((approval, hash)), .. } = &step.unwrap().reason
-        else {
-            panic!("{step:?}");
-        };
+        let Reason::HeldByRollout { wait } = &step.unwrap().reason else { panic!("{step:?}") };
+        let (approval, hash) = wait.approval.as_ref().unwrap();
         let read = Approval::read(&hash.to_string(), &approval.text()).unwrap();
         let source = render(&self.files, "[]").source;
         self.approved.add(&source, read);
