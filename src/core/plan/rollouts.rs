@@ -149,7 +149,7 @@ fn wave_text(name: &str) -> String {
 impl fmt::Display for RolloutWait {
     /// The fact, without the remedy; reads after "changed in Git; ".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { group, wave, cause } = self;
+        let Self { group, wave, cause, approval: _ } = self;
         let wave = wave_text(wave);
         match cause {
             RolloutWaitCause::Turn { behind: None } => {
