@@ -64,6 +64,7 @@ impl Reading {
     pub fn new(config: &SourceConfig, clock: fn() -> Timestamp) -> Self {
         let mut renderer = Renderer::new(config.id.clone())
             .with_tenancy(config.tenancy.clone())
+            .with_schema_checks(config.schema_checks.clone())
             .with_content_bytes_max(config.content_bytes_max);
         let facts = config.facts.clone();
         renderer.set_facts(facts.clone());

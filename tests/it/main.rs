@@ -38,11 +38,13 @@ mod harness;
 #[path = "../hostile/mod.rs"]
 mod hostile;
 mod hostile_inputs;
+mod hostile_ssh;
 mod hub;
 mod hub_contract;
 mod leader_election;
 mod memory_repository;
 mod moves;
+mod object_checks;
 mod ocm_agent;
 #[path = "../harness/ocm_agent/mod.rs"]
 mod ocm_agent_double;
@@ -54,6 +56,7 @@ mod rendered_content;
 mod rendering;
 mod report;
 mod review;
+mod schema_oracle;
 mod schemas;
 mod shared_mirror;
 mod signatures;

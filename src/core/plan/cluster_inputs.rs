@@ -26,7 +26,7 @@ impl ClusterInputs {
     /// The state of a cluster.
     pub(crate) fn of(desired: &Desired, observed: &Observed, name: &ClusterName) -> Self {
         let Frozen { source, deletes, clusters_beside_unnamed, .. } = &desired.frozen;
-        let Frozen { groups_beside_unnamed, groups, .. } = &desired.frozen;
+        let Frozen { groups_beside_unnamed, groups, open_groups, .. } = &desired.frozen;
         let Frozen { clusters, works, folders, objects, .. } = &desired.frozen;
         let frozen = Frozen {
             source: *source,
@@ -37,6 +37,7 @@ impl ClusterInputs {
             works: keys_of(works, name),
             folders: folders_of(folders, name),
             groups: groups_of(groups, name),
+            open_groups: open_groups.clone(),
             objects: works_of(objects, name),
         };
         let desired = Desired {

@@ -38,6 +38,8 @@ pub mod inputs;
 pub mod last_known;
 pub mod lint;
 pub mod member_changes;
+#[cfg(test)]
+mod membership_tests;
 pub mod moves;
 pub mod observed;
 pub mod order;

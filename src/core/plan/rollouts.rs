@@ -50,6 +50,11 @@ pub enum RolloutWaitCause {
         /// Lets the rollout continue.
         retry: RolloutApproval,
     },
+    /// A work of the group could not be read for the cluster, or it is unknown whether the cluster
+    /// is in the group or in which wave.
+    Blocked,
+    /// It is unknown which clusters are in the group.
+    MembersUnknown,
     /// Somebody has to confirm that the hub was restored.
     Restored,
     /// The record of the source has no room for another rollout.
@@ -177,6 +182,15 @@ impl fmt::Display for RolloutWait {
                 write!(f, "the rollout of group {group} was stopped: in {failed}, it failed on ")?;
                 write!(f, "{names}{more}")
             }
+            RolloutWaitCause::Blocked => write!(
+                f,
+                "its cluster gets nothing of group {group}: a work of the group cannot be read for \
+                 it, or facts do not say whether it is in {wave}"
+            ),
+            RolloutWaitCause::MembersUnknown => write!(
+                f,
+                "{wave} of group {group} waits until it is known which clusters are in the group"
+            ),
             RolloutWaitCause::Restored => write!(
                 f,
                 "{wave} of group {group} waits until somebody confirms that the hub was restored"

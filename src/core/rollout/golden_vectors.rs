@@ -232,10 +232,9 @@ impl Vector {
     fn ours(&self) -> String {
         let (waves, states) = (self.waves(), self.states());
         let deadline = Self::duration(self.deadline);
-        let first = BTreeSet::new();
-        let rollout =
-            Rollout { waves: &waves, states: &states, first: &first, deadline, now: now() };
-        let found = rollout.progress();
+        let none = &BTreeSet::new();
+        let (waves, states, now) = (&waves[..], &states, now());
+        let found = Rollout { waves, states, blocked: none, first: none, deadline, now }.progress();
         self.check_recheck(found.recheck);
         let removed: Vec<&str> = found.removed.iter().map(ClusterName::as_str).collect();
         assert_eq!(removed, if self.groups == 0 { vec!["c9"] } else { vec![] });

@@ -1,6 +1,7 @@
 //! What `rollout` of a file asks for, as waves.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::rollout::{
@@ -47,8 +48,8 @@ pub struct WaveRules {
 pub struct GroupRollout {
     /// Identifies the content.
     pub content: Digest,
-    /// The waves.
-    pub rules: RolloutRules,
+    /// The waves. Groups with equal settings share them.
+    pub rules: Arc<RolloutRules>,
     /// The members of the group.
     pub members: BTreeMap<ClusterName, RolloutMember>,
 }
@@ -60,6 +61,9 @@ pub struct RolloutMember {
     pub wave: usize,
     /// Its works of the group that could be read.
     pub works: Vec<WorkKey>,
+    /// A work of the group could not be read, or it is unknown whether the cluster is in the group
+    /// or in which wave: it gets nothing, and is not done.
+    pub is_blocked: bool,
 }
 
 impl RolloutRules {

@@ -47,6 +47,9 @@ pub struct Rollout<'a> {
     pub waves: &'a [Wave],
     /// The clusters that have the content, or had a state.
     pub states: &'a BTreeMap<ClusterName, ClusterState>,
+    /// Clusters that get nothing and are not done, until somebody acts. Of a wave that is to end,
+    /// they and those that have failed are at most as many as may fail.
+    pub blocked: &'a BTreeSet<ClusterName>,
     /// Clusters that come first within their waves.
     pub first: &'a BTreeSet<ClusterName>,
     /// How long a cluster may take; `None` for no end.
@@ -88,6 +91,7 @@ pub struct Breach {
 struct WaveView<'a> {
     waiting: Vec<&'a ClusterName>,
     failed: BTreeSet<ClusterName>,
+    blocked: usize,
     /// Clusters that take the place of another one.
     places: usize,
 }
@@ -99,11 +103,13 @@ impl Rollout<'_> {
         let waves: Vec<WaveView<'_>> =
             self.waves.iter().map(|wave| self.observe(wave, &mut progress)).collect();
         for (index, (wave, view)) in self.waves.iter().zip(&waves).enumerate() {
-            let is_breached = view.failed.len() > wave.max_failures.of(wave.clusters.len());
+            let most = wave.max_failures.of(wave.clusters.len());
+            let is_breached = view.failed.len() > most;
             if is_breached && progress.breach.is_none() {
                 progress.breach = Some(Breach { wave: index, clusters: view.failed.clone() });
             }
-            let has_ended = view.waiting.is_empty() && view.places == 0 && !is_breached;
+            let is_tolerated = view.failed.len().saturating_add(view.blocked) <= most;
+            let has_ended = view.waiting.is_empty() && view.places == 0 && is_tolerated;
             if !has_ended && progress.wave.is_none() {
                 progress.wave = Some(index);
             }
@@ -145,6 +151,10 @@ impl Rollout<'_> {
         let times = Times { soak: wave.soak, deadline: self.deadline, now: self.now };
         let mut view = WaveView::default();
         for name in &wave.clusters {
+            if self.blocked.contains(name) {
+                view.blocked += 1;
+                continue;
+            }
             match times.judge(self.states.get(name).copied()) {
                 Judged::Waiting => view.waiting.push(name),
                 Judged::Active(active, until) => {
@@ -204,9 +214,9 @@ mod tests {
     fn progress(waves: &[Wave], states: &[(&str, ClusterState)], now: i64) -> RolloutProgress {
         let states = states.iter().map(|(text, state)| (name(text), *state)).collect();
         let deadline = Some(Duration::from_secs(300));
-        let first = names(&["z"]);
-        let rollout = Rollout { waves, states: &states, first: &first, deadline, now: at(now) };
-        rollout.progress()
+        let (first, blocked) = (&names(&["z"]), &names(&["blocked-1"]));
+        let now = at(now);
+        Rollout { waves, states: &states, blocked, first, deadline, now }.progress()
     }
 
     fn beginning(progress: &RolloutProgress) -> Vec<&str> {
@@ -261,6 +271,20 @@ mod tests {
         let found = progress(&waves, &[("a", failed), ("b", timed_out), ("c", done)], 100);
         assert_eq!(beginning(&found), Vec::<&str>::new());
         assert_eq!(found.breach, Some(Breach { wave: 0, clusters: names(&["a", "b"]) }));
+    }
+
+    #[test]
+    fn a_blocked_cluster_gets_nothing_and_counts_as_a_failure_that_stops_nothing() {
+        let mut waves = [wave("one", &["a", "blocked-1"]), wave("two", &["c"])];
+        let done = [("a", ClusterState::Succeeded { since: at(0) })];
+        assert_eq!(beginning(&progress(&waves, &[], 0)), ["a"]);
+        let found = progress(&waves, &done, 100);
+        assert_eq!((beginning(&found), found.wave, found.breach), (vec![], Some(0), None));
+        waves[0].max_failures = Threshold::Count(1);
+        assert_eq!(beginning(&progress(&waves, &done, 100)), ["c"]);
+        let failed = [("a", ClusterState::TimedOut)];
+        let found = progress(&waves, &failed, 100);
+        assert_eq!((beginning(&found), found.wave, found.breach), (vec![], Some(0), None));
     }
 
     #[test]

@@ -25,9 +25,9 @@ use crate::plan::PlanInputs;
 use crate::plan::rollouts::{
     GroupRecord, RejectedContent, RolloutWait, RolloutWaitCause, RolloutWaits,
 };
-use crate::render::desired::Desired;
+use crate::render::desired::{Desired, UncertainMembers};
 use crate::rollout::{
-    ActiveCluster, ClusterState, Gate, GroupRollout, Rollout, RolloutProgress, Wave,
+    ActiveCluster, ClusterState, Gate, GroupRollout, Rollout, RolloutMember, RolloutProgress, Wave,
 };
 
 /// The records of all groups.
@@ -64,6 +64,8 @@ struct GroupView<'a> {
     group: &'a GroupName,
     rollout: &'a GroupRollout,
     states: BTreeMap<ClusterName, ClusterState>,
+    /// The clusters that get nothing.
+    blocked: BTreeSet<ClusterName>,
     record: GroupRecord,
     /// The record had no room for it.
     is_unrecorded: bool,
@@ -98,6 +100,8 @@ impl Rollouts {
         let (mut waits, mut room) = (RolloutWaits::new(), limits::ROLLOUTS_BYTES_MAX);
         for (group, rollout) in &desired.rollouts {
             let states = self.states(group, rollout, inputs);
+            let members = rollout.members.iter().filter(|(_, member)| member.is_blocked);
+            let blocked = members.map(|(cluster, _)| cluster.clone()).collect();
             let recorded = inputs.recorded.get(group);
             // Without a place for the record, this process knows more than the hub.
             let known = before.get(group).filter(|known| known.content == rollout.content);
@@ -107,7 +111,8 @@ impl Rollouts {
                 None => GroupRecord::new(rollout.content),
             };
             let is_unrecorded = false;
-            let mut view = GroupView { inputs, group, rollout, states, record, is_unrecorded };
+            let mut view =
+                GroupView { inputs, group, rollout, states, blocked, record, is_unrecorded };
             let mut progress = view.advance();
             let bytes = view.record_bytes();
             if bytes > room && recorded != Some(&view.record) {
@@ -210,15 +215,16 @@ impl GroupView<'_> {
         let states = self.counted_states();
         let (first, deadline) = (&self.record.first, self.rollout.rules.deadline);
         let now = self.inputs.now;
-        let rollout = Rollout { waves: &waves, states: &states, first, deadline, now };
-        let mut progress = rollout.progress();
+        let (waves, states, blocked) = (&waves[..], &states, &self.blocked);
+        let mut progress = Rollout { waves, states, blocked, first, deadline, now }.progress();
         if let Some(breach) = progress.breach.as_ref().filter(|_| self.record.rejected.is_none()) {
             let wave = waves.get(breach.wave).map(|wave| wave.name.clone()).unwrap_or_default();
             let clusters = breach.clusters.iter().take(limits::ROLLOUT_CLUSTERS_MAX).cloned();
             let clusters = clusters.collect();
             self.record.rejected = Some(RejectedContent { wave, clusters });
         }
-        if self.record.rejected.is_some() || self.inputs.plan.policy.restored.is_some() {
+        let is_restored = self.inputs.plan.policy.restored.is_some();
+        if self.record.rejected.is_some() || is_restored || self.are_members_unknown() {
             progress.active.retain(|_, active| *active != ActiveCluster::ToApply);
         }
         let begins = progress.active.values().any(|active| *active == ActiveCluster::ToApply);
@@ -300,7 +306,16 @@ impl GroupView<'_> {
         waves.map(wave).collect()
     }
 
+    /// Whether any cluster may be in the group: it may be one of an early wave.
+    fn are_members_unknown(&self) -> bool {
+        let uncertain = self.inputs.plan.desired.frozen.groups.get(self.group);
+        uncertain == Some(&UncertainMembers::Everyone)
+    }
+
     fn takes_part(&self, cluster: &ClusterName) -> bool {
+        if self.blocked.contains(cluster) {
+            return true;
+        }
         let member = self.rollout.members.get(cluster);
         let mut works = member.into_iter().flat_map(|member| &member.works);
         works.any(|key| !is_suspended(key, self.inputs.plan))
@@ -314,14 +329,14 @@ impl GroupView<'_> {
     /// The works of clusters that must not get the content now, those included that the content no
     /// longer has.
     fn add_waits(&self, progress: &RolloutProgress, waits: &mut RolloutWaits) {
-        let mut causes: BTreeMap<usize, Arc<RolloutWait>> = BTreeMap::new();
+        let mut causes: BTreeMap<(usize, bool), Arc<RolloutWait>> = BTreeMap::new();
         for (cluster, member) in &self.rollout.members {
             let is_waiting = !self.states.contains_key(cluster) && !member.works.is_empty();
             if !is_waiting || progress.active.contains_key(cluster) {
                 continue;
             }
-            let wait = causes.entry(member.wave);
-            let wait = wait.or_insert_with(|| Arc::new(self.wait(member.wave, progress)));
+            let wait = causes.entry((member.wave, member.is_blocked));
+            let wait = wait.or_insert_with(|| Arc::new(self.wait(member, progress)));
             let removed = removed_works(self.group, cluster, self.inputs.plan);
             for key in member.works.iter().chain(removed) {
                 waits.insert(key.clone(), wait.clone());
@@ -329,7 +344,8 @@ impl GroupView<'_> {
         }
     }
 
-    fn wait(&self, wave: usize, progress: &RolloutProgress) -> RolloutWait {
+    fn wait(&self, member: &RolloutMember, progress: &RolloutProgress) -> RolloutWait {
+        let wave = member.wave;
         let rules = &self.rollout.rules.waves;
         let name = |index: usize| rules.get(index).map(|wave| wave.name.clone());
         let title = name(wave).unwrap_or_default();
@@ -340,6 +356,8 @@ impl GroupView<'_> {
         let cause = match (&self.record.rejected, progress.gate) {
             _ if self.is_unrecorded => RolloutWaitCause::RecordFull,
             _ if self.inputs.plan.policy.restored.is_some() => RolloutWaitCause::Restored,
+            _ if member.is_blocked => RolloutWaitCause::Blocked,
+            _ if self.are_members_unknown() => RolloutWaitCause::MembersUnknown,
             (Some(rejected), _) => RolloutWaitCause::Stopped {
                 wave: rejected.wave.clone(),
                 clusters: rejected.clusters.clone(),

@@ -19,6 +19,7 @@ pub const NATIVES: &[(&str, usize)] = &[
     ("floor", 0),
     ("fromjson", 0),
     ("getpath", 1),
+    ("gmtime", 0),
     ("group_by", 1),
     ("has", 1),
     ("implode", 0),
@@ -38,6 +39,7 @@ pub const NATIVES: &[(&str, usize)] = &[
     ("match_all", 2),
     ("max_by", 1),
     ("min_by", 1),
+    ("mktime", 0),
     ("nan", 0),
     ("null", 0),
     ("path", 1),
@@ -52,6 +54,8 @@ pub const NATIVES: &[(&str, usize)] = &[
     ("split", 1),
     ("sqrt", 0),
     ("startswith", 1),
+    ("strftime", 1),
+    ("strptime", 1),
     ("tojson", 0),
     ("tonumber", 0),
     ("tostring", 0),
@@ -65,8 +69,8 @@ pub const NATIVES: &[(&str, usize)] = &[
     ("while", 2),
 ];
 
-/// Functions of gojq that are not there: dates, streams, input and output, most of arithmetic, and
-/// what sets values, as only paths count.
+/// Functions of gojq and jq that are not there: those that need a clock or a time zone, streams, input
+/// and output, most of arithmetic, and what sets values, as only paths count.
 pub const UNSUPPORTED: &[&str] = &[
     "acos",
     "acosh",
@@ -97,11 +101,8 @@ pub const UNSUPPORTED: &[&str] = &[
     "fmin",
     "fmod",
     "frexp",
-    "fromdate",
-    "fromdateiso8601",
     "fromstream",
     "gamma",
-    "gmtime",
     "halt",
     "halt_error",
     "hypot",
@@ -118,7 +119,6 @@ pub const UNSUPPORTED: &[&str] = &[
     "log1p",
     "log2",
     "logb",
-    "mktime",
     "modf",
     "nearbyint",
     "nextafter",
@@ -136,14 +136,10 @@ pub const UNSUPPORTED: &[&str] = &[
     "skip",
     "stderr",
     "strflocaltime",
-    "strftime",
-    "strptime",
     "tan",
     "tanh",
     "tgamma",
     "toboolean",
-    "todate",
-    "todateiso8601",
     "tostream",
     "trunc",
     "truncate_stream",

@@ -8,15 +8,14 @@ use super::{
 };
 use gitwork_api::names::check_label;
 
-/// Collects problems, with JSON pointers.
-#[derive(Default)]
-struct Problems {
-    found: Vec<GroupProblem>,
+/// Passes problems on, with JSON pointers.
+struct Problems<'a> {
+    report: &'a mut dyn FnMut(GroupProblem),
 }
 
-impl Problems {
+impl Problems<'_> {
     fn add(&mut self, pointer: &str, message: impl Into<String>) {
-        self.found.push(GroupProblem { pointer: pointer.to_owned(), message: message.into() });
+        (self.report)(GroupProblem { pointer: pointer.to_owned(), message: message.into() });
     }
 
     /// `is_bound`: zero would let nothing happen.
@@ -52,18 +51,18 @@ impl Problems {
 }
 
 impl RolloutSettings {
-    /// What the schema does not find; the JSON pointers begin with `/rollout`.
-    pub fn problems(&self) -> Vec<GroupProblem> {
-        let mut problems = Problems::default();
+    /// Passes on what the schema does not find; the JSON pointers begin with `/rollout`. A file may
+    /// have very many problems.
+    pub fn each_problem(&self, report: &mut dyn FnMut(GroupProblem)) {
+        let mut problems = Problems { report };
         self.add_strategy_problems(&mut problems);
         self.add_wave_problems(&mut problems);
         if self.on_failure == Some(OnFailure::Return) {
             problems.add("/rollout/onFailure", "cannot be `return` in this version; use `hold`");
         }
-        problems.found
     }
 
-    fn add_strategy_problems(&self, problems: &mut Problems) {
+    fn add_strategy_problems(&self, problems: &mut Problems<'_>) {
         let all = [
             ("all", RolloutType::All, &self.all),
             ("progressive", RolloutType::Progressive, &self.progressive),
@@ -89,7 +88,7 @@ impl RolloutSettings {
         }
     }
 
-    fn add_wave_problems(&self, problems: &mut Problems) {
+    fn add_wave_problems(&self, problems: &mut Problems<'_>) {
         problems.amount("/rollout/maxFailures", self.max_failures.as_ref(), false);
         problems.deadline("/rollout/progressDeadline", self.progress_deadline.as_ref());
         let Some(waves) = &self.waves else {
@@ -116,7 +115,7 @@ impl RolloutSettings {
 }
 
 impl StrategySettings {
-    fn add_problems(&self, at: &str, of: RolloutType, problems: &mut Problems) {
+    fn add_problems(&self, at: &str, of: RolloutType, problems: &mut Problems<'_>) {
         if !self.mandatory_decision_groups.is_empty() {
             let message = "cannot be used in this version; use `waves`";
             problems.add(&format!("{at}/mandatoryDecisionGroups"), message);
@@ -124,6 +123,16 @@ impl StrategySettings {
         let concurrency = format!("{at}/maxConcurrency");
         if of != RolloutType::Progressive && self.max_concurrency.is_some() {
             problems.add(&concurrency, "is used by `Progressive` only");
+        }
+        if of == RolloutType::All {
+            let unused = [
+                ("maxFailures", self.max_failures.is_some()),
+                ("minSuccessTime", self.min_success_time.is_some()),
+            ];
+            for (field, _) in unused.iter().filter(|(_, is_set)| *is_set) {
+                let message = "is not used by `All`, which waits for no cluster";
+                problems.add(&format!("{at}/{field}"), message);
+            }
         }
         problems.amount(&concurrency, self.max_concurrency.as_ref(), true);
         problems.amount(&format!("{at}/maxFailures"), self.max_failures.as_ref(), false);
@@ -133,7 +142,7 @@ impl StrategySettings {
 }
 
 impl WaveSettings {
-    fn add_problems(&self, at: &str, problems: &mut Problems) {
+    fn add_problems(&self, at: &str, problems: &mut Problems<'_>) {
         if let Err(problem) = check_label(&self.name, 63) {
             problems.add(&format!("{at}/name"), problem.to_string());
         }

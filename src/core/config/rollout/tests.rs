@@ -2,15 +2,16 @@ use super::*;
 
 fn problems(yaml: &str) -> Vec<String> {
     let settings: RolloutSettings = serde_yaml::from_str(yaml).unwrap();
-    let all = settings.problems().into_iter();
-    all.map(|found| format!("{} {}", found.pointer, found.message)).collect()
+    let mut all = Vec::new();
+    settings.each_problem(&mut |found| all.push(format!("{} {}", found.pointer, found.message)));
+    all
 }
 
 #[test]
 fn strategies_of_ocm_and_waves_are_fine() {
     for yaml in [
         "{}",
-        "type: All\nall: {progressDeadline: 10m, maxFailures: 2}",
+        "type: All\nall: {progressDeadline: 10m}",
         "type: Progressive\nprogressive: {maxConcurrency: '25%', minSuccessTime: 1h30m}",
         "type: Progressive\nprogressive: {maxConcurrency: '3', progressDeadline: None}",
         "waves: [{name: lab, selector: {labelSelector: {matchLabels: {purpose: lab}}}, soak: 1h}, \
@@ -26,10 +27,15 @@ fn zero_and_nonsense_are_found_with_their_place() {
     for (yaml, expected) in [
         ("type: Progressive\nprogressive: {maxConcurrency: 0}", "/progressive/maxConcurrency is z"),
         ("type: Progressive\nprogressive: {maxConcurrency: 0%}", "/progressive/maxConcurrency is"),
-        ("all: {maxFailures: -1}", "/all/maxFailures is -1"),
-        ("all: {maxFailures: many}", "/all/maxFailures is \"many\""),
-        ("all: {maxFailures: 101%}", "/all/maxFailures is 101%"),
-        ("all: {minSuccessTime: None}", "/all/minSuccessTime has no end"),
+        ("type: Progressive\nprogressive: {maxFailures: -1}", "/progressive/maxFailures is -1"),
+        ("type: Progressive\nprogressive: {maxFailures: x}", "/progressive/maxFailures is \"x\""),
+        ("type: Progressive\nprogressive: {maxFailures: 101%}", "/progressive/maxFailures is 101%"),
+        (
+            "type: Progressive\nprogressive: {minSuccessTime: None}",
+            "/progressive/minSuccessTime has no end",
+        ),
+        ("all: {maxFailures: 1}", "/all/maxFailures is not used by `All`"),
+        ("all: {minSuccessTime: 1m}", "/all/minSuccessTime is not used by `All`"),
         ("all: {progressDeadline: 10}", "/all/progressDeadline is \"10\""),
         ("all: {progressDeadline: 5mx}", "/all/progressDeadline is \"5mx\""),
         ("all: {progressDeadline: 0s}", "/all/progressDeadline is zero"),

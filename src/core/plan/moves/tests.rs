@@ -22,6 +22,7 @@ use request::Request;
 mod dropped_objects;
 mod held_moves;
 mod lint_of_moves;
+mod many_works;
 mod shared_objects;
 mod transitional_body;
 
@@ -730,8 +731,8 @@ fn receiver_orphans_object_only_after_agent_has_removed_it_from_the_giver() {
     assert_eq!(world.pass(), [""; 0]);
     assert_eq!(
         world.reason("shop2"),
-        "wait: changed in Git; written once the cluster's agent has removed from shop the objects \
-         that moved from there"
+        "wait: orphans or only reads objects in Git that the cluster's agent has not removed from \
+         shop yet; it owns these until then"
     );
     world.agent_applies("shop", None);
     assert_eq!(world.pass(), ["update shop2"]);

@@ -1,12 +1,13 @@
 //! What the errors of a source freeze: works, folders, clusters or all of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Renderer;
 use crate::config::file_names::GROUPS;
-use crate::model::diagnostic::{Code, Diagnostic, Scope};
-use crate::model::name::{ClusterName, RepoPath, WorkKey, WorkName};
+use crate::model::diagnostic::{Code, Scope};
+use crate::model::diagnostic_sink::ScopedDiagnostic;
+use crate::model::name::{ClusterName, GroupName, RepoPath, WorkKey, WorkName};
 use crate::model::work::DesiredWork;
 use crate::render::desired::{Frozen, FrozenObjects, UncertainMembers};
 use crate::render::groups::Certainty;
@@ -21,12 +22,13 @@ impl Renderer {
     pub(super) fn freeze(
         &self,
         works: &mut BTreeMap<WorkKey, DesiredWork>,
-        diagnostics: &[Diagnostic],
+        diagnostics: &[ScopedDiagnostic<'_>],
     ) -> Frozen {
         let mut claims = Claims::new();
         let mut frozen = self.frozen_folders(works, &mut claims);
-        for diagnostic in diagnostics.iter().filter(|d| d.is_error()) {
-            match (&diagnostic.scope, diagnostic.code) {
+        let errors = diagnostics.iter().filter(|found| found.diagnostic.is_error());
+        for ScopedDiagnostic { scope, diagnostic } in errors {
+            match (*scope, diagnostic.code) {
                 // An older gitwork beside a newer repository: what it can read goes on.
                 (Scope::Source, Code::NotSupported) => frozen.deletes = true,
                 (Scope::Source, Code::BadName) => {
@@ -56,6 +58,33 @@ impl Renderer {
         let claims = claims.into_iter().map(|(key, all)| (key, FrozenObjects::merge(all)));
         frozen.objects = claims.collect();
         frozen
+    }
+
+    /// The clusters of groups with `rollout` that a work of the group was frozen for.
+    pub(super) fn unread_members(
+        &self,
+        works: &BTreeMap<WorkKey, DesiredWork>,
+        frozen: &Frozen,
+    ) -> BTreeSet<(GroupName, ClusterName)> {
+        if self.rollouts.is_empty() {
+            return BTreeSet::new();
+        }
+        let is_read = |rendered: &Rendered| {
+            let work = rendered.work.as_ref().and_then(|work| works.get(&work.key));
+            work.is_some_and(|work| work.path == rendered.path)
+        };
+        let folders = self.folders().filter(|(_, rendered)| !is_read(rendered));
+        let unread = folders.filter_map(|(cluster, rendered)| {
+            Some((layout::group_of(&rendered.path)?, cluster.clone()))
+        });
+        let of_cluster = |(group, cluster): (&GroupName, &ClusterName)| {
+            frozen.clusters.contains(cluster).then(|| (group.clone(), cluster.clone()))
+        };
+        let members = self.rollouts.iter();
+        let members = members.flat_map(|(group, rollout)| {
+            rollout.members.keys().map(move |cluster| (group, cluster))
+        });
+        unread.chain(members.filter_map(of_cluster)).collect()
     }
 
     /// The folders of works that a cluster gets for sure.
@@ -100,7 +129,11 @@ impl Renderer {
         works: &BTreeMap<WorkKey, DesiredWork>,
         claims: &mut Claims,
     ) -> Frozen {
-        let mut frozen = Frozen { groups: self.uncertain.clone(), ..Frozen::default() };
+        let mut frozen = Frozen {
+            groups: self.uncertain.clone(),
+            open_groups: self.open_groups.clone(),
+            ..Frozen::default()
+        };
         for (cluster, rendered) in self.folders().filter(|(_, one)| one.work.is_none()) {
             frozen.folders.insert((cluster.clone(), rendered.path.clone()));
             let Some(mut key) = rendered.key.clone() else { continue };

@@ -8,14 +8,14 @@ use serde_json::Value;
 use crate::config::file;
 use crate::config::file_names::SOURCE_FILE;
 use crate::config::path_patterns::PathPatterns;
-use crate::config::rollout::RolloutSettings;
 use crate::config::{ClusterFile, FileKind, SourceFile};
 use crate::model::diagnostic::{Code, Diagnostic, Scope};
 use crate::model::digest::Digest;
 use crate::model::name::{ObjectId, RepoPath};
 use crate::model::snapshot::{ObjectError, Objects};
 use crate::render::config_file::read_config;
-use crate::render::groups::{GroupDefaults, defaults_digest};
+use crate::render::groups::{GroupDefaults, GroupWaves, defaults_digest};
+use crate::render::values::FileValues;
 use crate::render::work_folder::ConfigIndex;
 
 /// What a cluster's works inherit.
@@ -34,7 +34,7 @@ pub(super) struct ClusterConfig {
     /// Of `file.defaults`.
     pub(super) rules: ConfigIndex,
     /// The values of `${NAME}`.
-    pub(super) values: BTreeMap<String, Value>,
+    pub(super) values: FileValues,
     /// Of `file.defaults`, as written.
     pub(super) defaults_digest: Digest,
     /// Whether nothing is wrong with it, so that it need not be read again for another cluster.
@@ -51,8 +51,10 @@ pub(super) struct SourceInputs {
     pub(super) rules: ConfigIndex,
     /// The paths that are not read.
     pub(super) ignore: PathPatterns,
+    /// How changes of groups reach their clusters, if the file says it.
+    waves: Option<Arc<GroupWaves>>,
     /// Identifies what works follow from.
-    pub(super) content: Digest,
+    content: Digest,
 }
 
 impl SourceInputs {
@@ -73,6 +75,7 @@ impl SourceInputs {
                     file: SourceFile::default(),
                     rules: ConfigIndex::default(),
                     ignore: PathPatterns::new(&[]).0,
+                    waves: None,
                     content: content_digest(&Value::Null),
                 });
             }
@@ -83,8 +86,10 @@ impl SourceInputs {
         let signers = config.value.signers.problems().into_iter();
         let signers =
             signers.map(|problem| (format!("/signers{}", problem.pointer), problem.message));
-        let rollout = config.value.rollout.iter().flat_map(RolloutSettings::problems);
-        let rollout = rollout.map(|problem| (problem.pointer, problem.message));
+        let mut rollout = Vec::new();
+        if let Some(settings) = &config.value.rollout {
+            settings.each_problem(&mut |found| rollout.push((found.pointer, found.message)));
+        }
         for (pointer, message) in windows.chain(signers).chain(rollout) {
             let (at, field) = (config.location(&pointer), file::dotted(&pointer));
             let message = format!("{field} {message}");
@@ -107,7 +112,9 @@ impl SourceInputs {
         }
         let rules = ConfigIndex::new(&config.value.defaults.manifest_configs);
         let content = content_digest(&config.document.value);
-        Ok(Self { blob, file: config.value, rules, ignore, content })
+        let waves = config.value.rollout.as_ref();
+        let waves = waves.map(|settings| Arc::new(GroupWaves::new(settings)));
+        Ok(Self { blob, file: config.value, rules, ignore, waves, content })
     }
 
     /// What groups inherit.
@@ -115,7 +122,7 @@ impl SourceInputs {
         GroupDefaults {
             blob: self.blob,
             ignore: &self.ignore,
-            rollout: self.file.rollout.as_ref(),
+            waves: self.waves.as_ref(),
             content: self.content,
         }
     }
@@ -137,7 +144,8 @@ impl ClusterConfig {
         let file = config.map(|config| config.value).unwrap_or_default();
         let values = file.values.iter().map(|(name, value)| (name.clone(), value.0.clone()));
         let rules = ConfigIndex::new(&file.defaults.manifest_configs);
-        Self { rules, values: values.collect(), defaults_digest, is_valid, file }
+        let values = FileValues::from(values.collect::<BTreeMap<_, _>>());
+        Self { rules, values, defaults_digest, is_valid, file }
     }
 }
 

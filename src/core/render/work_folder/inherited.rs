@@ -3,7 +3,11 @@
 use super::rule_index::ConfigIndex;
 use crate::config::tenancy::Tenancy;
 use crate::config::{SecretPolicy, WorkSettings};
+use crate::model::diagnostic::Scope;
+use crate::model::kinds::KindIndex;
 use crate::model::name::{ClusterName, GroupName, SourceId};
+use crate::render::manifests;
+use crate::render::object_checks::ObjectChecks;
 use crate::render::values::ClusterValues;
 
 /// What a work folder inherits from above it.
@@ -25,6 +29,19 @@ pub struct Inherited<'a> {
     pub secrets: SecretPolicy,
     /// Its group has `rollout`, which needs to know when workloads are ready.
     pub reports_health: bool,
+    /// How objects are checked.
+    pub checks: ObjectChecks,
+}
+
+impl Inherited<'_> {
+    /// What the objects of the folder's files are checked against.
+    pub(super) fn manifest_rules<'a>(
+        &'a self,
+        kinds: &'a KindIndex,
+        scope: &'a Scope,
+    ) -> manifests::Rules<'a> {
+        manifests::Rules { kinds, secrets: self.secrets, scope, checks: &self.checks }
+    }
 }
 
 /// The settings that works inherit from one file.

@@ -175,6 +175,7 @@ impl StatusInputs<'_> {
             | Reason::HeldByWindow { .. }
             | Reason::HeldByRollout { .. }
             | Reason::NeverInGit
+            | Reason::SharesObjects { complete: true, .. }
             | Reason::NotYetOrphaned { .. } => State::Held,
             Reason::WaitingForAgent { .. }
             | Reason::BeingDeleted { .. }

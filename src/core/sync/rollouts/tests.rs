@@ -37,6 +37,7 @@ struct World {
     offline: BTreeSet<ClusterName>,
     now: i64,
     restored: bool,
+    has_errors: bool,
 }
 
 impl World {
@@ -51,6 +52,7 @@ impl World {
             offline: BTreeSet::new(),
             now: 1_000_000,
             restored: false,
+            has_errors: false,
         };
         world.set_content("1");
         world
@@ -98,7 +100,8 @@ impl World {
     /// Plans, without doing anything.
     fn plan(&mut self) -> Plan {
         let (desired, observed) = (render(&self.files, "[]"), self.observed());
-        assert!(desired.diagnostics.iter().all(|one| !one.is_error()), "{desired:?}");
+        let has_errors = desired.diagnostics.iter().any(|one| one.is_error());
+        assert_eq!(has_errors, self.has_errors, "{desired:?}");
         let last_known = LastKnownStates::new();
         let restored = Approval::Restored { source: desired.source.clone(), record_generation: 1 };
         let mut policy = PlanPolicy {
@@ -408,4 +411,39 @@ fn a_change_that_reaches_some_clusters_waits_on_these_only() {
     // No manifest uses the value: the works are only marked with the new content.
     assert_eq!(world.pass(), ["a", "b", "c", "d", "e"]);
     assert_eq!(world.pass(), NOTHING);
+}
+
+#[test]
+fn a_cluster_whose_works_cannot_be_read_keeps_its_wave_from_ending() {
+    let mut world = World::rolled_out(WAVES);
+    world.files.extend(files(&[("clusters/a/cluster.yaml", "labels: 3")]));
+    world.has_errors = true;
+    assert_eq!(world.pass(), NOTHING);
+    world.now += 10_000;
+    assert_eq!(world.pass(), NOTHING);
+    assert!(world.reason("d").contains("wave lab has not ended"), "{}", world.reason("d"));
+    assert!(world.record.rollouts.values().all(|one| one.rejected.is_none()));
+    world.files.remove("clusters/a/cluster.yaml");
+    world.has_errors = false;
+    assert_eq!(world.pass(), ["a"]);
+}
+
+#[test]
+fn a_cluster_of_an_unknown_wave_is_taken_for_one_of_the_first() {
+    let group = "clusters: [a, b, c, d, e]\nrollout: {waves: [{name: lab, selector: \
+                 {labelSelector: {matchLabels: {purpose: lab}}}}]}\n";
+    let mut world = World::rolled_out(group);
+    assert_eq!(world.pass(), NOTHING, "there are no facts");
+    assert!(world.reason("d").contains("facts do not say whether it is in wave lab"));
+    for (cluster, purpose) in [("a", "x"), ("b", "x"), ("c", "lab"), ("d", "x")] {
+        let (path, text) =
+            (format!("clusters/{cluster}/cluster.yaml"), format!("labels: {{purpose: {purpose}}}"));
+        world.files.extend(files(&[(path.as_str(), text.as_str())]));
+    }
+    assert_eq!(world.pass(), ["c"]);
+    world.report(&["c"], Report::Healthy);
+    assert_eq!(world.pass(), NOTHING, "e may be in the wave");
+    let label = [("clusters/e/cluster.yaml", "labels: {purpose: x}")];
+    world.files.extend(files(&label));
+    assert_eq!(world.pass(), ["a", "b", "d", "e"]);
 }
