@@ -413,7 +413,7 @@ mod tests {
             assert!(over.iter().all(|(_, excess)| *excess == Excess::Groups(set.clone())));
             over.into_iter().map(|(group, _)| group).collect::<Vec<_>>()
         };
-        let (none, one, two) = (count(0, 0, 9), count(1, 0, 9), count(2, 0, 9));
+        let (none, one, two) = (count(0, 0, 8), count(1, 0, 9), count(2, 0, 9));
         assert_eq!(held(&[("store-a", one), ("tills", one), ("base", two)]), [""; 0]);
         assert_eq!(held(&[("store-a", two), ("tills", one), ("base", two)]), ["store-a", "tills"]);
         assert_eq!(held(&[("store-a", two), ("store-b", none), ("tills", one)]).len(), 2);
