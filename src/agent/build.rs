@@ -1,6 +1,6 @@
 //! Has the linker write the program's relocations in their short form (`DT_RELR`), which the
-//! loader reads at each start: 8 bytes of memory and disk for up to 63 of them, and not 24 for each.
-//! glibc can read it since 2.36.
+//! loader reads at each start: 8 bytes of memory and disk for up to 63 of them, and not 24 for
+//! each. glibc can read it since 2.36.
 
 use std::env;
 use std::process::Command;

@@ -131,8 +131,8 @@ impl OperationError for NotSuspendedError {
     }
 
     fn hints(&self) -> Vec<String> {
-        let hint = "end a suspension of its cluster, of the source or in Git with the scope or file \
-                    that set it";
+        let hint = "end a suspension of its cluster, of the source or in Git with the scope or \
+                    file that set it";
         vec![hint.to_owned()]
     }
 }

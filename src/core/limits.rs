@@ -46,8 +46,8 @@ pub const MEMBERSHIPS_MAX: usize = 400_000;
 /// unless an operator chooses another. OCM's Placement controller writes PlacementDecisions one
 /// after the other, and the status last.
 pub const PLACEMENT_GRACE: Duration = Duration::from_secs(120);
-/// Labels and claims of one ManagedCluster, each with 64 bytes that it takes in memory besides. Of a
-/// larger one, they are unknown.
+/// Labels and claims of one ManagedCluster, each with 64 bytes that it takes in memory besides. Of
+/// a larger one, they are unknown.
 pub const CLUSTER_FACTS_BYTES_MAX: usize = 64 * 1024;
 /// Clusters in all PlacementDecisions of a hub that are kept. Of those past it, nothing is: their
 /// Placements are inconsistent then, so that no cluster leaves their groups.

@@ -73,6 +73,12 @@ impl<'a> Checker<'a> {
         self.found.push(Finding { problem, pointer, is_key, message, is_uncertain: false });
     }
 
+    /// Whether the current value is in a value of a type.
+    pub(crate) fn is_in(&self, name: &str) -> bool {
+        let is_it = |of: &usize| self.table.types.get(*of).is_some_and(|one| one.name == name);
+        self.parents.iter().any(is_it)
+    }
+
     fn is_full(&self) -> bool {
         self.found.len() >= limits::FINDINGS_MAX
     }

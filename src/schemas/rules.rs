@@ -15,8 +15,8 @@
 //!   may be left out;
 //! - `=a|b`, the only values, also of the items of a list;
 //! - the name of a [`Format`]; `keys:FORMAT` and `values:FORMAT` for maps, `each:FORMAT` for lists;
-//! - `unique:a,b`: no two items of the list have equal values in all of these fields; `unique:.` for
-//!   items without fields.
+//! - `unique:a,b`: no two items of the list have equal values in all of these fields; `unique:.`
+//!   for items without fields.
 //!
 //! The words of `*`, the type as a whole, are `exactly-one:`, `at-most-one:` and `at-least-one:`
 //! with fields.

@@ -21,10 +21,13 @@ pub(crate) fn check(checker: &mut Checker<'_>, of: &str, fields: &Map<String, Va
         "meta.v1.LabelSelectorRequirement"
         | "core.v1.NodeSelectorRequirement"
         | "core.v1.ScopedResourceSelectorRequirement" => requirement(checker, fields),
-        "apps.v1.DeploymentSpec"
-        | "apps.v1.ReplicaSetSpec"
-        | "apps.v1.DaemonSetSpec"
-        | "apps.v1.StatefulSetSpec" => workloads::selector(checker, fields),
+        "apps.v1.DeploymentSpec" | "apps.v1.ReplicaSetSpec" | "apps.v1.DaemonSetSpec" => {
+            workloads::selector(checker, fields)
+        }
+        "apps.v1.StatefulSetSpec" => {
+            workloads::selector(checker, fields);
+            workloads::claims(checker, fields);
+        }
         "core.v1.ReplicationControllerSpec" => workloads::replication_controller(checker, fields),
         "apps.v1.DeploymentStrategy"
         | "apps.v1.DaemonSetUpdateStrategy"

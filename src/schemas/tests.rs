@@ -102,14 +102,14 @@ fn values_and_references_of_a_workload() {
         (
             at("imagePullPolicy"),
             json!("always"),
-            "/spec/template/spec/containers/0/imagePullPolicy: `imagePullPolicy` is \"always\", and \
-             must be one of Always, Never, IfNotPresent; did you mean Always?",
+            "/spec/template/spec/containers/0/imagePullPolicy: `imagePullPolicy` is \"always\", \
+             and must be one of Always, Never, IfNotPresent; did you mean Always?",
         ),
         (
             at("resources"),
             json!({"limits": {"memory": "1gb"}}),
-            "/spec/template/spec/containers/0/resources/limits/memory: `memory` must be a quantity, \
-             such as 500m or 1Gi, not \"1gb\"",
+            "/spec/template/spec/containers/0/resources/limits/memory: `memory` must be a \
+             quantity, such as 500m or 1Gi, not \"1gb\"",
         ),
         (
             at("volumeMounts"),
@@ -120,11 +120,36 @@ fn values_and_references_of_a_workload() {
         (
             "/spec/selector".to_owned(),
             json!({"matchLabels": {"app": "api"}}),
-            "/spec/selector: `selector` has `app: api`, which the labels of `template` do not match",
+            "/spec/selector: `selector` has `app: api`, which the labels of `template` do not \
+             match",
         ),
     ] {
         assert_eq!(found(&deployment(&pointer, value)), [expected]);
     }
+}
+
+/// Templates of claims are volumes of the pods of a StatefulSet.
+#[test]
+fn claims_of_a_stateful_set_can_be_mounted() {
+    let object = |mounted: &str| {
+        let mounts = json!([{"name": mounted, "mountPath": "/data"}]);
+        let mut object = deployment(&format!("{CONTAINER}/volumeMounts"), mounts);
+        object["kind"] = json!("StatefulSet");
+        object["spec"]["volumeClaimTemplates"] = json!([{
+            "metadata": {"name": "claim"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }]);
+        found(&object)
+    };
+    for mounted in ["claim", "data"] {
+        assert_eq!(object(mounted), Vec::<String>::new());
+    }
+    let expected = format!(
+        "{CONTAINER}/volumeMounts/0/name: the pod has no volume \"clam\"; did you mean `claim`?"
+    );
+    assert_eq!(object("clam"), [expected]);
 }
 
 #[test]

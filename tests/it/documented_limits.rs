@@ -134,8 +134,8 @@ fn limits_of_a_source() -> [Limit; 11] {
             format!("{} times as much", word(core::INPUT_FACTOR as u64)),
         ),
         (
-            "labels and claims of one ManagedCluster, 64 bytes more for each. Of a larger one, they \
-             are unknown",
+            "labels and claims of one ManagedCluster, 64 bytes more for each. Of a larger one, \
+             they are unknown",
             size(core::CLUSTER_FACTS_BYTES_MAX),
         ),
         (

@@ -94,7 +94,8 @@ fn memory_of(name: &str) -> f64 {
 }
 
 /// Memory follows the largest work. So a repository of one large work is compared with works as
-/// large as the hub takes, of as many bytes together. One of many works is compared with those, too.
+/// large as the hub takes, of as many bytes together. One of many works is compared with those,
+/// too.
 #[test]
 fn inputs_within_the_limits_take_at_most_three_times_the_memory_of_ordinary_ones() {
     let is_compared = |name: &&&str| **name != "empty" && !name.starts_with("group");

@@ -30,6 +30,7 @@ mod fuzz_seeds;
 mod generated_crds;
 mod git_fetch;
 mod git_history;
+mod git_hosts;
 mod git_servers;
 #[path = "../harness/gitea.rs"]
 mod gitea;

@@ -1,4 +1,5 @@
-//! Objects that an API server would reject: what `validate` says, and what decides how severe it is.
+//! Objects that an API server would reject: what `validate` says, and what decides how severe it
+//! is.
 
 use std::sync::Arc;
 
@@ -94,8 +95,8 @@ fn problems_have_line_column_field_and_what_to_do() {
         [
             "error GW801 7:3 spec.replica: DeploymentSpec has no field `replica`; did you mean \
              `replicas`?",
-            "error GW802 16:35 spec.template.spec.containers[0].env[0].value: `value` must be text, \
-             not the number 80; quote it",
+            "error GW802 16:35 spec.template.spec.containers[0].env[0].value: `value` must be \
+             text, not the number 80; quote it",
         ]
     );
     assert!(desired.works.is_empty(), "an error freezes the work");

@@ -399,8 +399,8 @@ impl Facts {
             && *placements == other.placements
     }
 
-    /// The JSON form, which [`Self::read`] reads. Characters that control a terminal or hide content
-    /// are escaped.
+    /// The JSON form, which [`Self::read`] reads. Characters that control a terminal or hide
+    /// content are escaped.
     pub fn text(&self) -> String {
         // A cluster may report characters that control a terminal or hide text.
         let text = serde_json::to_string_pretty(self).unwrap_or_default();

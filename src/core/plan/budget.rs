@@ -160,8 +160,8 @@ pub(crate) struct AllBudgets<'a> {
 }
 
 impl<'a> AllBudgets<'a> {
-    /// `of_source`: for the works of the whole source, of each cluster and of each group. `further`:
-    /// the files whose budgets for some clusters or groups count.
+    /// `of_source`: for the works of the whole source, of each cluster and of each group.
+    /// `further`: the files whose budgets for some clusters or groups count.
     pub(crate) fn new(of_source: Budget, further: impl Iterator<Item = &'a Budgets>) -> Self {
         let mut all = Self { of_source, ..Self::default() };
         for budgets in further {
@@ -186,8 +186,8 @@ pub(crate) struct DeletionCounts {
 /// The budget of the source holds all deletions of the plan. One for some clusters or groups holds
 /// those of their works, and a cluster that would lose all its works, or a group that would lose
 /// too many, holds its own: a mistake in one of them, or what an agent makes of the works of its
-/// cluster, must not hold others. Approved deletions do not count as deleted, but these works do not
-/// stay either.
+/// cluster, must not hold others. Approved deletions do not count as deleted, but these works do
+/// not stay either.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OverBudget {
     clusters: BTreeMap<ClusterName, Excess>,

@@ -4,7 +4,7 @@
 //! candidates.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::config::source_rules::SourceRules;
 use crate::model::approval::Approvals;
@@ -67,6 +67,28 @@ impl ClusterInputs {
     /// The inputs of a plan of this cluster alone.
     pub(crate) fn inputs<'a>(&'a self, all: PlanInputs<'a>) -> PlanInputs<'a> {
         PlanInputs { desired: &self.desired, observed: &self.observed, ..all }
+    }
+}
+
+/// The clusters that differ between two states of Git, found before the planner needs them: for a
+/// large source, the comparison is most of what a commit costs.
+#[derive(Debug, Clone)]
+pub struct DesiredChange {
+    /// The old state. While somebody holds it, no other one has its address.
+    before: Weak<Desired>,
+    clusters: ChangedClusters,
+}
+
+impl DesiredChange {
+    /// Compares two states.
+    pub fn between(before: &Arc<Desired>, now: &Desired) -> Self {
+        Self { before: Arc::downgrade(before), clusters: changed_clusters(before, now) }
+    }
+
+    /// The clusters that differ from this state, if it is the compared one.
+    pub(crate) fn since(&self, before: &Arc<Desired>) -> Option<&ChangedClusters> {
+        let is_compared = std::ptr::eq(self.before.as_ptr(), Arc::as_ptr(before));
+        is_compared.then_some(&self.clusters)
     }
 }
 

@@ -226,8 +226,8 @@ impl ObservedFacts {
         }
     }
 
-    /// Counts the clusters in PlacementDecisions, and keeps none past the limit. Names are shared with
-    /// those of the ManagedClusters.
+    /// Counts the clusters in PlacementDecisions, and keeps none past the limit. Names are shared
+    /// with those of the ManagedClusters.
     fn bound_decisions(&mut self, event: &mut ObjectEvent<DecisionKey, DecisionFacts>) {
         let known =
             |key: &DecisionKey| self.decisions.known.get(key).map_or(0, |one| one.clusters.len());

@@ -1,8 +1,8 @@
 //! OpenSSH's `known_hosts` files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): strict checking against
 //! the text of one file. `@cert-authority` lines are ignored: host certificates are not supported.
 //!
-//! The parsers of `ssh-key` and `russh` skip a line with a tab or two spaces as invalid, so also one
-//! that revokes a key, and have no patterns.
+//! The parsers of `ssh-key` and `russh` skip a line with a tab or two spaces as invalid, so also
+//! one that revokes a key, and have no patterns.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -69,8 +69,8 @@ pub const NATIVES: &[(&str, usize)] = &[
     ("while", 2),
 ];
 
-/// Functions of gojq and jq that are not there: those that need a clock or a time zone, streams, input
-/// and output, most of arithmetic, and what sets values, as only paths count.
+/// Functions of gojq and jq that are not there: those that need a clock or a time zone, streams,
+/// input and output, most of arithmetic, and what sets values, as only paths count.
 pub const UNSUPPORTED: &[&str] = &[
     "acos",
     "acosh",

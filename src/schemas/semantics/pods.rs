@@ -11,10 +11,11 @@ use crate::scalars::quantity_value;
 
 /// The names of containers and volumes in a pod.
 pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
-    let name_of = |one: &Value| one.get("name").and_then(Value::as_str).map(str::to_owned);
-    let volumes: HashSet<String> = items(fields, "volumes").iter().filter_map(name_of).collect();
-    let of_init: HashSet<String> =
-        items(fields, "initContainers").iter().filter_map(name_of).collect();
+    // Those of a StatefulSet are checked with its claims.
+    if !checker.is_in("apps.v1.StatefulSetSpec") {
+        mounts(checker, "", fields, &[]);
+    }
+    let of_init = names(items(fields, "initContainers"));
     for list in ["initContainers", "containers"] {
         for (index, container) in items(fields, list).iter().enumerate() {
             let at = format!("/{list}/{index}");
@@ -24,14 +25,6 @@ pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
                 checker.report_at(Problem::InvalidValue, &format!("{at}/name"), message);
             }
             let Value::Object(container) = container else { continue };
-            for mounts in ["volumeMounts", "volumeDevices"] {
-                check_mounts(
-                    checker,
-                    &format!("{at}/{mounts}"),
-                    items(container, mounts),
-                    &volumes,
-                );
-            }
             check_init(checker, &at, list, container);
         }
     }
@@ -41,11 +34,37 @@ pub(super) fn spec(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
     }
 }
 
-fn check_mounts(checker: &mut Checker<'_>, at: &str, mounts: &[Value], volumes: &HashSet<String>) {
+/// The names of items.
+pub(super) fn names(items: &[Value]) -> HashSet<&str> {
+    items.iter().filter_map(|one| one.get("name").and_then(Value::as_str)).collect()
+}
+
+/// The volumes that the containers of a pod mount. `claims` are templates of claims, which are
+/// volumes of the pod, too; `at` leads to the pod.
+pub(super) fn mounts(
+    checker: &mut Checker<'_>,
+    at: &str,
+    pod: &Map<String, Value>,
+    claims: &[&str],
+) {
+    let mut volumes = names(items(pod, "volumes"));
+    volumes.extend(claims);
+    for list in ["initContainers", "containers"] {
+        for (index, container) in items(pod, list).iter().enumerate() {
+            let Value::Object(container) = container else { continue };
+            for mounts in ["volumeMounts", "volumeDevices"] {
+                let at = format!("{at}/{list}/{index}/{mounts}");
+                check_mounts(checker, &at, items(container, mounts), &volumes);
+            }
+        }
+    }
+}
+
+fn check_mounts(checker: &mut Checker<'_>, at: &str, mounts: &[Value], volumes: &HashSet<&str>) {
     for (index, mount) in mounts.iter().enumerate() {
         let name = mount.get("name").and_then(Value::as_str).unwrap_or_default();
         if !name.is_empty() && !volumes.contains(name) {
-            let near = crate::suggest::did_you_mean(name, volumes.iter().map(String::as_str));
+            let near = crate::suggest::did_you_mean(name, volumes.iter().copied());
             let message = format!("the pod has no volume {:?}{near}", shown(name));
             checker.report_at(Problem::InvalidValue, &format!("{at}/{index}/name"), message);
         }

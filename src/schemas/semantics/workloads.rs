@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{items, text};
+use super::{items, pods, text};
 use crate::checker::Checker;
 use crate::finding::{Problem, shown};
 
@@ -77,6 +77,17 @@ pub(super) fn replication_controller(checker: &mut Checker<'_>, fields: &Map<Str
         not_selected(checker, &format!("`{}`", shown(key)));
     }
     restart_policy(checker, template, &["", "Always"]);
+}
+
+/// The templates of claims are volumes of the pods.
+pub(super) fn claims(checker: &mut Checker<'_>, fields: &Map<String, Value>) {
+    let templates = items(fields, "volumeClaimTemplates").iter();
+    let names = templates.filter_map(|claim| claim.pointer("/metadata/name")?.as_str());
+    let claims: Vec<&str> = names.collect();
+    let pod = fields.get("template").and_then(|one| one.get("spec"));
+    if let Some(pod) = pod.and_then(Value::as_object) {
+        pods::mounts(checker, "/template/spec", pod, &claims);
+    }
 }
 
 /// `rollingUpdate` belongs to the type RollingUpdate.

@@ -3,8 +3,8 @@
 //!
 //! Each round commits a move of another form. In the middle of it, while the giving works still
 //! keep the objects, content changes, a daemon is restarted or the leader changes; in some rounds
-//! the agent is killed, too. Meanwhile the cluster is watched: no object is absent, is being deleted or has another
-//! uid at any time.
+//! the agent is killed, too. Meanwhile the cluster is watched: no object is absent, is being
+//! deleted or has another uid at any time.
 
 mod groups;
 mod in_progress;

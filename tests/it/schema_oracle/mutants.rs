@@ -243,7 +243,8 @@ fn change_name(object: &mut Value, rng: &mut Rng) -> Option<String> {
 fn change_metadata(object: &mut Value, rng: &mut Rng) -> Option<String> {
     let long = "a".repeat(64);
     let owner = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "1", "controller": true,
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "1",
+        "controller": true,
     });
     let without = |name: &str| {
         let mut owner = owner.clone();

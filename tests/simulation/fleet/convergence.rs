@@ -217,8 +217,8 @@ impl World {
     }
 
     /// The work as Git has it, but for objects that it is to own no longer and that a Complete work
-    /// may still own. The agent of that one would delete such an object as soon as somebody makes it
-    /// act again.
+    /// may still own. The agent of that one would delete such an object as soon as somebody makes
+    /// it act again.
     fn in_git_beside_complete(&self, in_git: &GitWork, key: &WorkKey, work: &Value) -> GitWork {
         let listed = listed(work);
         let waits = |id: &Identity| {

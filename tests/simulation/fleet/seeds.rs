@@ -21,8 +21,8 @@ pub fn has_groups(seed: u64) -> bool {
     seed % 8 == 5 && FOUND.iter().take(WITHOUT_GROUPS).all(|(found, _)| *found != seed)
 }
 
-/// Whether the operator of this world has budgets for some of the clusters. Seeds that failed before
-/// have none.
+/// Whether the operator of this world has budgets for some of the clusters. Seeds that failed
+/// before have none.
 pub fn has_cluster_budgets(seed: u64) -> bool {
     seed % 16 == 6 && FOUND.iter().take(WITHOUT_CLUSTER_BUDGETS).all(|(found, _)| *found != seed)
 }

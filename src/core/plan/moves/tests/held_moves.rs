@@ -47,6 +47,33 @@ fn object_whose_immutable_field_changes_stays_with_its_work() {
     }
 }
 
+/// The agent deletes such an object and creates it again when the field changes. A move does not.
+#[test]
+fn object_that_its_agent_would_create_again_is_held() {
+    for (before, after, field) in [
+        ("Secret Opaque", "Secret kubernetes.io/tls", "type"),
+        ("StorageClass one", "StorageClass two", "provisioner"),
+        ("CSIDriver None", "CSIDriver File", "spec"),
+    ] {
+        let mut world = World::settled(&[plain("shop", &[("data", before), ("a", "1")])]);
+        world.commit(&[plain("shop", &[("a", "2")]), plain("b", &[("b", "1"), ("data", after)])]);
+        assert_eq!(world.pass(), ["update shop", "create b"], "the rest goes out");
+        assert_eq!(world.listed("b"), ["b"], "{after}");
+        assert_eq!(world.spec("shop")["workload"]["manifests"][1], manifest("data", before));
+        world.agent_applies_all();
+        assert_eq!(world.pass(), [""; 0]);
+        let reason = world.reason("shop");
+        let why = format!("moves from shop to b: {field} cannot change; remove the object in");
+        assert!(reason.starts_with("hold: held: ") && reason.contains(&why), "{reason}");
+        // With the field as it was, it moves.
+        world.commit(&[plain("shop", &[("a", "2")]), plain("b", &[("b", "1"), ("data", before)])]);
+        world.pass();
+        world.agent_applies_all();
+        assert_eq!(world.pass(), ["update shop"]);
+        assert_eq!((world.listed("shop").len(), world.listed("b").len()), (1, 2));
+    }
+}
+
 #[test]
 fn immutable_field_that_changes_after_the_move_began_does_not_hold_it() {
     let mut world = World::settled(&[plain("shop", &[("data", "fixed 1")])]);
